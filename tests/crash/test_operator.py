@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ftfile.core.errors import CorruptData, Fenced, FtfileError
-from ftfile.kv.driver import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.wal import list_wal
+from ftfile.log.wal import Opening, list_wal, opening_of
 from ftfile.storage.registry import register
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
@@ -159,15 +158,16 @@ def check_finished(fs: FileSystem) -> None:
         check(store, (f"ended {WINDOWS - 1}", f"recorded {WINDOWS - 1}"))
         assert {key: store.get(key) for key in KEYS} == {key: expected(WINDOWS - 1).get(key) for key in KEYS}
     log = CommitLog(fs)
-    epochs, windows = [], []
+    openings, windows = [], []
     for version in range(log.refresh().version + 1):
         record = log.read_record(version)
         assert record is not None
-        epochs += [change["set"]["w"] for table, change in record.tables.items() if table == "operators"]
+        openings += [Opening(*change["set"]["w"]) for table, change in record.tables.items() if table == "operators"]
         transaction = getattr(record.author, "transaction", None)
         windows += [transaction.version] if transaction is not None else []
-    assert epochs == sorted(set(epochs))
-    assert epoch_of(log.refresh(), "w") == epochs[-1]
+    assert openings == sorted(set(openings))
+    assert opening_of(log.refresh(), "w") == openings[-1]
+    assert openings[-1].is_owner
     assert windows == sorted(set(windows))
     assert list_wal(fs, "w") == []
 

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
-from ftfile.kv.driver import OPERATORS
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
@@ -31,6 +30,7 @@ from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.wal import OPERATORS, Opening
 from ftfile.testing.checker import DirectoryReport, check_directory
 from ftfile.testing.log_check import LogContents, require
 
@@ -248,12 +248,14 @@ def _require_same(last: StoreDefinition, definition: StoreDefinition, record: Re
 
 
 def _check_epochs(records: Sequence[Record]) -> None:
-    epochs: dict[str, int] = {}
+    openings: dict[str, Opening] = {}
     for record in sorted(records, key=lambda record: record.version):
-        for writer, epoch in record.tables.get(OPERATORS, {}).get("set", {}).items():
-            last = epochs.get(writer, 0)
-            require(epoch > last, "K8", f"version {record.version} begins epoch {epoch} of {writer} after {last}")
-            epochs[writer] = epoch
+        for writer, entry in record.tables.get(OPERATORS, {}).get("set", {}).items():
+            opening, last = Opening(*entry), openings.get(writer, Opening(0, 0))
+            fences = opening.epoch > last.epoch and opening.wal_epoch in {last.wal_epoch, opening.epoch}
+            takes_over = opening == Opening(last.epoch, last.epoch) and not last.is_owner
+            require(fences or takes_over, "K8", f"version {record.version} has {opening} of {writer} after {last}")
+            openings[writer] = opening
 
 
 def _operation(record: Record) -> str:

@@ -24,6 +24,7 @@ from ftfile.log.format.model import Add, Body, Remove
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_with_written_settings
 from ftfile.log.sealed import keys_of
+from ftfile.log.wal import opening_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
 from ftfile.write.messages import JobIdentity, TaskIdentity, batch_metrics, letters_of, segments_of
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
-# The table of the log with the epochs of operators.
-OPERATORS = "operators"
 _log = get_logger(__name__)
 
 
@@ -143,16 +142,9 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     return joined([recorded, requested])
 
 
-def epoch_of(head: LogState, writer: str) -> int:
-    """Return the epoch of the process that opened the store last as this writer; 0 for none."""
-    table = head.tables.get(OPERATORS)
-    entry = None if table is None else table.get(writer)
-    return 0 if entry is None else int(entry[1])
-
-
 def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
     """Raise `ConfigError` for a batch whose `txnAppId` is the name of an operator."""
-    if transaction is not None and epoch_of(head, transaction.app_id):
+    if transaction is not None and opening_of(head, transaction.app_id).epoch:
         raise ConfigError(
             f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
             f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
+# The table of the log with the newest opening of each writer.
+OPERATORS = "operators"
+
 BEGIN, WINDOW = 0, 1
 
 _MAGIC = b"FTW\x01"
@@ -120,6 +123,30 @@ def _next_header(content: bytes, offset: int) -> int | None:
 
 
 _log = get_logger(__name__)
+
+
+class Opening(NamedTuple):
+    """The newest opening of a store by a writer, as the log has it."""
+
+    epoch: int  # of the process that opened it: those of lower ones are fenced; 0 if there was none
+    wal_epoch: int  # of the process whose files have the windows that no record has
+
+    @property
+    def is_owner(self) -> bool:
+        """Return True if the process has taken over the windows of the one before."""
+        return self.epoch == self.wal_epoch
+
+
+def opening_of(head: LogState, writer: str) -> Opening:
+    """Return the newest opening of a store by a writer."""
+    table = head.tables.get(OPERATORS)
+    entry = None if table is None else table.get(writer)
+    return Opening(0, 0) if entry is None else Opening(*entry[1])
+
+
+def set_opening(writer: str, opening: Opening) -> dict[str, Any]:
+    """Return the change of the log's tables that makes an opening the newest one."""
+    return {OPERATORS: {"set": {writer: [*opening]}}}
 
 
 def recorded_window(head: LogState, writer: str) -> int:

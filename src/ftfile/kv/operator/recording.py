@@ -11,15 +11,14 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.driver import OPERATORS, StoreChange, body_of, definition_after, epoch_of, recorded_definition
+from ftfile.kv.driver import StoreChange, body_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 from ftfile.log.apply import ENTRIES_MAX
-from ftfile.log.directory import check_foreign_tables, list_new_directory, store_of
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
+from ftfile.log.format.model import JobAuthor, Transaction
 from ftfile.log.protocol import commit
-from ftfile.log.wal import list_wal, recorded_window
+from ftfile.log.wal import OPERATORS, opening_of, recorded_window
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
 from ftfile.write.options import durability_of
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ftfile.core.context import Context
-    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add
+    from ftfile.log.format.model import Add, Body
     from ftfile.log.state import LogState
 
 
@@ -142,7 +140,7 @@ def refuse_application(head: LogState, writer: str) -> None:
     """Raise `ConfigError` if batches of Spark were written with this writer's name as `txnAppId`."""
     # A full table has forgotten the epochs of writers that opened the store long ago.
     if (
-        epoch_of(head, writer) == 0
+        opening_of(head, writer).epoch == 0
         and recorded_window(head, writer) >= 0
         and len(head.tables.get(OPERATORS, ())) < ENTRIES_MAX
     ):
@@ -154,7 +152,7 @@ def refuse_application(head: LogState, writer: str) -> None:
 
 def require_epoch(head: LogState, writer: str, epoch: int) -> None:
     """Raise `Fenced` if a newer process has opened the store as this writer; CorruptData if the epoch is lost."""
-    newest = epoch_of(head, writer)
+    newest = opening_of(head, writer).epoch
     if newest < epoch:
         raise CorruptData(
             layout.LOG,
@@ -181,35 +179,6 @@ class Recorder:
     config: StoreConfig  # settings of the writer; its definition is that of the store
     writer: str  # name of the writer
     epoch: int  # of the process
-
-    @classmethod
-    def open(cls, config: StoreConfig, writer: str, context: Context) -> Recorder:
-        """Record the next epoch of a writer, and with it the definition if the store is new.
-
-        Raises:
-            ConfigError: the directory has files, a table of another program, or a store of another definition or with
-                a sequence column; or the writer's name is the `txnAppId` of batches.
-        """
-        log = config.log(context)
-        config = config.for_store(log.fs.capabilities)
-        head = log.refresh()
-        if head.version < 0:
-            list_new_directory(log.fs, config.path)
-        else:
-            check_foreign_tables(log, head, config.path)
-        epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
-        openings: list[tuple[int, StoreDefinition]] = []
-
-        def prepare(head: LogState, _: object) -> Body:
-            epoch = max(epoch_of(head, writer) + 1, epoch_min)
-            refuse_application(head, writer)
-            openings[:] = [(epoch, _definition_after(config, head))]
-            return replace(body_of(config, log, head, StoreChange(())), tables={OPERATORS: {"set": {writer: epoch}}})
-
-        with log.lock:
-            commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
-        epoch, definition = openings[0]
-        return cls(log, replace(config, definition=definition), writer, epoch)
 
     def head(self) -> LogState:
         """Return the newest state of the log; raises as `require_epoch` does."""
@@ -275,21 +244,3 @@ class Recorder:
         runs = ((name, rows_by_bucket[name].to_batches(), purges) for name in sorted(rows_by_bucket))
         written = config.spool(stage, definition).write_all(runs)
         return [segment_of(run, "", identity.origin(), {}) for run in written]
-
-
-def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.definition_after`."""
-    store = store_of(head)
-    if store is not None and store["sequenceColumn"] is not None:
-        raise ConfigError(
-            f"the store at {config.path!r} has sequenceColumn={store['sequenceColumn']}: it is written by Spark alone, "
-            "and read with kv.open. Write it by Spark, or open a KeyValueStore at another path, without that column"
-        )
-    definition = definition_after(config, head)
-    requested, stored = config.definition.values, definition.values
-    if requested != stored:
-        raise ConfigError(
-            f"values: the store has the columns in the order {stored}, and {requested} is given, so that tuples would "
-            "be taken in another order. Give the columns in the store's order, new ones at the end"
-        )
-    return definition

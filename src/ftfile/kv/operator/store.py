@@ -11,8 +11,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
-from ftfile.kv.operator.recording import Columns, Recorder, check_writer_name, config_of
-from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
+from ftfile.kv.operator.opening import open_writer
+from ftfile.kv.operator.recording import Columns, check_writer_name, config_of
+from ftfile.kv.operator.wal import MAX_FILE_BYTES
 from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
 from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
@@ -124,18 +125,10 @@ class KeyValueStore(WindowReader):
         settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
         config = config_of(path, columns, settings, context, key_provider=key_provider, has_codec=codec is not None)
-        recorder = self._recorder = Recorder.open(config, writer, context)
-        config, log = recorder.config, recorder.log
-        codec_of_files = FileCodec(log.fs, writer, config.hidden_chain, config.definition)
-        self._wal = Wal(log.fs, writer, recorder.epoch, codec_of_files, max_wal_file_bytes)
+        self._recorder, self._wal, windows = open_writer(config, writer, context, restore, max_wal_file_bytes)
+        config, log = self._recorder.config, self._recorder.log
         self.writer = writer
-        self.recorded_window = recorded_window(recorder.head(), writer)
-        if restore is not None and restore < self.recorded_window:
-            raise WindowOrder(
-                f"restore={restore}: windows up to {self.recorded_window} are recorded, and stay. Restore what feeds "
-                f"the store to window {self.recorded_window} or a later one"
-            )
-        windows = self._wal.recover(self.recorded_window, restore)
+        self.recorded_window = recorded_window(self._recorder.head(), writer)
         self.last_window = self._last_window_of(windows, restore)
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None

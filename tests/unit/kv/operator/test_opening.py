@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, WindowOrder
+from ftfile.kv.operator import opening
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.wal import OPERATORS, Opening
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ftfile.kv.operator.recording import Recorder
+    from ftfile.kv.operator.store import KeyValueStore
 
 SHAPE: dict[str, Any] = {
     "keys": {"city": "string", "day": "date"},
@@ -26,6 +33,12 @@ SHAPE: dict[str, Any] = {
 }
 
 KEY = ("Rome", date(2024, 7, 1))
+
+
+def end_window(store: KeyValueStore, number: int) -> None:
+    store.begin_window(number)
+    store.merge(KEY, (Decimal(1), str(number)))
+    store.end_window()
 
 
 @pytest.fixture
@@ -68,7 +81,70 @@ def test_what_differs_is_refused(fs: CrashingFileSystem, changed: dict[str, Any]
     with pytest.raises((ConfigError, SchemaError), match=told):
         open_store(fs, **changed)
     with open_store(fs) as store:
-        assert store.version == version + 1, "what was refused is not recorded"
+        assert store.version == version + 2, "what was refused is not recorded"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [({"buckets": 8}, ConfigError), ({"restore": 0}, WindowOrder), ({"options": {"colour": "red"}}, ConfigError)],
+    ids=["definition", "restore", "option"],
+)
+def test_a_refused_opening_changes_nothing(
+    fs: CrashingFileSystem, options: dict[str, Any], error: type[FtfileError]
+) -> None:
+    store = open_store(fs, **SHAPE)
+    end_window(store, 1)
+    store.committed(1)
+    end_window(store, 2)
+    before = fs.list(layout.LOG)
+    with pytest.raises(error):
+        open_store(fs, **options)
+    assert fs.list(layout.LOG) == before
+    end_window(store, 3)
+    store.committed(3)
+    assert store.get(KEY) == (Decimal(3), "3")
+
+
+@pytest.mark.parametrize("restore", [None, 2])
+def test_of_two_openings_that_overlap_the_first_is_fenced(
+    fs: CrashingFileSystem, restore: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(fs, **SHAPE)
+    for number in (1, 2):
+        end_window(store, number)
+    newer: list[KeyValueStore] = []
+
+    def open_another(recorder: Recorder) -> None:
+        """Let a newer process open the store between the two records of an older one."""
+        monkeypatch.undo()
+        newer.append(open_store(fs))
+        end_window(newer[0], 3)
+        record_take_over(recorder)
+
+    record_take_over = opening.record_take_over
+    monkeypatch.setattr(opening, "record_take_over", open_another)
+    with pytest.raises(Fenced, match="epoch 3"):
+        open_store(fs, restore=restore)
+    newer[0].committed(3)
+    assert newer[0].get(KEY) == (Decimal(3), "3")
+    with open_store(fs) as again:
+        assert (again.recorded_window, again.last_window) == (3, 3)
+
+
+def openings_in_log(fs: CrashingFileSystem) -> list[Opening]:
+    log = CommitLog(fs)
+    records = [log.read_record(version) for version in range(log.refresh().version + 1)]
+    return [Opening(*each.tables[OPERATORS]["set"]["w"]) for each in records if each and OPERATORS in each.tables]
+
+
+def test_an_opening_fences_and_then_takes_over(fs: CrashingFileSystem) -> None:
+    open_store(fs, **SHAPE).close()
+    open_store(fs).close()
+    assert openings_in_log(fs) == [(1, 1), (2, 1), (2, 2)]
+    with open_store(fs) as store:
+        end_window(store, 1)
+    open_store(fs, restore=-1).close()
+    assert openings_in_log(fs)[3:] == [(3, 2), (3, 3), (4, 4)], "there is nothing to take over"
 
 
 def test_a_store_that_spark_made(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.kv.driver import OPERATORS
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.log.apply import Fold
@@ -16,6 +15,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
 from ftfile.log.format.record import definition_key
 from ftfile.log.protocol import commit, record_of
+from ftfile.log.wal import Opening, set_opening
 from ftfile.testing.checker import InvariantViolation, check_directory
 from ftfile.testing.context import current, open_filesystem
 from tests.kit.store_check import check_store
@@ -136,13 +136,13 @@ class TestBroken:
         record(other)
         assert broken() == "K7"
 
-    @pytest.mark.parametrize("epoch", [1, 0])
-    def test_k8_an_epoch_that_does_not_rise(self, epoch: int) -> None:
+    @pytest.mark.parametrize("opening", [(1, 1), (0, 0), (2, 0), (1, 0)])
+    def test_k8_an_opening_that_neither_fences_nor_takes_over(self, opening: tuple[int, int]) -> None:
         with kv.KeyValueStore(PATH, writer="w", maintenance="none", context=current()) as store:
             store.merge("a", 1)
             store.commit(3)
         check_store(open_filesystem(PATH))
-        record(lambda _: Body(tables={OPERATORS: {"set": {"w": epoch}}}))
+        record(lambda _: Body(tables=set_opening("w", Opening(*opening))))
         assert broken() == "K8"
 
     def test_a_window_that_comes_again(self, monkeypatch: pytest.MonkeyPatch) -> None:

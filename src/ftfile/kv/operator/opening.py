@@ -1,0 +1,137 @@
+"""Opening a store as a writer: a record that fences the process before, its windows, and a record that takes them over.
+
+Between the two records the log still names the process before as the one that has the windows. A process that dies
+there leaves all of them to the next opening.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.core.errors import ConfigError, WindowOrder
+from ftfile.kv.driver import StoreChange, body_of, definition_after
+from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
+from ftfile.kv.operator.wal import FileCodec, Wal
+from ftfile.log.directory import check_foreign_tables, list_new_directory, store_of
+from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.protocol import commit
+from ftfile.log.wal import Opening, list_wal, opening_of, recorded_window, set_opening
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.kv.config import StoreConfig
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.operator.windows import Window
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.layout import WalName
+    from ftfile.log.state import LogState
+
+_OPERATION = "openWriter"
+
+
+class OpenedWriter(NamedTuple):
+    """A writer as which a process has opened a store."""
+
+    recorder: Recorder
+    wal: Wal
+    windows: list[Window]  # that came back, by number
+
+
+class _Fence(NamedTuple):
+    """The first record of an opening."""
+
+    opening: Opening
+    definition: StoreDefinition  # of the store from this record on
+
+
+def open_writer(
+    config: StoreConfig, writer: str, context: Context, restore: int | None, max_wal_file_bytes: int
+) -> OpenedWriter:
+    """Fence the process before, and take over its windows, those behind `restore` excepted; they are gone for ever.
+
+    The first record brings the definition if the store is new. There is no second one if there is nothing to take over.
+    What raises before the first record changes nothing, and the process before goes on.
+
+    Raises:
+        ConfigError: the directory has files, a table of another program, or a store of another definition or with a
+            sequence column; or the writer's name is the `txnAppId` of batches. Nothing is recorded.
+        WindowOrder: windows behind `restore` are recorded. Nothing else is.
+        Fenced: a newer process has opened the store meanwhile.
+        CorruptData: a window that had ended is damaged, or gone.
+    """
+    log = config.log(context)
+    config = config.for_store(log.fs.capabilities)
+    head = log.refresh()
+    if head.version < 0:
+        list_new_directory(log.fs, config.path)
+    else:
+        check_foreign_tables(log, head, config.path)
+    names = list_wal(log.fs, writer)
+    opening, definition = record_fence(log, config, writer, names, restore)
+    recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
+    # Final for windows of older processes: their commits need the epoch.
+    recorded = recorded_window(recorder.head(), writer)
+    codec = FileCodec(log.fs, writer, config.hidden_chain, definition)
+    wal = Wal(log.fs, writer, opening.epoch, codec, max_wal_file_bytes)
+    windows = wal.recover(recorded, restore)
+    if not opening.is_owner:
+        record_take_over(recorder)
+    return OpenedWriter(recorder, wal, windows)
+
+
+def record_fence(
+    log: CommitLog, config: StoreConfig, writer: str, names: Sequence[WalName], restore: int | None
+) -> _Fence:
+    """Record the next epoch of a writer, in which no older process records or acknowledges a window any more."""
+    fences: list[_Fence] = []
+
+    def prepare(head: LogState, _: object) -> Body:
+        refuse_application(head, writer)
+        before, recorded = opening_of(head, writer), recorded_window(head, writer)
+        if restore is not None and restore < recorded:
+            raise WindowOrder(
+                f"restore={restore}: windows up to {recorded} are recorded, and stay. Restore what feeds the store to "
+                f"window {recorded} or a later one"
+            )
+        epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
+        takes_over = before.epoch > 0 and (restore is None or restore > recorded)
+        opening = Opening(epoch, before.wal_epoch if takes_over else epoch)
+        fences[:] = [_Fence(opening, _definition_after(config, head))]
+        return replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
+
+    with log.lock:
+        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.policy)
+    return fences[0]
+
+
+def record_take_over(recorder: Recorder) -> None:
+    """Record that a process has all windows that count: files of others mean nothing from then on."""
+    log, writer, epoch = recorder.log, recorder.writer, recorder.epoch
+
+    def prepare(head: LogState, _: object) -> Body:
+        require_epoch(head, writer, epoch)
+        return Body(tables=set_opening(writer, Opening(epoch, epoch)))
+
+    with log.lock:
+        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, recorder.config.policy)
+
+
+def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
+    """Return the definition of the store once this writer has opened it; see `driver.definition_after`."""
+    store = store_of(head)
+    if store is not None and store["sequenceColumn"] is not None:
+        raise ConfigError(
+            f"the store at {config.path!r} has sequenceColumn={store['sequenceColumn']}: it is written by Spark alone, "
+            "and read with kv.open. Write it by Spark, or open a KeyValueStore at another path, without that column"
+        )
+    definition = definition_after(config, head)
+    requested, stored = config.definition.values, definition.values
+    if requested != stored:
+        raise ConfigError(
+            f"values: the store has the columns in the order {stored}, and {requested} is given, so that tuples would "
+            "be taken in another order. Give the columns in the store's order, new ones at the end"
+        )
+    return definition
