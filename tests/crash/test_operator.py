@@ -54,7 +54,7 @@ def open_store(fs: FileSystem, **options: Any) -> KeyValueStore:
     register("operator", lambda _: fs)
     forget_logs()
     shape: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
-    files: dict[str, Any] = {"maintenance": "none", "max_wal_file_bytes": 1500, "context": current()}
+    files: dict[str, Any] = {"maintenance": "none", "context": current()}
     return KeyValueStore("operator://store", writer="w", **shape, **files, **options)
 
 

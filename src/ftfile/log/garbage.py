@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
-from ftfile.filters.chain import Chain
 from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
@@ -16,8 +15,7 @@ from ftfile.log.places import is_recorded, list_or_empty, stat_or_none
 from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.read.times import newest_at
-from ftfile.log.sealed import keys_of
-from ftfile.log.wal import WalFiles, list_wal, list_wal_writers, recorded_window
+from ftfile.log.wal import list_wal, list_wal_writers, opening_of
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ _WHY = {
     "record": "log checkpoints and ranges stand for it",
     "checkpoint": "a newer one replaces it",
     "range": "a newer one replaces it",
-    "windows": "its windows are in records",
+    "windows": "a newer process has taken its windows over",
     "temporary": "a process was killed before it gave it its name",
 }
 
@@ -242,20 +240,14 @@ def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
 
 
 def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> list[str]:
-    """Return the files of windows that no restart needs: of each writer, never the newest one, which may be in use."""
-    if head.encoding is None or not directories:
-        return []
-    filters = Chain.from_definition(head.definitions[head.encoding]["filters"], keys_of(fs))
+    """Return the files of windows of older processes, which the newest one of their writer has taken over."""
     paths: list[str] = []
     for directory in directories:
         writer = directory.rpartition("/")[2]
-        names = list_wal(fs, writer)
-        try:
-            newest = WalFiles(fs, writer, filters).newest(names)
-        except CorruptData as error:
-            _log.warning("windows of writer %s stay, for a file of them is damaged: %s", writer, error)
-            continue
-        # Of the files before one that follows only recorded windows, no window comes back.
-        if newest is not None and newest[1][0].window <= recorded_window(head, writer):
-            paths += [layout.wal_path(writer, name) for name in names if name < newest[0]]
+        opening = opening_of(head, writer)
+        paths += [
+            layout.wal_path(writer, name)
+            for name in list_wal(fs, writer)
+            if name.epoch < opening.epoch and name.epoch != opening.wal_epoch
+        ]
     return paths

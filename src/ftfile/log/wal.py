@@ -1,127 +1,31 @@
-"""The files of a writer's windows: their names, and their frames, each with its length and checksums.
-
-A file begins with a frame that tells what came before it, and has a frame for each window behind. The checksum of a
-frame's header tells a frame that was not written to its end from one that was damaged later.
-"""
+"""Openings of stores in the log, and the files of a writer's windows that are not recorded."""
 
 from __future__ import annotations
 
 import json
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.checksum import crc32
-from ftfile.core.errors import CorruptData
+from ftfile.core.checksum import checksum
+from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.filters.decoded import stream_errors
 from ftfile.log.format import layout
-from ftfile.log.places import list_own
+from ftfile.log.format.record import compact_json
+from ftfile.log.places import delete_file, list_own
 from ftfile.log.sealed import SealedFileSystem
+from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ftfile.filters.chain import Chain
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
-
 # The table of the log with the newest opening of each writer.
 OPERATORS = "operators"
 
-BEGIN, WINDOW = 0, 1
-
-_MAGIC = b"FTW\x01"
-# Magic bytes, kind, window, length and checksum of the content; then the checksum of all this.
-_FIELDS = struct.Struct("<4sIqQI")
-_CHECKSUM = struct.Struct("<I")
-FRAME_HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
-
-_ADVICE = "Restore the file from a copy. What is behind the damage cannot be told from what is missing"
-
-
-class Frame(NamedTuple):
-    """A whole frame."""
-
-    kind: int  # `BEGIN` or `WINDOW`
-    window: int  # its number; of a beginning, that of the last window before the file, -1 for none
-    offset: int  # in the file
-    content: bytes  # as it is on storage
-
-    @property
-    def end(self) -> int:
-        """Return the offset behind it."""
-        return self.offset + FRAME_HEADER_BYTES + len(self.content)
-
-
-def encode_frame(kind: int, window: int, content: bytes) -> bytes:
-    """Return the bytes of a frame."""
-    fields = _FIELDS.pack(_MAGIC, kind, window, len(content), crc32(content))
-    return fields + _CHECKSUM.pack(crc32(fields)) + content
-
-
-def read_frames(content: bytes, path: str, whole_to: int | None = None) -> list[Frame]:
-    """Return the frames of a file, up to the first that is not whole.
-
-    Args:
-        content: of the file.
-        path: for errors.
-        whole_to: the offset up to which frames are known to have been durable; only these are returned. None if that
-            is not known: then all behind a frame that is not whole was never durable.
-
-    Raises:
-        CorruptData: the file has less than it is known to have had, or a frame behind one that is not whole.
-    """
-    frames: list[Frame] = []
-    offset = 0
-    while whole_to is None or offset < whole_to:
-        frame = _frame_at(content, offset)
-        if frame is None:
-            break
-        frames.append(frame)
-        offset = frame.end
-    if whole_to is not None and offset != whole_to:
-        raise CorruptData(path, f"whole frames up to {whole_to}", f"up to {offset}", _ADVICE)
-    if whole_to is None and (later := _next_header(content, offset)) is not None:
-        raise CorruptData(path, f"a whole frame at {offset}", f"damage, and another frame at {later}", _ADVICE)
-    return frames
-
-
-def _header(content: bytes, offset: int) -> tuple[int, int, int, int] | None:
-    """Return kind, window, length and checksum of the frame at an offset, or None if none begins there."""
-    end = offset + _FIELDS.size
-    if len(content) < end + _CHECKSUM.size or not content.startswith(_MAGIC, offset):
-        return None
-    if _CHECKSUM.unpack_from(content, end)[0] != crc32(memoryview(content)[offset:end]):
-        return None
-    _, kind, window, length, checksum = _FIELDS.unpack_from(content, offset)
-    return kind, window, length, checksum
-
-
-def _frame_at(content: bytes, offset: int) -> Frame | None:
-    header = _header(content, offset)
-    if header is None:
-        return None
-    kind, window, length, checksum = header
-    start = offset + FRAME_HEADER_BYTES
-    payload = content[start : start + length]
-    if len(payload) < length or crc32(payload) != checksum:
-        return None
-    return Frame(kind, window, offset, payload)
-
-
-def _next_header(content: bytes, offset: int) -> int | None:
-    """Return the offset of the next header behind a frame that is not whole; None if there is none."""
-    header = _header(content, offset)
-    # What is inside of a frame may look like one.
-    place = offset + 1 if header is None else offset + FRAME_HEADER_BYTES + header[2]
-    while (place := content.find(_MAGIC, place)) >= 0:
-        if _header(content, place) is not None:
-            return place
-        place += 1
-    return None
-
-
+_CHECKSUM_BYTES = len(checksum(b""))
 _log = get_logger(__name__)
 
 
@@ -129,12 +33,27 @@ class Opening(NamedTuple):
     """The newest opening of a store by a writer, as the log has it."""
 
     epoch: int  # of the process that opened it: those of lower ones are fenced; 0 if there was none
-    wal_epoch: int  # of the process whose files have the windows that no record has
+    wal_epoch: int  # of the process whose files have the windows that no record has; files of others mean nothing
 
     @property
     def is_owner(self) -> bool:
         """Return True if the process has taken over the windows of the one before."""
         return self.epoch == self.wal_epoch
+
+    def lost_epoch(self, names: Collection[layout.WalName]) -> int | None:
+        """Return the newest epoch whose files show that the log has lost its opening; None if none do.
+
+        `names` are those of all files, listed before the head of the log was read.
+        """
+        return max(
+            (
+                name.epoch
+                for name in names
+                # A process has further files than the first one only after its opening is complete in the log.
+                if name.epoch > self.epoch or (name.epoch > self.wal_epoch and name.number > 0)
+            ),
+            default=None,
+        )
 
 
 def opening_of(head: LogState, writer: str) -> Opening:
@@ -167,44 +86,60 @@ def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
 
 
 class WalFiles:
-    """Reads and makes the frames of a writer's files. Where a store is encrypted, each frame has an envelope."""
+    """The files of a writer's windows: a line of JSON, an Arrow stream, and a checksum; sealed where the log is."""
 
     def __init__(self, fs: FileSystem, writer: str, filters: Chain) -> None:
-        self._fs = fs
+        self.fs = fs
+        self.directory = layout.wal_directory(writer)
         self._writer = writer
         self._filters = filters
         self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
 
-    def newest(self, names: Sequence[layout.WalName]) -> tuple[layout.WalName, list[Frame]] | None:
-        """Return the newest file that was begun, and its frames."""
-        for name in reversed(names):
-            path = layout.wal_path(self._writer, name)
-            content = self._fs.read(path)
-            frames = read_frames(content, path)
-            is_begun = self.is_begun(name, frames)
-            if not is_begun or frames[-1].end < len(content):
-                _log.warning("%s ends within a window, which was never acknowledged: it does not come back", path)
-            if is_begun:
-                return name, frames
-        return None
+    def names(self) -> list[layout.WalName]:
+        """Return the names of all files, oldest first."""
+        return list_wal(self.fs, self._writer)
 
-    def is_begun(self, name: layout.WalName, frames: Sequence[Frame]) -> bool:
-        """Return True if a file has all frames with which it begins."""
-        return bool(frames) and len(frames) > self._decode(name, frames[0])[0]["windows"]
+    def prepare(self) -> None:
+        """Make the directory, and its name durable."""
+        self.fs.make_directories(self.directory)
+        for parent in (layout.META, layout.WAL):
+            self.fs.sync_directory(parent)
 
-    def _encode(
-        self, kind: int, window: int, name: layout.WalName, offset: int, text: dict[str, Any], message: memoryview
-    ) -> bytes:
-        content = json.dumps(text, separators=(",", ":")).encode() + b"\n" + message
-        sealer = self._filters.sealer(self._identity(name, offset, kind, window))
-        return encode_frame(kind, window, sealer.feed(content) + sealer.finish())
+    def write(self, name: layout.WalName, header: Mapping[str, Any], message: memoryview) -> None:
+        """Create a file, whole and durable when this returns; StorageError says that it may be there, or not."""
+        path = self._path(name)
+        sealer = self._filters.sealer(self._identity(path))
+        content = sealer.feed(compact_json(header) + b"\n" + message) + sealer.finish()
+        content += checksum(content).encode()
+        try:
+            self.fs.create_exclusive(path, content)
+        except AlreadyExists:  # by an own try whose reply was lost
+            if self.fs.read(path) != content:
+                raise
+            self.fs.sync_directory(self.directory)
 
-    def _decode(self, name: layout.WalName, frame: Frame) -> tuple[dict[str, Any], memoryview]:
-        path = layout.wal_path(self._writer, name)
+    def read(self, name: layout.WalName) -> tuple[dict[str, Any], memoryview]:
+        """Return the JSON and the message of a file; CorruptData for anything but the bytes that were written."""
+        path = self._path(name)
+        stored = self.fs.read(path)
+        content, stored_checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
+        if checksum(content).encode() != stored_checksum:
+            raise CorruptData(path, f"{checksum(content)} at its end", repr(stored_checksum))
         with stream_errors(path):
-            content = self._filters.unseal(frame.content, self._identity(name, frame.offset, frame.kind, frame.window))
-        text, _, message = content.partition(b"\n")
-        return json.loads(text), memoryview(message)
+            header, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
+        return json.loads(header), memoryview(message)
 
-    def _identity(self, name: layout.WalName, offset: int, kind: int, window: int) -> str:
-        return f"wal {layout.wal_path(self._writer, name)}@{offset} {kind} {window} {self._directory_id}"
+    def delete(self, names: Sequence[layout.WalName]) -> bool:
+        """Delete files; False, with a warning, if the store failed, and some of them stay."""
+        try:
+            parallel(self.fs, lambda name: delete_file(self.fs, self._path(name)), names)
+        except StorageError as error:
+            _log.warning("files of windows that nobody needs stay until the next commit or opening: %s", error)
+            return False
+        return True
+
+    def _path(self, name: layout.WalName) -> str:
+        return layout.wal_path(self._writer, name)
+
+    def _identity(self, path: str) -> str:
+        return f"wal {path} {self._directory_id}"

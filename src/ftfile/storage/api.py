@@ -71,7 +71,6 @@ class Capabilities:
     stream_bytes: int = 0  # memory that a file may take while it is written
     blank_ends: bool = True  # a name may begin and end with white space
     path_bytes_max: int | None = None  # of a path below the root; None: no limit
-    reads_open_files: bool = True  # a new reader sees what was synced into a file that is still open, or was left so
     copy_bytes_min: int = 0  # shorter ranges cost less by reading and writing than by `copy_from`
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:

@@ -1,70 +1,55 @@
-"""Frames: cut short they are not there, damaged they are an error."""
+"""Openings of writers, and the bytes of their files of windows."""
 
 from __future__ import annotations
 
-import re
 import zlib
-from pathlib import Path
 
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.wal import BEGIN, FRAME_HEADER_BYTES, WINDOW, encode_frame, read_frames
+from ftfile.filters.chain import Chain
+from ftfile.log.format.layout import WalName, wal_path
+from ftfile.log.wal import Opening, WalFiles
+from ftfile.testing.fs.crashing import CrashingFileSystem
 
-PAGE = (Path(__file__).parents[3] / "docs/internals/format.md").read_text()
-PIECES = [
-    encode_frame(BEGIN, -1, b"what came before"),
-    encode_frame(WINDOW, 7, b""),
-    encode_frame(WINDOW, 9, bytes(range(256)) + b"FTW\x01" * 3),
-    encode_frame(WINDOW, 10, b"last"),
-]
-WHOLE = b"".join(PIECES)
-ENDS = [sum(map(len, PIECES[: count + 1])) for count in range(len(PIECES))]
+NAME = WalName(2, 1)
 
 
-def test_a_frame_byte_by_byte() -> None:
+@pytest.mark.parametrize(
+    ("opening", "names", "lost"),
+    [
+        ((0, 0), [], None),
+        ((0, 0), [(1, 0)], 1),
+        ((2, 2), [(1, 5), (2, 0), (2, 7)], None),
+        ((2, 2), [(2, 7), (3, 0)], 3),
+        ((3, 1), [(1, 5), (3, 0)], None),
+        ((3, 1), [(1, 5), (2, 0), (3, 0)], None),
+        ((3, 1), [(1, 5), (2, 1), (3, 0)], 2),
+        ((3, 1), [(1, 5), (3, 1)], 3),
+    ],
+)
+def test_files_show_that_the_log_has_lost_an_opening(
+    opening: tuple[int, int], names: list[tuple[int, int]], lost: int | None
+) -> None:
+    assert Opening(*opening).lost_epoch([WalName(*name) for name in names]) == lost
+
+
+def test_a_file_byte_by_byte() -> None:
     """As docs/internals/format.md has it."""
-    fields = b"".join(
-        (b"FTW\x01", *(number.to_bytes(size, "little") for number, size in ((1, 4), (9, 8), (3, 8), (0x352441C2, 4))))
-    )
-    assert zlib.crc32(b"abc") == 0x352441C2
-    assert encode_frame(WINDOW, 9, b"abc") == fields + zlib.crc32(fields).to_bytes(4, "little") + b"abc"
-    assert encode_frame(BEGIN, -1, b"")[4:16] == bytes(4) + b"\xff" * 8
-    sizes = re.findall(r"^\| (\d+) \|", PAGE.partition("is a sequence of frames")[2], re.MULTILINE)
-    assert sum(map(int, sizes)) == FRAME_HEADER_BYTES
+    fs = CrashingFileSystem()
+    files = WalFiles(fs, "w", Chain())
+    files.prepare()
+    files.write(NAME, {"ftfileWal": 1, "after": -1}, memoryview(b"a stream\n"))
+    content = b'{"ftfileWal":1,"after":-1}\na stream\n'
+    assert fs.read("_ftfile/wal/w/0000000002-0000000001.wal") == content + b"crc32:%08x" % zlib.crc32(content)
+    header, message = files.read(NAME)
+    assert (header, bytes(message)) == ({"ftfileWal": 1, "after": -1}, b"a stream\n")
 
 
-def test_frames_come_back() -> None:
-    frames = read_frames(WHOLE, "a.wal")
-    assert [frame.window for frame in frames] == [-1, 7, 9, 10]
-    assert [frame.kind for frame in frames] == [BEGIN, WINDOW, WINDOW, WINDOW]
-    assert [frame.content for frame in frames] == [piece[FRAME_HEADER_BYTES:] for piece in PIECES]
-    assert [frame.end for frame in frames] == ENDS
-
-
-def test_a_frame_that_is_cut_off_is_not_there() -> None:
-    for length in range(len(WHOLE)):
-        whole = [end for end in ENDS if end <= length]
-        assert [frame.end for frame in read_frames(WHOLE[:length], "a.wal")] == whole
-        # A file may have its length before its bytes.
-        padded = WHOLE[:length].ljust(len(WHOLE), b"\0")
-        assert [frame.end for frame in read_frames(padded, "a.wal")][: len(whole)] == whole
-
-
-def test_damage_before_the_last_frame_is_an_error() -> None:
-    for place in range(ENDS[-2]):
-        damaged = bytearray(WHOLE)
-        damaged[place] ^= 1 << place % 8
-        with pytest.raises(CorruptData, match=r"a\.wal"):
-            read_frames(bytes(damaged), "a.wal")
-
-
-def test_what_is_known_to_be_durable_must_be_whole() -> None:
-    assert [frame.end for frame in read_frames(WHOLE + b"junk", "a.wal", ENDS[2])] == ENDS[:3]
-    with pytest.raises(CorruptData, match=str(ENDS[2])):
-        read_frames(WHOLE[:-1], "a.wal", ENDS[3])
-    for place in range(ENDS[2]):
-        damaged = bytearray(WHOLE)
-        damaged[place] ^= 1
-        with pytest.raises(CorruptData):
-            read_frames(bytes(damaged), "a.wal", ENDS[2])
+def test_a_file_without_a_byte_is_damaged() -> None:
+    fs = CrashingFileSystem()
+    files = WalFiles(fs, "w", Chain())
+    files.prepare()
+    fs.put(wal_path("w", NAME), b"")
+    with pytest.raises(CorruptData, match="at its end"):
+        files.read(NAME)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.core.errors import ConfigError, WindowOrder
+from ftfile.core.errors import ConfigError, CorruptData, WindowOrder
 from ftfile.kv.driver import StoreChange, body_of, definition_after
 from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
-from ftfile.kv.operator.wal import FileCodec, Wal
+from ftfile.kv.operator.wal import Wal, read_wal
+from ftfile.kv.operator.windows import aligned
 from ftfile.log.directory import check_foreign_tables, list_new_directory, store_of
+from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.wal import Opening, list_wal, opening_of, recorded_window, set_opening
+from ftfile.log.wal import Opening, WalFiles, list_wal, opening_of, recorded_window, set_opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.layout import WalName
     from ftfile.log.state import LogState
 
 _OPERATION = "openWriter"
@@ -47,9 +48,7 @@ class _Fence(NamedTuple):
     definition: StoreDefinition  # of the store from this record on
 
 
-def open_writer(
-    config: StoreConfig, writer: str, context: Context, restore: int | None, max_wal_file_bytes: int
-) -> OpenedWriter:
+def open_writer(config: StoreConfig, writer: str, context: Context, restore: int | None) -> OpenedWriter:
     """Fence the process before, and take over its windows, those behind `restore` excepted; they are gone for ever.
 
     The first record brings the definition if the store is new. There is no second one if there is nothing to take over.
@@ -57,10 +56,11 @@ def open_writer(
 
     Raises:
         ConfigError: the directory has files, a table of another program, or a store of another definition or with a
-            sequence column; or the writer's name is the `txnAppId` of batches. Nothing is recorded.
-        WindowOrder: windows behind `restore` are recorded. Nothing else is.
+            sequence column; or the writer's name is the `txnAppId` of batches; nothing changes.
+        WindowOrder: windows behind `restore` are recorded; nothing changes.
+        CorruptData: the log has lost records, and nothing changes; or a window that had ended is damaged, or gone, and
+            the process before is fenced.
         Fenced: a newer process has opened the store meanwhile.
-        CorruptData: a window that had ended is damaged, or gone.
     """
     log = config.log(context)
     config = config.for_store(log.fs.capabilities)
@@ -69,21 +69,23 @@ def open_writer(
         list_new_directory(log.fs, config.path)
     else:
         check_foreign_tables(log, head, config.path)
-    names = list_wal(log.fs, writer)
+    names = list_wal(log.fs, writer)  # before the fence reads the head, so that the log must know their processes
     opening, definition = record_fence(log, config, writer, names, restore)
     recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
     # Final for windows of older processes: their commits need the epoch.
     recorded = recorded_window(recorder.head(), writer)
-    codec = FileCodec(log.fs, writer, config.hidden_chain, definition)
-    wal = Wal(log.fs, writer, opening.epoch, codec, max_wal_file_bytes)
-    windows = wal.recover(recorded, restore)
+    files = WalFiles(log.fs, writer, config.hidden_chain)
+    windows = [] if opening.is_owner else _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
+    wal = Wal(files, opening.epoch, definition, recorded)
+    wal.begin(windows)
     if not opening.is_owner:
         record_take_over(recorder)
+    wal.trim_older()
     return OpenedWriter(recorder, wal, windows)
 
 
 def record_fence(
-    log: CommitLog, config: StoreConfig, writer: str, names: Sequence[WalName], restore: int | None
+    log: CommitLog, config: StoreConfig, writer: str, names: Sequence[layout.WalName], restore: int | None
 ) -> _Fence:
     """Record the next epoch of a writer, in which no older process records or acknowledges a window any more."""
     fences: list[_Fence] = []
@@ -96,15 +98,40 @@ def record_fence(
                 f"restore={restore}: windows up to {recorded} are recorded, and stay. Restore what feeds the store to "
                 f"window {recorded} or a later one"
             )
+        has_windows_to_read = restore is None or restore > recorded
+        if has_windows_to_read and (lost_epoch := before.lost_epoch(names)) is not None:
+            raise CorruptData(
+                layout.wal_directory(writer),
+                "files of processes whose opening is in the log",
+                f"files of process {lost_epoch}, and the log knows none after {before.wal_epoch}: it has lost records",
+                "Restore the newest records of the store from a copy; or open the store with "
+                f"restore={recorded}, which forgets all windows behind, and let what feeds it go back",
+            )
         epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
-        takes_over = before.epoch > 0 and (restore is None or restore > recorded)
-        opening = Opening(epoch, before.wal_epoch if takes_over else epoch)
+        # A writer without an opening has no files: the check above has refused them.
+        opening = Opening(epoch, before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch)
         fences[:] = [_Fence(opening, _definition_after(config, head))]
         return replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
 
     with log.lock:
         commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.policy)
     return fences[0]
+
+
+def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int, restore: int | None) -> list[Window]:
+    """Return the windows of an epoch that no record has, up to `restore`, with the columns that the store has now."""
+    try:
+        wal_files = read_wal(files, epoch, recorded)
+    except CorruptData:
+        recorder.head()  # raises `Fenced` if a newer process, which has the windows, is deleting the files
+        raise
+    definition = recorder.config.definition
+    return [
+        replace(window, rows=aligned(window.rows, definition))
+        for file in wal_files
+        for window in file.windows
+        if restore is None or window.number <= restore
+    ]
 
 
 def record_take_over(recorder: Recorder) -> None:

@@ -163,7 +163,9 @@ def require_epoch(head: LogState, writer: str, epoch: int) -> None:
     if newest != epoch:
         raise Fenced(
             f"another process has opened the store as writer {writer!r}, in epoch {newest}, and goes on in place of "
-            f"this one, which opened it in epoch {epoch}. Nothing of the last window was acknowledged. End this process"
+            f"this one, which opened it in epoch {epoch}. This call has acknowledged and recorded nothing. If it was "
+            "under way while the other process opened the store, that one may have the window: its last_window says "
+            "so. End this process"
         )
 
 

@@ -13,7 +13,6 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.opening import open_writer
 from ftfile.kv.operator.recording import Columns, check_writer_name, config_of
-from ftfile.kv.operator.wal import MAX_FILE_BYTES
 from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
 from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.kv.operator.windows import Window
 
 
-WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows
+WINDOW_MAX = (1 << 63) - 1  # 64 bits, as others may read the number from the log
 
 _log = get_logger(__name__)
 
@@ -75,7 +74,6 @@ class KeyValueStore(WindowReader):
         restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
         maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
             them, or not here.
-        max_wal_file_bytes: of a file of windows, before another one is begun.
         options: further options of `format("ftkv")`, such as `compression`; not those that are arguments here, or for
             batches of Spark.
         storage: settings of the file system, as the options `storage.<name>`.
@@ -108,7 +106,6 @@ class KeyValueStore(WindowReader):
         codec: Codec | None = None,
         restore: int | None = None,
         maintenance: Literal["background", "inline", "none"] = "background",
-        max_wal_file_bytes: int = MAX_FILE_BYTES,
         options: Mapping[str, str] | None = None,
         storage: Mapping[str, str] | None = None,
         key_provider: str | None = None,
@@ -125,7 +122,7 @@ class KeyValueStore(WindowReader):
         settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
         config = config_of(path, columns, settings, context, key_provider=key_provider, has_codec=codec is not None)
-        self._recorder, self._wal, windows = open_writer(config, writer, context, restore, max_wal_file_bytes)
+        self._recorder, self._wal, windows = open_writer(config, writer, context, restore)
         config, log = self._recorder.config, self._recorder.log
         self.writer = writer
         self.recorded_window = recorded_window(self._recorder.head(), writer)
@@ -216,8 +213,10 @@ class KeyValueStore(WindowReader):
 
         Raises:
             WindowOrder: no window has begun.
-            Fenced: a newer process has opened the store as this writer; the window is not durable.
-            StorageError: the store failed; the window is not durable.
+            Fenced: a newer process has opened the store as this writer, and the window does not count here. It never
+                comes back if this call began after the newer process had opened the store. If the call was under way
+                meanwhile, that process may have the window: its `last_window` says so, and the window counts once.
+            StorageError: the store failed; the window may come back if the process ends before a repetition.
             FtfileError: what upkeep raised since the last window; the window has not ended, and the next call goes on.
         """
         self._require_sound()
@@ -227,13 +226,8 @@ class KeyValueStore(WindowReader):
         # Windows that a failed commit left in memory must be as durable as those behind them.
         windows = [*self._in_memory(), *([window] if self._pending.buffer else ())]
         if windows:
-            self._wal.append(windows)
-            try:
-                # A newer process has read what was synced before its epoch was recorded, and nothing later.
-                self._recorder.head()
-            except BaseException:
-                self._wal.take_back(len(windows))
-                raise
+            # A newer process has read the files that were there when its fence was recorded, and perhaps later ones.
+            self._wal.append(windows, self._recorder.head)
         self._ended(window)
 
     @checked
@@ -313,7 +307,7 @@ class KeyValueStore(WindowReader):
                 in_memory[-1].number,
             )
         self._pending.buffer = _ClosedBuffer()
-        self._wal.close(self.recorded_window)
+        self._wal.trim(self.recorded_window)
         super().close()
 
     # ---------------------------------------------------------------------------------------------------------

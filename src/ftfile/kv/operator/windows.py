@@ -126,6 +126,15 @@ def row_schema(definition: StoreDefinition) -> pa.Schema:
     return pa.schema([*definition.schema, pa.field(OP, pa.int8(), nullable=False)])
 
 
+def aligned(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch:
+    """Return rows of windows with the columns that the store has now."""
+    schema = row_schema(definition)
+    if rows.schema == schema:
+        return rows
+    table = definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=schema)
+
+
 def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
     """Return the rows of windows, old to new, as one stretch, and the purges that end the rows of all runs before."""
     tables = [pa.Table.from_batches([window.rows]) for window in windows]

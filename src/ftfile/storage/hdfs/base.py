@@ -68,7 +68,6 @@ class HadoopFileSystem(FileSystem):
             forbidden=FORBIDDEN,
             retries_internally=True,
             stream_bytes=self.stream_bytes,
-            reads_open_files=False,  # only Java's own client does
             path_bytes_max=room_below(self._prefix, _PATH_MAX),
         )
 

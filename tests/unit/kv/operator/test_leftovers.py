@@ -13,7 +13,9 @@ import pytest
 
 from ftfile import kv, vacuum
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, StorageError
+from ftfile.kv.operator import opening
+from ftfile.kv.operator.wal import Wal
 from ftfile.log.format import layout
 from ftfile.log.wal import list_wal
 from ftfile.storage.registry import open_filesystem
@@ -79,26 +81,38 @@ def test_words_are_counted_once_however_often_the_process_is_killed(tmp_path: Pa
     assert shown == Counter(WORDS)
 
 
-def test_vacuum_deletes_windows_that_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftfile.kv.operator.wal import Wal
+def vacuumed(path: str) -> list[str]:
+    """Delete what nothing needs, and return the files of windows among it."""
+    report = vacuum(path, dry_run=False, retention="0s", force=True)
+    return sorted(file.path.rpartition("/")[2] for file in report.files if file.kind == "windows")
 
+
+def test_vacuum_deletes_windows_of_processes_that_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{tmp_path}/store"
-    store = kv.KeyValueStore(path, writer="w", **COUNTS, max_wal_file_bytes=1)
     monkeypatch.setattr(Wal, "trim", lambda *_: None)
-    for number in range(4):
-        window(store, number)
-    fs = open_filesystem(path, SYSTEM)
-    assert not [file for file in vacuum(path, retention="0s", force=True).files if "wal" in file.path]
-    store.committed(2)
-    found = vacuum(path, dry_run=False, retention="0s", force=True).files
-    assert sorted(file.path for file in found if file.kind == "windows") == [
-        layout.wal_path("w", layout.WalName(1, number)) for number in range(3)
-    ]
-    assert [name.number for name in list_wal(fs, "w")] == [3]
-    monkeypatch.undo()
+    monkeypatch.setattr(Wal, "trim_older", lambda _: None)
+    with kv.KeyValueStore(path, writer="w", **COUNTS) as store:
+        for number in range(4):
+            window(store, number)
+        store.committed(1)
+    assert vacuumed(path) == []
+
+    def fail(_: object) -> None:
+        raise StorageError("create", "_ftfile/log", "the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "record_take_over", fail)
+        with pytest.raises(StorageError):
+            kv.KeyValueStore(path, writer="w", **COUNTS)
+    assert vacuumed(path) == [], "no process has taken over"
     with kv.KeyValueStore(path, writer="w", **COUNTS) as again:
-        assert (again.recorded_window, again.last_window, again.read("a")) == (2, 3, 4)
-        store.close()  # or Python warns of a file that was not closed
+        assert (again.recorded_window, again.last_window, again.read("a")) == (1, 3, 4)
+        window(again, 4)
+    assert vacuumed(path) == [f"{1:010}-{number:010}.wal" for number in range(1, 5)] + [f"{2:010}-{0:010}.wal"]
+    assert list_wal(open_filesystem(path, SYSTEM), "w") == [(3, 0), (3, 1)]
+    assert vacuumed(path) == []
+    with kv.KeyValueStore(path, writer="w", **COUNTS) as again:
+        assert (again.recorded_window, again.last_window, again.read("a")) == (1, 4, 5)
     assert not kv.verify(path).damaged
 
 

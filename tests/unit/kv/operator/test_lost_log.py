@@ -82,8 +82,9 @@ def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
     fs = written(kind, 3, recorded=1)
     take_log(fs)
     assert ftfile.repair("operator://store", accept_lost_records=True, dry_run=False).ok
-    with pytest.raises(CorruptData, match=r"windows behind -1 up to 1, which no record has.*restore=-1"):
-        open_store(fs, **SHAPE)
+    for _ in range(2):
+        with pytest.raises(CorruptData, match=r"files of process 2, and the log knows none after 0.*restore=-1"):
+            open_store(fs, **SHAPE)
     for restore in (-1, None):
         with open_store(fs, restore=restore, **SHAPE) as store:
             assert (store.recorded_window, store.last_window) == (-1, -1)
@@ -106,13 +107,47 @@ def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(ki
     for path in {info.path for info in fs.list(layout.LOG)} - kept:
         fs.delete(path)
     fs.delete(layout.PUBLISHED_HINT)  # a copy that left it out
-    with pytest.raises(CorruptData, match=r"windows behind 1 up to 4, which no record has.*restore=1"):
-        open_store(fs)
+    for restore in (None, 3):
+        with pytest.raises(CorruptData, match=r"files of process 4, and the log knows none after 2.*restore=1"):
+            open_store(fs, restore=restore)
     with open_store(fs, restore=1) as store:
         assert store.last_window == 1
         end_window(store, 2)
     with open_store(fs) as store:
         assert (store.recorded_window, store.last_window) == (1, 2)
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_log_that_ends_within_an_opening(lost: int) -> None:
+    """It has lost the record by which a process took over, or that by which it fenced the one before, too."""
+    fs = written("disk", 1, recorded=0)
+    with open_store(fs) as store:
+        for window in (1, 2):
+            end_window(store, window)
+    for path in sorted(info.path for info in fs.list(layout.LOG))[-lost:]:
+        fs.delete(path)
+    fs.delete(layout.PUBLISHED_HINT)  # a copy that left it out
+    with pytest.raises(CorruptData, match=r"files of process 3, and the log knows none after 2.*restore=0"):
+        open_store(fs)
+    with open_store(fs, restore=0) as store:
+        assert (store.recorded_window, store.last_window) == (0, 0)
+
+
+def test_windows_of_a_process_that_lost_its_records_are_missed() -> None:
+    """The log knows the process, but not what it recorded last."""
+    fs = written("disk", 1, recorded=0)
+    with open_store(fs) as store:
+        for window in (1, 2, 3):
+            end_window(store, window)
+        before = {info.path for info in fs.list(layout.LOG)}
+        store.committed(2)
+    for path in {info.path for info in fs.list(layout.LOG)} - before:
+        fs.delete(path)
+    fs.delete(layout.PUBLISHED_HINT)
+    with pytest.raises(CorruptData, match=r"windows behind 0 up to 2, which no record has.*restore=0"):
+        open_store(fs)
+    with open_store(fs, restore=0) as store:
+        assert (store.recorded_window, store.last_window) == (0, 0)
 
 
 def test_it_is_lost_while_the_store_is_open() -> None:

@@ -502,22 +502,36 @@ def test_22_a_zombie_is_fenced(fs: CrashingFileSystem) -> None:
     assert list_wal(fs, "w") == []
 
 
-def test_19_and_20_damage_of_windows(caplog: pytest.LogCaptureFixture) -> None:
-    fs = CrashingFileSystem()
+def test_19_a_kill_within_end_window_leaves_it_or_nothing(fs: CrashingFileSystem) -> None:
     store = open_store(fs, **COUNTS)
     window(store, 1, a=1)
+    begin = len(fs.journal)
     window(store, 2, a=10)
-    path = layout.wal_path("w", list_wal(fs, "w")[0])
-    whole = fs.read(path)
-    fs.put(path, whole[:-3])
-    with caplog.at_level(logging.WARNING), open_store(fs, **COUNTS) as again:
-        assert again.last_window == 1
-    assert "never acknowledged" in caplog.text
-    path = layout.wal_path("w", list_wal(fs, "w")[-1])
+    last_windows = []
+    for point in range(begin, len(fs.journal) + 1):
+        with open_store(fs.after_kill(point), **COUNTS) as again:
+            assert again.read("a") == {1: 1, 2: 11}[again.last_window]
+            last_windows.append(again.last_window)
+    assert {*last_windows} == {1, 2}
+    assert last_windows == sorted(last_windows)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_20_damage_of_windows_is_an_error_until_they_are_forgotten(fs: CrashingFileSystem, number: int) -> None:
+    with open_store(fs, **COUNTS) as store:
+        for each in (1, 2, 3):
+            window(store, each, a=1)
+        store.committed(1)
+    path = layout.wal_path("w", list_wal(fs, "w")[number])
     whole = fs.read(path)
     fs.put(path, whole[:50] + b"?" + whole[51:])
-    with pytest.raises(CorruptData, match="wal"):
-        open_store(fs, **COUNTS)
+    for restore in (None, 2, None):
+        with pytest.raises(CorruptData, match=f"{path}.*restore=1"):
+            open_store(fs, **COUNTS, restore=restore)
+    with open_store(fs, **COUNTS, restore=1) as store:
+        assert (store.last_window, store.read("a")) == (1, 1)
+    with open_store(fs, **COUNTS) as store:
+        assert (store.last_window, store.read("a")) == (1, 1)
 
 
 def test_21_windows_that_are_recorded_are_skipped(fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:

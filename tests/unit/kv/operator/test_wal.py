@@ -1,25 +1,26 @@
-"""The log of windows: what was synced comes back, in the files that count, whatever stopped the process."""
+"""The log of windows: what was acknowledged comes back, from the files that count, whatever stopped the process."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from ftfile.core.errors import CorruptData, FtfileError, StorageError
+from ftfile.core.errors import AlreadyExists, CorruptData, Fenced, FtfileError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
-from ftfile.kv.operator.wal import FileCodec, Wal
+from ftfile.kv.operator.wal import Wal, read_wal
 from ftfile.kv.operator.windows import Buffer, Window
 from ftfile.log.format import layout
-from ftfile.log.wal import list_wal
+from ftfile.log.wal import WalFiles, list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
 from ftfile.testing.sweep import fault_sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState, KillState
     from ftfile.testing.fs.faulty import Fault
@@ -37,13 +38,32 @@ def new_store(store: Store = "disk") -> CrashingFileSystem:
     return fs
 
 
-def wal_of(fs: FileSystem, epoch: int = 1, max_file_bytes: int = 1 << 20) -> Wal:
-    return Wal(fs, "w", epoch, FileCodec(fs, "w", Chain(), DEFINITION), max_file_bytes)
+def wal_of(fs: FileSystem, epoch: int = 1, recorded: int = -1, windows: Sequence[Window] = ()) -> Wal:
+    """Return the log of windows of a process that took some over."""
+    wal = Wal(WalFiles(fs, "w", Chain()), epoch, DEFINITION, recorded)
+    wal.begin(windows)
+    return wal
 
 
-def back(fs: FileSystem, recorded: int = -1, up_to: int | None = None) -> list[Window]:
-    """Return the windows that would come back."""
-    return FileCodec(fs, "w", Chain(), DEFINITION).read_chain(recorded, up_to).windows
+def back(fs: FileSystem, recorded: int = -1, epoch: int = 1) -> list[Window]:
+    """Return the windows that would come back, if the log names an epoch."""
+    return [window for file in read_wal(WalFiles(fs, "w", Chain()), epoch, recorded) for window in file.windows]
+
+
+def append(wal: Wal, *windows: Window) -> None:
+    wal.append(windows, lambda: None)
+
+
+def append_in_vain(wal: Wal, *windows: Window) -> None:
+    """Append windows that are not acknowledged."""
+
+    def fail() -> None:
+        raise Fenced("no")
+
+    last = wal.last
+    with pytest.raises(Fenced):
+        wal.append(windows, fail)
+    assert wal.last == last
 
 
 def window(number: int, keys: int = 1) -> Window:
@@ -56,166 +76,191 @@ def window(number: int, keys: int = 1) -> Window:
     return Window(number, buffer.to_rows(DEFINITION), buffer.purges)
 
 
-def told(windows: list[Window]) -> list[tuple[int, list[dict[str, object]], object]]:
+def contents(windows: list[Window]) -> list[tuple[int, list[dict[str, object]], object]]:
     return [(each.number, each.rows.to_pylist(), each.purges) for each in windows]
+
+
+def numbers(windows: list[Window]) -> list[int]:
+    return [each.number for each in windows]
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_windows_come_back_until_they_are_recorded(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
-    assert wal.recover(-1) == []
     for number in (3, 4, 7):
-        wal.append([window(number, number)])
+        append(wal, window(number, number))
     for recorded, expected in ((-1, [3, 4, 7]), (3, [4, 7]), (5, [7]), (7, [])):
-        assert told(back(fs, recorded)) == told([window(number, number) for number in expected])
+        assert contents(back(fs, recorded)) == contents([window(number, number) for number in expected])
 
 
-def test_hd_10_files_roll() -> None:
-    fs = new_store()
-    wal = wal_of(fs, max_file_bytes=1024)
+@pytest.mark.parametrize("store", STORES)
+def test_hd_10_a_window_is_a_file(store: Store) -> None:
+    fs = new_store(store)
+    wal = wal_of(fs)
     for number in range(8):
-        wal.append([window(number)])
-    names = list_wal(fs, "w")
-    assert len(names) > 2
-    assert [name.number for name in names] == [*range(len(names))]
-    assert [each.number for each in back(fs)] == [*range(8)]
+        append(wal, window(number))
+        assert wal.last == number
+    assert list_wal(fs, "w") == [(1, number) for number in range(1, 9)]
+    assert contents(back(fs)) == contents([window(number) for number in range(8)])
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_hd_12_files_of_recorded_windows_go(store: Store) -> None:
     fs = new_store(store)
-    wal = wal_of(fs, max_file_bytes=1)
-    for number in range(6):
-        wal.append([window(number)])
-    assert len(list_wal(fs, "w")) == 6
+    wal = wal_of(fs, windows=[window(0), window(1)])
+    for number in range(2, 6):
+        append(wal, window(number))
+    for recorded, files in ((0, [0, 1, 2, 3, 4]), (2, [2, 3, 4]), (5, [])):
+        wal.trim(recorded)
+        assert list_wal(fs, "w") == [(1, number) for number in files]
+        assert numbers(back(fs, recorded)) == [*range(recorded + 1, 6)]
+    wal.trim(8)
+    append(wal, window(9))
+    assert numbers(back(fs, 8)) == [9]
+
+
+def test_hd_14_windows_are_taken_over_again_and_again() -> None:
+    fs = new_store()
+    for epoch in range(1, 5):
+        wal = wal_of(fs, epoch, windows=back(fs, epoch=epoch - 1))
+        append(wal, window(epoch))
+        wal.trim_older()
+        assert {name.epoch for name in list_wal(fs, "w")} == {epoch}
+        assert numbers(back(fs, epoch=epoch)) == [*range(1, epoch + 1)]
+
+
+def test_files_of_other_epochs_mean_nothing() -> None:
+    fs = new_store()
+    for epoch, number in ((1, 3), (2, 4), (4, 5)):
+        append(wal_of(fs, epoch), window(number))
+    for epoch, expected in ((1, [3]), (2, [4]), (3, []), (4, [5])):
+        assert numbers(back(fs, epoch=epoch)) == expected
+
+
+def test_what_was_not_acknowledged_does_not_come_back_beside_what_replaces_it() -> None:
+    fs = new_store()
+    wal = wal_of(fs)
+    append(wal, window(1))
+    append_in_vain(wal, window(2))
+    append_in_vain(wal, window(2), window(3, keys=3))
+    assert numbers(back(fs)) == [1, 2, 3], "nothing says yet that they were not acknowledged"
+    append(wal, window(2, keys=5))
+    assert contents(back(fs)) == contents([window(1), window(2, keys=5)])
+    append_in_vain(wal, window(4))
+    append(wal, window(6), window(7))
+    assert numbers(back(fs)) == [1, 2, 6, 7]
+    assert numbers(back(fs, 6)) == [7]
+
+
+def test_a_file_stays_for_a_window_that_was_not_acknowledged() -> None:
+    """A newer process may have taken it over."""
+    fs = new_store()
+    wal = wal_of(fs)
+    append_in_vain(wal, window(1), window(2))
+    wal.trim(1)
+    assert numbers(back(fs, 1)) == [2]
     wal.trim(2)
-    assert [name.number for name in list_wal(fs, "w")] == [3, 4, 5]
-    assert [each.number for each in back(fs, 2)] == [3, 4, 5]
-    wal.trim(5)
-    wal.close(5)
     assert list_wal(fs, "w") == []
 
 
-def test_hd_14_a_restore_after_a_file_ended_with_its_window() -> None:
+def test_20_windows_that_are_gone_are_an_error() -> None:
     fs = new_store()
-    for up_to in range(4):
-        wal = wal_of(fs, 2 * up_to + 1, max_file_bytes=1)
-        assert [each.number for each in wal.recover(-1)] == [*range(up_to)]
-        wal.append([window(up_to)])
-        assert [each.number for each in wal_of(fs, 2 * up_to + 2).recover(-1, up_to)] == [*range(up_to + 1)]
-
-
-@pytest.mark.parametrize("store", STORES)
-def test_what_a_restore_leaves_out_never_comes_back(store: Store) -> None:
-    fs = new_store(store)
-    wal = wal_of(fs)
-    for number in range(5):
-        wal.append([window(number)])
-    second = wal_of(fs, 2)
-    assert [each.number for each in second.recover(-1, 2)] == [0, 1, 2]
-    assert [each.number for each in back(fs)] == [0, 1, 2]
-    third = wal_of(fs, 4)
-    third.recover(-1)
-    third.append([window(9)])
-    wal.append([window(5)])  # by the first process, which does not know yet
-    fourth = wal_of(fs, 5)
-    assert [each.number for each in fourth.recover(-1)] == [0, 1, 2, 9]
-    fourth.append([window(10)])
-    fourth.trim(9)
-    assert [each.number for each in back(fs, 9)] == [10]
-
-
-@pytest.mark.parametrize("store", ["disk", "hdfs"])
-def test_19_a_window_that_is_torn_was_not_acknowledged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    fs = new_store(store)
-    wal = wal_of(fs)
-    wal.append([window(1)])
-    path = layout.wal_path("w", list_wal(fs, "w")[0])
-    acknowledged = len(fs.read(path))
-    wal.append([window(2)])
-    whole = fs.read(path)
-    for length in range(acknowledged, len(whole)):
-        caplog.clear()
-        fs.put(path, whole[:length])
-        with caplog.at_level(logging.WARNING):
-            assert [each.number for each in back(fs)] == [1]
-        assert ("never acknowledged" in caplog.text) == (length > acknowledged)
-    second = wal_of(fs, 2)
-    second.recover(-1)
-    second.append([window(2)])
-    second.append([window(3)])
-    assert [each.number for each in back(fs)] == [1, 2, 3]
-
-
-def test_20_damage_before_is_an_error() -> None:
-    fs = new_store()
-    wal = wal_of(fs, max_file_bytes=1)
-    for number in (1, 2, 3):
-        wal.append([window(number)])
-    first = layout.wal_path("w", list_wal(fs, "w")[0])
-    whole = fs.read(first)
-    for place in range(0, len(whole), 7):
-        fs.put(first, whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        with pytest.raises(CorruptData, match="wal"):
+    wal = wal_of(fs, windows=[window(1)])
+    for number in (2, 3):
+        append(wal, window(number))
+    paths = [layout.wal_path("w", name) for name in list_wal(fs, "w")]
+    for path, gone in zip(paths[:-1], ("windows behind -1 up to 1", "windows behind 1 up to 2"), strict=True):
+        content = fs.read(path)
+        fs.delete(path)
+        with pytest.raises(CorruptData, match=rf"{gone}, which no record has.*no file.*restore=-1"):
             back(fs)
-    fs.delete(first)
-    with pytest.raises(CorruptData, match="no file"):
-        back(fs)
-    assert [each.number for each in back(fs, 1)] == [2, 3]
+        fs.create_exclusive(path, content)
+    fs.delete(paths[0])
+    assert numbers(back(fs, 1)) == [2, 3]
 
 
-def test_what_was_not_synced_is_durable_once_it_came_back() -> None:
-    """A process is killed between a write and its sync; what the next one reads, a power cut must not take."""
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_20_any_damage_is_an_error(number: int) -> None:
+    fs = new_store()
+    wal = wal_of(fs, windows=[window(1)])
+    for each in (2, 3):
+        append(wal, window(each))
+    path = layout.wal_path("w", list_wal(fs, "w")[number])
+    whole = fs.read(path)
+    flipped = (whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(len(whole)))
+    for damaged in [*flipped, *(whole[:length] for length in range(0, len(whole), 9)), whole + b"\n"]:
+        fs.put(path, damaged)
+        with pytest.raises(CorruptData, match=rf"{path}.*restore=0"):
+            back(fs, 0)
+
+
+def test_a_file_that_goes_while_files_are_read_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process before deletes what it has recorded, at any moment."""
     fs = new_store()
     wal = wal_of(fs)
-    wal.append([window(1)])
-    wal.append([window(2)])
-    points = [number for number, step in enumerate(fs.journal) if step.kind == "write" and step.path.endswith("wal")]
-    left = fs.after_kill(points[-1] + 1)
-    assert [each.number for each in wal_of(left, 2).recover(-1)] == [1, 2]
-    left.note("came back")
-    for state in crash_states(left):
-        found = [each.number for each in back(state.filesystem())]
-        assert found == [1, 2] or "came back" not in state.notes
+    for number in (1, 2):
+        append(wal, window(number))
+    names = list_wal(fs, "w")
+    wal.trim(1)
+    monkeypatch.setattr(WalFiles, "names", lambda _: names)
+    assert numbers(back(fs, 1)) == [2]
+
+
+def test_a_file_whose_reply_was_lost_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = new_store()
+    wal = wal_of(fs)
+    create = fs.create_exclusive
+
+    def create_twice(path: str, content: bytes) -> None:
+        create(path, content)
+        create(path, content)
+
+    monkeypatch.setattr(fs, "create_exclusive", create_twice)
+    append(wal, window(1))
+    monkeypatch.undo()
+    assert numbers(back(fs)) == [1]
+    fs.create_exclusive(layout.wal_path("w", layout.WalName(1, 2)), b"another's")
+    with pytest.raises(AlreadyExists):
+        append(wal, window(2))
+    assert wal.last == 1
 
 
 def play(fs: CrashingFileSystem) -> None:
-    """Write, roll, restore, and trim; note each window that is acknowledged, and each that is recorded."""
-    wal = wal_of(fs, max_file_bytes=600)
-    wal.recover(-1)
+    """Write and trim, restore and write; note each window that is acknowledged, and each that is recorded."""
+    wal = wal_of(fs)
     for number in range(4):
-        wal.append([window(number)])
+        append(wal, window(number))
         fs.note(f"synced {number}")
     fs.note("recorded 1")
     wal.trim(1)
-    second = wal_of(fs, 2)
-    fs.note("cut 2")
-    assert [each.number for each in second.recover(1, 2)] == [2]
-    fs.note("restored 2")
-    second.append([window(5)])
+    second = wal_of(fs, 2, 1, [each for each in back(fs, 1) if each.number <= 2])
+    fs.note("taken over up to 2")
+    second.trim_older()
+    append(second, window(5))
     fs.note("synced 5")
     fs.note("recorded 5")
-    second.close(5)
+    second.trim(5)
 
 
-def expect(notes: tuple[str, ...]) -> tuple[set[int], set[int], int]:
-    """The windows that must come back, those that may, and the last recorded one."""
-    must: set[int] = set()
-    may: set[int] = set()
-    recorded = -1
-    for note in notes:
-        what, number = note.split()
-        if what == "synced":
-            must.add(int(number))
-        elif what == "recorded":
-            recorded = int(number)
-        elif what == "cut":
-            may |= {each for each in must if each > int(number)}
-            must -= may
-        else:
-            may = set()
-    return {each for each in must if each > recorded}, may, recorded
+class Expected:
+    """What is known outside, from notes."""
+
+    def __init__(self, notes: Sequence[str]) -> None:
+        self.recorded, self.epoch = -1, 1
+        self.acknowledged: set[int] = set()
+        for note in notes:
+            what, _, number = note.rpartition(" ")
+            if what == "synced":
+                self.acknowledged.add(int(number))
+            elif what == "recorded":
+                self.recorded = int(number)
+            else:
+                self.epoch = 2
+                self.acknowledged = {each for each in self.acknowledged if each <= int(number)}
+        self.acknowledged = {each for each in self.acknowledged if each > self.recorded}
+        # The window that is under way may be there.
+        self.allowed = self.acknowledged | ({5} if self.epoch == 2 else {max(self.acknowledged, default=-1) + 1})
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -227,15 +272,11 @@ def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
     states = [state for state in every if state.point >= first]
     assert len(states) > 20
     for state in states:
-        must, may, recorded = expect(state.notes)
-        left = state.filesystem()
-        wal = wal_of(left, 3)
-        found = {each.number for each in wal.recover(recorded)}
-        synced_next = {0, 1, 2, 3, 5} - {int(note.split()[1]) for note in state.notes if note.startswith("synced")}
-        assert must <= found, f"{state}: {must - found} are gone"
-        assert found <= must | may | {min(synced_next, default=0)}, f"{state}: {found} came back"
-        wal.append([window(20)])
-        assert {each.number for each in back(left, recorded)} == {*found, 20}, state
+        expected, left = Expected(state.notes), state.filesystem()
+        windows = back(left, expected.recorded, expected.epoch)
+        assert expected.acknowledged <= {*numbers(windows)} <= expected.allowed, f"{state}: {numbers(windows)}"
+        append(wal_of(left, 3, expected.recorded, windows), window(20))
+        assert contents(back(left, expected.recorded, 3)) == contents([*windows, window(20)]), state
 
 
 @pytest.mark.slow
@@ -246,18 +287,18 @@ def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault)
 
     def scenario(fs: FileSystem) -> None:
         acknowledged.clear()
-        wal = wal_of(fs, max_file_bytes=600)
         failure: FtfileError | None = None
+        wal = Wal(WalFiles(fs, "w", Chain()), 1, DEFINITION, -1)
         try:
-            wal.recover(-1)
+            wal.begin([])
         except StorageError:
-            wal.recover(-1)
+            wal.begin([])
         for number in range(4):
             try:
-                wal.append([window(number)])
+                append(wal, window(number))
             except StorageError as error:
                 failure = error
-                wal.append([window(number)])
+                append(wal, window(number, keys=2))
             acknowledged.append(number)
             wal.trim(0)
         if failure is not None:
@@ -267,16 +308,5 @@ def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault)
     for run in fault_sweep(fault, lambda: new_store(store), scenario):
         runs += 1
         assert acknowledged == [*range(4)], str(run)
-        assert [each.number for each in back(run.file_system, 0)] == [1, 2, 3], str(run)
-    assert runs > 10
-
-
-def test_a_window_that_was_taken_back_is_another_one_when_it_comes_again() -> None:
-    for store in STORES:
-        fs = new_store(store)
-        wal = wal_of(fs)
-        wal.append([window(1)])
-        wal.append([window(2)])
-        wal.take_back(1)
-        wal.append([window(2, keys=5)])
-        assert told(back(fs)) == told([window(1), window(2, keys=5)])
+        assert numbers(back(run.file_system, 0)) == [1, 2, 3], str(run)
+    assert runs >= 8  # three to prepare, four files, one deleted

@@ -38,7 +38,6 @@ from ftfile.log.format.record import compact_json, decode_record, from_checked_t
 from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
-from ftfile.log.wal import read_frames
 from ftfile.read.foreign.known import KnownFiles, key_of
 from ftfile.read.foreign.plan import Late, PlanPosition, Seen
 from ftfile.read.foreign.plan_log import PlanLog
@@ -122,11 +121,8 @@ def said_by_store(path: str, content: bytes) -> object:
     if path.endswith(".spool"):
         return parts_of_run(content)
     if path.endswith(".wal"):
-        found = []
-        for frame in read_frames(content, path):
-            text, _, message = frame.content.partition(b"\n")
-            found.append((frame.kind, frame.window, text, pa.ipc.read_message(message).type))
-        return found
+        header, _, rest = content.partition(b"\n")
+        return header, pa.ipc.open_stream(rest).read_all().to_pylist()
     text = re.sub(rb'"(lengthBytes|logicalLengthBytes)":\d+', b"", content)
     return re.sub(rb'"?crc32:[0-9a-f]{8}', b"", text)
 
