@@ -34,7 +34,7 @@ def matcher(glob: str) -> Callable[[str], bool]:
     r"""Return the test if a name matches a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
 
     Raises:
-        ConfigError: a bracket or a brace is not closed, or a range is empty.
+        ConfigError: a bracket or a brace is not closed, or a bracket or a range is empty.
     """
     try:
         pattern = re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
@@ -53,7 +53,9 @@ def _to_regex(glob: str) -> str:
             pieces.append("[^/]")
         elif sign[0] == "[" and len(sign) > 1:
             inner = sign[1:-1]
-            is_not = inner[0] in "^!"
+            is_not = inner.startswith(("^", "!"))
+            if not inner[is_not:]:
+                raise ConfigError(f"the pattern {glob!r} has no character in {sign}; write \\[ for the character")
             inner = re.sub(r"([\[\]&~|^])", r"\\\1", inner[is_not:])
             pieces.append(f"[{'^' if is_not else ''}{inner}]")
         elif sign == "[":

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import encodings.aliases
+import gzip
 import itertools
+import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
+from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding import json_lines, lines
+from ftfile.read.foreign.decoding.lines import as_utf_8
 from ftfile.read.foreign.decoding.settings import FileDecoding, default_schema, require_columns
+from ftfile.read.foreign.plan import Plan
 from tests.unit.read.foreign.planned import LINE, Files
 
 if TYPE_CHECKING:
@@ -54,6 +62,24 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     ranges = [files.range("data", start, end) for start, end in itertools.pairwise(bounds)]
     decoding = FileDecoding(file_format, max_partition_bytes=data.draw(st.integers(1, 20)), **options)
     assert files.rows(ranges, schema, decoding) == whole
+    # Compressed since it was planned: its cuts are those of the plan.
+    files.write("data.gz", gzip.compress(content))
+    rows: list[tuple[Any, ...]] = []
+    for share in Plan(tuple(ranges)).shares(decoding.max_partition_bytes):
+        packed = [replace(cut.range, path="data.gz", compression="gzip") for cut in share.cuts]
+        cuts = tuple(cut._replace(range=one) for cut, one in zip(share.cuts, packed, strict=True))
+        for batch in read_files(files.fs, replace(share, cuts=cuts), schema, decoding):
+            rows += zip(*batch.to_pydict().values(), strict=True)
+    assert rows == whole
+
+
+def accepted_encodings() -> list[str]:
+    """Return Python's names of all encodings that files may have, but for UTF-8."""
+    names = set()
+    for alias in encodings.aliases.aliases.values():
+        with contextlib.suppress(ConfigError):
+            names.add(FileDecoding("text", encoding=alias).encoding)
+    return sorted(names - {"utf-8"})
 
 
 class TestText:
@@ -79,6 +105,23 @@ class TestText:
         text = {"ISO-8859-1": "é", "windows-1252": "€", "EUC-KR": "가"}.get(encoding, "表")
         files.write("data", f"{text}1\r\n{text}2".encode(encoding))
         assert files.lines(files.range("data"), encoding=encoding, max_partition_bytes=1) == [f"{text}1", f"{text}2"]
+
+    def test_a_line_that_ends_in_half_a_character_is_a_row_whatever_is_behind_it(self) -> None:
+        """In every encoding: alone, before another line, and before more halves."""
+        names = accepted_encodings()
+        assert {"gb18030", "euc_jp", "shift_jis", "cp1252"} <= set(names)
+        draw = random.Random(1)
+        for name in names:
+            decoding = FileDecoding("text", encoding=name)
+            halves = [bytes(draw.choices([*range(10), *range(11, 256)], k=draw.randrange(4))) for _ in range(200)]
+            alone = [as_utf_8(half + b"\n", decoding) for half in halves]
+            assert [text.count(b"\n") for text in alone] == [1] * len(halves), name
+            assert [as_utf_8(half + b"\na\n", decoding) for half in halves] == [text + b"a\n" for text in alone], name
+            assert as_utf_8(b"".join(half + b"\n" for half in halves), decoding) == b"".join(alone), name
+
+    def test_half_a_character_at_the_end_of_a_file(self, files: Files) -> None:
+        files.write("data", b"a\n\x81\x30\n")
+        assert files.lines(files.range("data"), encoding="gb18030") == ["a", "\ufffd0"]
 
     @pytest.mark.parametrize(
         "encoding", ["UTF-16", "utf-16le", "UTF-32", "utf-7", "iso2022_jp", "cp037", "none", "hex"]
@@ -302,6 +345,18 @@ class TestJson:
         for size in (1, 17, 18, 19, 100, len(text), 1 << 20):
             monkeypatch.setattr(json_lines, "_PART_BYTES", size)
             assert json_rows(files, text, line_sep=line_sep) == expected
+
+    def test_objects_of_two_lines_and_lines_of_two_objects_are_bad_whatever_is_beside_them(self, files: Files) -> None:
+        schema = pa.schema(
+            [("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.int32())]))), ("t", pa.string()), BAD]
+        )
+        bad = ['{"b":[{"c":1}', '{"c":2}],"a":7}', '{"a":1} {"a":2}', '{"a":3}\r{"a":4}']
+        good = '{"t":"}{"}'
+        alone = {line: json_rows(files, f"{line}\n", schema) for line in (*bad, good)}
+        assert alone == {line: [{"_corrupt_record": line}] for line in bad} | {good: [{"t": "}{"}]}
+        for order in itertools.permutations(alone):
+            expected = [row for line in order for row in alone[line]]
+            assert json_rows(files, "".join(f"{line}\n" for line in order), schema) == expected
 
     def test_a_line_cannot_take_in_the_next_one(self, files: Files) -> None:
         halves = ['{"s":"x}', '{y"}{"n":1}']

@@ -164,7 +164,7 @@ def test_patterns(glob: str, yes: list[str], no: list[str]) -> None:
     assert [name for name in [*yes, *no] if matcher(glob)(name)] == yes
 
 
-@pytest.mark.parametrize("glob", ["[a", "{a", "{a,{b}", "[z-a]"])
+@pytest.mark.parametrize("glob", ["[a", "{a", "{a,{b}", "[z-a]", "[]", "a[!]", "[^]b"])
 def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
     for options in ({"path": f"/in/{glob}"}, {"path": "/in", "pathGlobFilter": glob}):
         with pytest.raises(ConfigError, match="the pattern"):

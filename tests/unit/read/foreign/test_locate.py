@@ -159,6 +159,15 @@ def test_scenario_19_a_file_compressed_while_its_task_waits_is_found_by_its_cont
         files.lines(planned)
 
 
+@pytest.mark.parametrize("max_bytes", [1, 50, 700])
+def test_scenario_19_each_task_has_its_own_cut_of_a_file_compressed_meanwhile(files: Files, max_bytes: int) -> None:
+    file = files.write("app.log", LOG)
+    planned = files.range("app.log", 42, 2100)
+    files.write("app.log.1.gz", gzip.compress(LOG))
+    file.unlink()
+    assert files.lines(planned, by_content=True, max_partition_bytes=max_bytes) == ROWS[2:100]
+
+
 def test_scenario_18_a_copy_is_found_by_its_content(files: Files) -> None:
     file = files.write("app.log", LOG)
     planned = files.range("app.log")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _QUOTE, _OPEN, _CLOSE = b'"{}'
+_NEXT_OBJECT = re.compile(rb"\}[ \t\r]*\{")
 _SHOWN_CHARS = 80
 _SPACE = re.compile(r"[ \t\r\n]*")
 _PART_BYTES = 1 << 20
@@ -224,10 +225,11 @@ def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
 
 
 def _is_odd(lines: Lines) -> NDArray[np.bool_]:
-    """Return which lines are not an object from their first byte to their last, or have a string that is not closed.
+    """Return True for lines that are not one object from their first byte to their last, with all strings closed.
 
     A line that is read among others could else take in the next one, or end the process: arro3 does so where the text
-    of an error has a NUL in it.
+    of an error has a NUL in it. Where no line has the start of an object behind the end of another one, as many objects
+    as lines are one in each line.
     """
     data, starts = lines.bytes, lines.starts
     odd: NDArray[np.bool_] = (data[starts] != _OPEN) | (data[lines.ends - 2] != _CLOSE)
@@ -235,6 +237,8 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     if has_escapes:
         quotes = np.frombuffer(lines.block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
     odd |= np.bitwise_xor.reduceat((quotes == _QUOTE).view(np.uint8), starts).astype(np.bool_)
+    object_ends = [match.start() for match in _NEXT_OBJECT.finditer(lines.block)]
+    odd[np.searchsorted(lines.ends, object_ends, side="right")] = True
     if b"\0" in lines.block or (has_escapes and rb"\u0000" in lines.block):
         odd |= np.array([b"\0" in line or rb"\u0000" in line for line in lines.block.split(b"\n")[:-1]])
     return odd

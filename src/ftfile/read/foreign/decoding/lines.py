@@ -20,7 +20,7 @@ from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.formats.binary_records import BinaryRecords
 from ftfile.formats.reading import batch_of
 from ftfile.log.format.layout import storage_identity
-from ftfile.read.foreign.known import Fingerprints, codec_as_written, fingerprints, first_line_end, marks_of
+from ftfile.read.foreign.known import Fingerprints, codec_as_written, fingerprints, marks_of
 from ftfile.rows.buffers import strings_from
 from ftfile.storage.api import RangeFile, as_file
 
@@ -40,6 +40,8 @@ _SEARCH_BYTES = 64 << 10
 _ENCRYPTED = ".enc"
 
 _READ_BYTES = 4 << 20
+
+_PADDING = b"\n\n\n"  # of no accepted encoding a part of a longer character; no character has more than four bytes
 
 
 def filters_of_name(name: str) -> tuple[str, ...]:
@@ -73,8 +75,8 @@ class OpenedFile:
             return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
         if not self.filters:
             return fingerprints(self.file.read_at, planned.end) == expected
-        _, found = marks_of(self.plain_pieces(0, planned.end), [planned.end])
-        return found.get(planned.end) == expected
+        _, marks = marks_of(self.pieces(0, planned.end), [planned.end])
+        return marks.get(planned.end) == expected
 
     def require_range(self) -> None:
         """Raise `FileChanged` if the file was changed while it was read."""
@@ -90,8 +92,17 @@ class OpenedFile:
             yield data
             start += len(data)
 
-    def plain_pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged."""
+    def pieces(self, start: int = 0, end: int | None = None, enough: int | None = None) -> Iterator[bytes]:
+        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged.
+
+        Behind the offset `enough`, little is read at a time: its reader stops soon.
+        """
+        if not self.filters:
+            end = self.file.size_bytes if end is None else end
+            middle = end if enough is None else min(enough, end)
+            yield from self.stored_pieces(start, middle)
+            yield from self.stored_pieces(max(start, middle), end, _SEARCH_BYTES)
+            return
         position = 0
         for piece in self._decoded():
             begin = max(0, start - position)
@@ -110,15 +121,12 @@ class OpenedFile:
         if not self.filters and self.file.size_bytes > _READ_BYTES:
             # Closing it leaves the file open, which is looked at again.
             return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
-        plain = io.BytesIO(b"".join(self.plain_pieces()))
+        plain = io.BytesIO(b"".join(self.pieces()))
         plain.name = self.planned.path  # what errors call it
         return plain
 
     def _decoded(self) -> Iterator[bytes]:
         stored = self.stored_pieces(0, self.file.size_bytes)
-        if not self.filters:
-            yield from stored
-            return
         with stream_errors(self.planned.path):
             filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
             # The sink bound an encrypted file to the id in its name.
@@ -137,34 +145,38 @@ def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int 
         FileChanged: it became shorter.
     """
     planned = cut.range
-    if opened.filters or planned.whole:
-        start, end = (0, None) if planned.whole else (planned.start, planned.end)
-        pieces = opened.plain_pieces(max(start, skip_until), end)
-    else:
-        start = max(_line_start(opened, cut.start, separator), skip_until)
-        pieces = opened.stored_pieces(start, _line_start(opened, cut.end, separator))
-    blocks = _whole_lines(pieces, separator, planned.path)
-    return _without_mark(blocks) if max(start, skip_until) == 0 else blocks
+    if planned.whole:
+        blocks = _whole_lines(opened.pieces(skip_until), separator, planned.path)
+        return blocks if skip_until else _without_mark(blocks)
+    start = max(cut.start, skip_until)
+    # The line in which a cut begins is of the cut before: the first line starts behind the first separator.
+    is_at_line = start in {planned.start, skip_until}
+    begin = start if is_at_line else max(planned.start, start - len(separator))
+    blocks = _whole_lines(opened.pieces(begin, planned.end, cut.end), separator, planned.path)
+    blocks = _lines_between(blocks, begin, start, cut.end, separator)
+    return blocks if start else _without_mark(blocks)
 
 
 def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
     """Yield the lines from the start of the plain content on, as `line_blocks` does, up to the end of the range."""
     planned = opened.planned
-    if opened.filters or planned.whole:
-        pieces = opened.plain_pieces(0, None if planned.whole else planned.end)
-    else:
-        pieces = opened.stored_pieces(0, planned.end, _SEARCH_BYTES)
-    return _whole_lines(pieces, separator, planned.path)
+    return _whole_lines(opened.pieces(0, None if planned.whole else planned.end, 0), separator, planned.path)
 
 
-def _line_start(opened: OpenedFile, position: int, separator: bytes) -> int:
-    """Return where the first line starts at or after a position in a range; its end if none does."""
-    planned = opened.planned
-    if position <= planned.start:
-        return planned.start
-    begin = max(planned.start, position - len(separator))
-    found = first_line_end(opened.file.read_at, begin, planned.end, separator)
-    return planned.end if found is None else found
+def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, separator: bytes) -> Iterator[bytes]:
+    """Yield the lines that start in `[start, end)`, of blocks of whole lines that lie from `begin` on.
+
+    Where `begin` is before `start`, the first line starts behind the first separator.
+    """
+    for block in blocks:
+        first = block.find(separator) + len(separator) if begin < start else 0
+        if begin + len(block) >= end:
+            if begin + first < end:
+                last = block.find(separator, max(0, end - len(separator) - begin)) + len(separator)
+                yield block[first:last]
+            return
+        yield block[first:]
+        begin += len(block)
 
 
 def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
@@ -197,7 +209,8 @@ def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
     """Return whole lines in UTF-8; what is no character becomes U+FFFD."""
     if decoding.encoding != "utf-8":
-        return block.decode(decoding.encoding, "replace").encode()
+        # Padded, so that the first half of a character at the end does not take in the line end.
+        return (block + _PADDING).decode(decoding.encoding, "replace")[: -len(_PADDING)].encode()
     if block.isascii() or _is_utf_8(block):
         return block
     return block.decode("utf-8", "replace").encode()
@@ -205,7 +218,7 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
 
 def whole_text(opened: OpenedFile, decoding: FileDecoding) -> str:
     """Return the plain content of a file."""
-    content = b"".join(opened.plain_pieces())
+    content = b"".join(opened.pieces())
     return as_utf_8(content, decoding).decode().removeprefix("\ufeff")
 
 
@@ -250,7 +263,7 @@ def binary_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileD
         yield _whole_file(opened, schema)
         return
     end = b"" if decoding.length_prefix else decoding.delimiter or b""
-    file = cast("BinaryIO", _Pieces(opened.plain_pieces(), opened.planned.path, end))
+    file = cast("BinaryIO", _Pieces(opened.pieces(), opened.planned.path, end))
     yield from BinaryRecords(decoding.framing).decode(file, schema)
 
 
