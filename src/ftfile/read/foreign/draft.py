@@ -44,8 +44,8 @@ class Found:
     wait_s: float = math.inf
 
 
-def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
-    """Return the next range of a file that has not changed for `quiet_s`, or another finding.
+def next_of(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None) -> Found:
+    """Return the next range of a file that has certainly not changed for `unchanged_s`, or another finding.
 
     A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
 
@@ -57,8 +57,8 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: floa
     if start.candidate.size_bytes < 0:
         return parked(start, "its store does not tell how long it is: copy it to one that does")
     if settings.tail and not codec_of(start.candidate.path):  # its lines are read as they appear
-        return _next_lines(fs, settings, start, quiet_s, bytes_max)
-    return _next_whole(fs, settings, start, quiet_s)
+        return _next_lines(fs, settings, start, unchanged_s, bytes_max)
+    return _next_whole(fs, settings, start, unchanged_s)
 
 
 def parked(start: Start, reason: str) -> Found:
@@ -66,11 +66,11 @@ def parked(start: Start, reason: str) -> Found:
     return Found(seen=moved(start), parked=reason)
 
 
-def next_of_copy(settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
+def next_of_copy(settings: FilesSettings, copy: Copy, unchanged_s: float) -> Found:
     """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed."""
     start = copy.start
     candidate = start.candidate
-    if copy.original is not None and not copy.is_cut and (not copy.is_read or quiet_s < settings.min_age_s):
+    if copy.original is not None and not copy.is_cut and (not copy.is_read or unchanged_s < settings.min_age_s):
         return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
     if copy.stored is None:
         return Found(wait_s=0)
@@ -83,7 +83,9 @@ def next_of_copy(settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
     return Found(range=rest, seen=seen)
 
 
-def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
+def _next_lines(
+    fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None
+) -> Found:
     candidate, begin, size = start.candidate, start.position, start.candidate.size_bytes
     nothing = Found(seen=moved(start))
     if begin >= size:
@@ -100,16 +102,16 @@ def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
             enough = CONTENT_BYTES_MIN - len(settings.separator)
             end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
-        if is_last and quiet_s >= settings.close_inactive_s:
+        if is_last and unchanged_s >= settings.close_inactive_s:
             end = size
         if end == begin:
-            wait_s = max(settings.close_inactive_s - quiet_s, 0)
+            wait_s = max(settings.close_inactive_s - unchanged_s, 0)
             return Found(seen=nothing.seen, wait_s=wait_s)
         marks = fingerprints(file.read_at, end)
     return Found(wait_s=0) if marks is None else Found(range=_range(start, begin, end, marks))
 
 
-def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float) -> Found:
+def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float) -> Found:
     candidate = start.candidate
     path, size = candidate.path, candidate.size_bytes
     is_changed = start.is_replaced or start.position > 0
@@ -118,7 +120,7 @@ def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
     with fs.open(path) as file:
         if file.size_bytes != size or not candidate.is_in_place(fs):
             return Found(wait_s=0)
-        fault = _unfinished(fs, settings, candidate.path, file, quiet_s)
+        fault = _unfinished(fs, settings, candidate.path, file, unchanged_s)
         marks = fingerprints(file.read_at, size)
         codec = codec_in(path, file.read_at)
     if fault is not None:
@@ -131,9 +133,11 @@ def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
     return Found(range=replace(_range(start, 0, size, marks), whole=True, compression=codec))
 
 
-def _unfinished(fs: FileSystem, settings: FilesSettings, path: str, file: InputFile, quiet_s: float) -> Found | None:
+def _unfinished(
+    fs: FileSystem, settings: FilesSettings, path: str, file: InputFile, unchanged_s: float
+) -> Found | None:
     """Return why a file cannot be read as a whole yet, or None."""
-    young = Found(wait_s=settings.min_age_s - quiet_s) if quiet_s < settings.min_age_s else None
+    young = Found(wait_s=settings.min_age_s - unchanged_s) if unchanged_s < settings.min_age_s else None
     if fs.capabilities.visible_at == "at_close":
         young = None
     if settings.file_format in END_MARKS and not codec_of(path):
@@ -144,10 +148,10 @@ def _unfinished(fs: FileSystem, settings: FilesSettings, path: str, file: InputF
     return young
 
 
-def seen_at(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
+def seen_at(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None) -> Found:
     """Return a file as known up to where `next_of` would read it; one that is not complete stays new."""
     # Too little to tell a copy is enough to tell where a file ends.
-    found = next_of(fs, replace(settings, identity="native"), start, quiet_s, bytes_max)
+    found = next_of(fs, replace(settings, identity="native"), start, unchanged_s, bytes_max)
     if found.range is None:
         return found
     marks = Fingerprints(found.range.head, found.range.tail)
@@ -247,6 +251,7 @@ class Draft:
             tuple(self._replaced),
             survey.known.low,
             settings.root,
+            now_ms,
         )
         if plan.is_empty:
             return plan

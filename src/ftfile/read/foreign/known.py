@@ -161,7 +161,7 @@ KEY_BYTES = 16  # with which each row begins
 NO_IDENTITY = bytes(8)
 _KEY = struct.Struct("<QQ")
 _PACKED = struct.Struct("<16sqqq8s8s8s")
-_HEADER = struct.Struct("<8sqQ?QI")
+_HEADER = struct.Struct("<8sqQ?qQI")
 _MAGIC = b"ftknown1"
 # Changes beyond this, and beyond this share of the rows, are merged into the columns.
 _PENDING_MIN, _PENDING_SHARE = 4096, 64
@@ -222,6 +222,7 @@ class KnownFiles:
         self.low = 0  # files modified before it, in ms since 1970 UTC, are forgotten
         self.late = 0  # number of files that were late, ever
         self.is_begun = False  # False before the first plan
+        self.planned_ms = 0  # when the newest plan was made, by the clock of its driver
         self._rows: NDArray[Any] = np.empty(0, ROW)
         self._pending: dict[bytes, bytes | None] = {}  # rows by key, None for removed ones
 
@@ -256,6 +257,7 @@ class KnownFiles:
         made.low = max(self.low, plan.low)
         made.late = self.late + len(plan.late)
         made.is_begun = True
+        made.planned_ms = plan.planned_ms
         made._rows, made._pending = self._rows, {**self._pending, **self._changes(plan)}
         if made.low > self.low and not made._pending:
             made._rows = _young(made._rows, made.low)
@@ -288,8 +290,8 @@ class KnownFiles:
     def to_bytes(self) -> bytes:
         """Return the columns as bytes: the same ones for the same files."""
         content = self.rows.tobytes()
-        header = _HEADER.pack(_MAGIC, self.low, self.late, self.is_begun, len(self.rows), zlib.crc32(content))
-        return header + content
+        counts = self.low, self.late, self.is_begun, self.planned_ms, len(self.rows)
+        return _HEADER.pack(_MAGIC, *counts, zlib.crc32(content)) + content
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KnownFiles:
@@ -297,7 +299,7 @@ class KnownFiles:
         made = cls()
         content = memoryview(data)[_HEADER.size :]
         try:
-            magic, made.low, made.late, made.is_begun, count, checksum = _HEADER.unpack_from(data)
+            magic, made.low, made.late, made.is_begun, made.planned_ms, count, checksum = _HEADER.unpack_from(data)
         except struct.error:
             magic, count, checksum = b"", 0, 0
         is_right = magic == _MAGIC and len(content) == count * ROW.itemsize and zlib.crc32(content) == checksum

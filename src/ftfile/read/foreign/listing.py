@@ -41,6 +41,9 @@ class Listing:
     identities: list[str | None]  # the store's names of the files
     keys: NDArray[np.uint64]  # of their paths, as two halves
     hashes: NDArray[np.uint64]  # of their identities; 0 for none
+    # By the monotonic clock, the start of the listing in which this process first saw the file as it is: with this
+    # size, time and identity at this path.
+    since_s: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -60,8 +63,10 @@ class Listing:
         return ordered
 
 
-def list_files(fs: FileSystem, settings: FilesSettings) -> Listing:
+def list_files(fs: FileSystem, settings: FilesSettings, before: Listing | None = None, now_s: float = 0.0) -> Listing:
     """List all files that the settings name; a root that is not there has none.
+
+    `before` is the listing before in this process, and `now_s` its monotonic clock when this one starts.
 
     Raises:
         StorageError: a directory cannot be listed.
@@ -81,7 +86,10 @@ def list_files(fs: FileSystem, settings: FilesSettings) -> Listing:
         waiting = below
     if logs:
         refuse_rows_among(fs, settings, logs, found)
-    return _columns(settings.root, _once(found.values()))
+    listing = _columns(settings.root, _once(found.values()), now_s)
+    if before is not None and len(before) and len(listing):
+        _carry_since(before, listing)
+    return listing
 
 
 class _Visit(NamedTuple):
@@ -167,7 +175,7 @@ def _filter(settings: FilesSettings) -> Callable[[str], bool]:
     return accepts
 
 
-def _columns(root: str, infos: Sequence[FileInfo]) -> Listing:
+def _columns(root: str, infos: Sequence[FileInfo], now_s: float) -> Listing:
     count = len(infos)
     paths = [info.path for info in infos]
     identities = [info.identity for info in infos]
@@ -178,7 +186,22 @@ def _columns(root: str, infos: Sequence[FileInfo]) -> Listing:
         identities,
         np.frombuffer(b"".join([key_of(root, path) for path in paths]), "<u8").reshape(-1, 2),
         np.frombuffer(b"".join(map(identity_hash, identities)), "<u8"),
+        np.full(count, now_s),
     )
+
+
+def _carry_since(before: Listing, listing: Listing) -> None:
+    """Copy `since_s` of the files that are as they were in the listing before."""
+    if np.array_equal(before.keys, listing.keys):
+        places = np.arange(len(before))
+    else:
+        order = np.argsort(before.keys[:, 0])
+        ranks = np.searchsorted(before.keys[order, 0], listing.keys[:, 0])
+        places = order[np.minimum(ranks, len(before) - 1)]
+    is_same = (before.keys[places] == listing.keys).all(axis=1)
+    is_same &= (before.sizes[places] == listing.sizes) & (before.times[places] == listing.times)
+    is_same &= before.hashes[places] == listing.hashes
+    listing.since_s[is_same] = before.since_s[places[is_same]]
 
 
 def _once(infos: Iterable[FileInfo]) -> list[FileInfo]:

@@ -102,6 +102,7 @@ class Plan:
     replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; the known ones are kept
     low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
+    planned_ms: int = 0  # when it was made, by the driver's clock, since 1970 UTC
 
     @property
     def is_empty(self) -> bool:
@@ -121,7 +122,8 @@ class Plan:
         """Return the plan as plain JSON."""
         ranges = [[getattr(found, field.name) for field in fields(found)] for found in self.ranges]
         lists = {name: [list(item) for item in getattr(self, name)] for name in _LISTS}
-        return {"ranges": ranges, **lists, "replaced": list(self.replaced), "low": self.low, "root": self.root}
+        values = {"low": self.low, "root": self.root, "plannedMs": self.planned_ms}
+        return {"ranges": ranges, **lists, "replaced": list(self.replaced), **values}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Plan:
@@ -129,7 +131,7 @@ class Plan:
         made: dict[str, Any] = {name: tuple(kind(*item) for item in found[name]) for name, kind in _LISTS.items()}
         made["ranges"] = tuple(Range(*item) for item in found["ranges"])
         made["replaced"] = tuple(found["replaced"])
-        return cls(**made, low=found["low"], root=found["root"])
+        return cls(**made, low=found["low"], root=found["root"], planned_ms=found["plannedMs"])
 
 
 def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:

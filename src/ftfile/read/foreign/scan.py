@@ -56,13 +56,15 @@ class Scanner:
         self._listing: Listing | None = None
         self._before: Listing | None = None  # the listing before
         self._late_in: Listing | None = None  # the listing of which late files were reported
+        self._first_s = math.inf  # when the first listing of this process began
         self._list_again_s = -math.inf
+        self._is_fixed = False  # all plans are made of one listing
+        self._planned_ms = 0  # when the newest plan was made
         self._has_more = False  # of the last listing, beyond the limits of a plan
         self._settled: dict[bytes, tuple[object, float]] = {}  # by key: a state, and until when there is nothing in it
         self._equal: dict[bytes, tuple[object, bool]] = {}  # by key: a state, and if the file goes on in it
         self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
         self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
-        self._first_seen: dict[bytes, tuple[object, float]] = {}  # by key: the marks of a file, and since when
         self._failures: dict[bytes, int] = {}
         self._unopened: set[int] = set()  # places of files of which it is not known where they begin
         self._errors: dict[int, StorageError] = {}  # of files that could not be opened, by their places
@@ -71,7 +73,8 @@ class Scanner:
     def list(self) -> Listing:
         """List all files, whatever the time is; see `list_files`."""
         began_s = self._clock.monotonic_s()
-        listing = list_files(self._fs, self._settings)
+        self._first_s = min(self._first_s, began_s)
+        listing = list_files(self._fs, self._settings, self._listing, began_s)
         now_s = self._clock.monotonic_s()
         self._list_again_s = now_s + max(self._settings.scan_interval_s, (_LISTING_SHARE - 1) * (now_s - began_s))
         self._before, self._listing = self._listing, listing
@@ -87,7 +90,7 @@ class Scanner:
             StorageError: a directory cannot be listed.
             SourceError: a file is gone that was not read to its end, and `failOnDataLoss=true`.
         """
-        is_fixed = listing is not None
+        self._is_fixed, self._planned_ms = listing is not None, known.planned_ms
         listing = listing or self._current()
         if listing is None:
             return None
@@ -100,7 +103,7 @@ class Scanner:
         left = self._fill(draft, survey, starts, seen_at if is_start else next_of)
         draft.add_moves(starts.values())
         if not self._is_undecided(survey, left):
-            self._check_losses(survey, draft, is_fixed=is_fixed)
+            self._check_losses(survey, draft)
         plan = draft.plan(survey, self._late(survey), left, self._settings, self._clock.now_ms())
         self._report = {
             "known": len(known),
@@ -170,7 +173,7 @@ class Scanner:
         return {start.candidate.place: copy for start, copy in found if copy is not None}
 
     def _may_be_copy(self, candidate: Candidate) -> bool:
-        is_young = self._quiet_s(candidate) < self._settings.min_age_s
+        is_young = self._unchanged_s(candidate) < self._settings.min_age_s
         is_growing = is_young and self._fs.capabilities.visible_at != "at_close"
         is_whole = candidate.size_bytes >= 0 and not (is_growing and codec_of(candidate.path))
         return is_whole and candidate.place not in self._errors
@@ -184,10 +187,10 @@ class Scanner:
             start = copy.start
         if error is None:
             try:
-                quiet_s = self._quiet_s(candidate)
+                unchanged_s = self._unchanged_s(candidate)
                 if isinstance(copy, Copy) and (copy.original is not None or copy.codec):
-                    return start, next_of_copy(self._settings, copy, quiet_s)
-                return start, look(self._fs, self._settings, start, quiet_s, bytes_max)
+                    return start, next_of_copy(self._settings, copy, unchanged_s)
+                return start, look(self._fs, self._settings, start, unchanged_s, bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
         if isinstance(error, NotFound):
@@ -235,14 +238,21 @@ class Scanner:
         wait_s = until_s - self._clock.monotonic_s()
         return wait_s if state == candidate.state and wait_s > 0 else None
 
-    def _quiet_s(self, candidate: Candidate) -> float:
-        """Return the seconds for which a file has not changed, by its time or as it was seen here."""
-        now_s, marks = self._clock.monotonic_s(), candidate.state[:3]
-        seen, since_s = self._first_seen.get(candidate.key, (None, now_s))
-        if seen != marks:
-            since_s = now_s
-            self._first_seen[candidate.key] = marks, now_s
-        return max((self._clock.now_ms() - candidate.modified_ms) / 1000, now_s - since_s)
+    def _unchanged_s(self, candidate: Candidate) -> float:
+        """Return the seconds for which a file has certainly not changed, as this process and the newest plan saw it.
+
+        The time that the store gives a file may stand still while it is written, and the store's clock may be wrong. It
+        counts only for a file of the first listing that is read whole, or that no other listing follows.
+        """
+        durations_s = [self._clock.monotonic_s() - candidate.since_s]
+        if candidate.since_s <= self._first_s:
+            now_ms = self._clock.now_ms()
+            if candidate.known is not None and not candidate.is_changed:
+                durations_s.append((now_ms - self._planned_ms) / 1000)
+            is_whole = not self._settings.tail or bool(codec_of(candidate.path))
+            if (is_whole or self._is_fixed) and not candidate.has_stale_time:
+                durations_s.append((now_ms - candidate.modified_ms) / 1000)
+        return max(durations_s)
 
     def _goes_on(self, pair: tuple[Candidate, KnownFile]) -> bool | None:
         """Return True if a file goes on where a known one ended; None if it cannot be opened now."""
@@ -267,7 +277,7 @@ class Scanner:
         """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
         return bool(self._unopened) or (self._settings.identity == "content" and survey.has_new(left))
 
-    def _check_losses(self, survey: Survey, draft: Draft, *, is_fixed: bool) -> None:
+    def _check_losses(self, survey: Survey, draft: Draft) -> None:
         """Warn of files that are gone with unread bytes, or raise; once the next listing has not found them either."""
         rows = survey.missing
         rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
@@ -280,7 +290,7 @@ class Scanner:
             if key in moved:
                 continue
             since = unlisted[key] = self._unlisted.get(key, survey.listing)
-            if since is not None and (is_fixed or since is not survey.listing):
+            if since is not None and (self._is_fixed or since is not survey.listing):
                 unlisted[key] = None
                 lost.append(KnownFile.unpacked(row))
         self._unlisted = unlisted
@@ -297,7 +307,7 @@ class Scanner:
     def _forget(self, survey: Survey) -> None:
         """Drop what is remembered of files that are no candidates any more, now and then."""
         memories: tuple[dict[bytes, Any], ...]
-        memories = self._settled, self._equal, self._first_seen, self._failures, self._names
+        memories = self._settled, self._equal, self._failures, self._names
         if max(len(memory) for memory in memories) > 2 * len(survey.places) + len(self._unlisted) + _REMEMBERED_MIN:
             keys = {survey.listing.keys[place].tobytes() for place in survey.places} | self._unlisted.keys()
             for memory in memories:

@@ -40,6 +40,7 @@ class Candidate:
     identity: str | None
     identity_hash: bytes
     known: KnownFile | None  # at this path
+    since_s: float  # as in the listing
 
     @property
     def state(self) -> tuple[int, int, bytes, int]:
@@ -64,6 +65,12 @@ class Candidate:
             self.known.modified_ms,
             self.known.identity,
         )
+
+    @property
+    def has_stale_time(self) -> bool:
+        """Return True if the file has the known time, and another size: its store changes the time later, or never."""
+        file = self.known
+        return file is not None and file.modified_ms == self.modified_ms and file.size_bytes != self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,7 @@ class Survey:
             listing.identities[place],
             listing.hashes[place].tobytes(),
             known,
+            float(listing.since_s[place]),
         )
 
     def start(self, place: int) -> Start:

@@ -126,7 +126,10 @@ def make_plans(path: Path) -> None:
         position = PlanPosition("0" * 32, -1, "")
         for plan in plans:
             log.known()
-            before, position = position, log.add(position, replace(plan, root="file:///data/in"))
+            before, position = (
+                position,
+                log.add(position, replace(plan, root="file:///data/in", planned_ms=1_700_000_000_000)),
+            )
             if before.plan == 0:
                 log.commit(before)
 

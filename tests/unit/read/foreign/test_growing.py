@@ -18,6 +18,8 @@ from tests.unit.read.foreign.tailing import Tailing
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftfile.storage.api import FileInfo
+
 
 def test_15_half_a_line_half_a_character_and_half_a_line_end_wait() -> None:
     tailing = Tailing()
@@ -40,6 +42,7 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
     tailing.drain()
     tailing.clock.advance(30)
     tailing.append("a.log", ".")
+    tailing.scan()
     tailing.scan(seconds=59)
     assert tailing.text == "one\n"
     tailing.scan(seconds=2)
@@ -48,6 +51,63 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
     tailing.append("a.log", "\nthree\n")
     tailing.drain()
     assert tailing.text == "one\ntwo.\nthree\n"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("ahead_s", [None, -400, 3600])
+def test_16_no_time_of_the_store_tears_a_line(ahead_s: int | None, restarts: bool) -> None:
+    """Whose clock is wrong, or whose times stand still (None), while a writer takes its time for a line."""
+    tailing = Tailing()
+    began_ms, list_files = tailing.clock.now_ms(), tailing.fs.list
+
+    def list_with_odd_times(path: str) -> list[FileInfo]:
+        infos = list_files(path)
+        times = [began_ms if ahead_s is None else info.modified_ms + 1000 * ahead_s for info in infos]
+        return [info._replace(modified_ms=time) for info, time in zip(infos, times, strict=True)]
+
+    tailing.replace("list", list_with_odd_times)
+    for first in ("one\n", ""):
+        tailing.append("a.log", first)
+        tailing.scan()
+        for _ in range(10):
+            tailing.append("a.log", ".")
+            if restarts:
+                tailing.restart()
+            tailing.scan(seconds=60)
+        tailing.append("a.log", "two\n")
+        tailing.settle()
+    assert tailing.text == "one\n..........two\n..........two\n"
+    assert all(data.endswith(b"\n") for _, data in tailing.reads)
+
+
+def test_16_a_new_process_counts_from_the_newest_plan() -> None:
+    tailing = Tailing(closeInactive="1min")
+    tailing.write("a.log", "one\ntwo")
+    tailing.write("b.log", "three")
+    tailing.scan()
+    tailing.restart()
+    tailing.scan(seconds=59)
+    assert tailing.text == "one\n"
+    tailing.restart()
+    tailing.scan(seconds=1)
+    assert tailing.text == "one\ntwo"
+    tailing.scan(seconds=60)  # the first listing that this process made showed it
+    assert tailing.text == "one\ntwothree"
+
+
+@pytest.mark.parametrize("before", ["", "one\n"])
+def test_16_in_a_run_of_one_listing_the_age_of_a_file_counts(before: str) -> None:
+    """Nobody will have seen it for long enough: `availableNow` lists once a run."""
+    tailing = Tailing(closeInactive="1min")
+    if before:
+        tailing.write("a.log", before)
+        tailing.drain()
+    tailing.append("a.log", "two")
+    for seconds, text in ((57, before), (2, f"{before}two")):
+        tailing.clock.advance(seconds)
+        tailing.restart()
+        tailing.scan(tailing.scanner.list(), seconds=0.5)
+        assert tailing.text == text
 
 
 def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
         replaced=(names[5], names[0]),
         low=max(low, known.low),
         root="r:///x",
+        planned_ms=draw.randrange(1 << 40),
     )
 
 

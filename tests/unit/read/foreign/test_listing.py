@@ -210,3 +210,24 @@ def test_the_encoding_is_that_of_the_line_end() -> None:
         parse_options({"path": "/in", "fileFormat": "text", "lineSep": "ä", "encoding": "latin-1"}, "files")
     )
     assert settings.separator == b"\xe4"
+
+
+def test_a_file_is_as_it_was_since_the_first_listing_with_its_size_time_and_identity() -> None:
+    tailing = Tailing()
+    for name in "abcd":
+        tailing.write(name, "x")
+    first = list_files(tailing.fs, tailing.settings, None, 1.0)
+    second = list_files(tailing.fs, tailing.settings, first, 2.0)
+    assert first.since_s.tolist() == second.since_s.tolist() == [1.0] * 4
+    tailing.clock.advance(1)
+    tailing.append("a", "y")
+    tailing.write("b", "y")
+    tailing.rename("c", "e")
+    tailing.write("0", "x")
+    third = list_files(tailing.fs, tailing.settings, second, 3.0)
+    since_s = dict(zip(third.paths, third.since_s.tolist(), strict=True))
+    assert since_s == {"in/0": 3.0, "in/a": 3.0, "in/b": 3.0, "in/d": 1.0, "in/e": 3.0}
+    tailing.rename("d", "f")
+    tailing.rename("e", "d")
+    fourth = list_files(tailing.fs, tailing.settings, third, 4.0)
+    assert dict(zip(fourth.paths, fourth.since_s.tolist(), strict=True))["in/d"] == 4.0

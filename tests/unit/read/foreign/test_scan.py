@@ -344,7 +344,6 @@ def test_what_is_remembered_of_files_that_are_gone_is_dropped(monkeypatch: pytes
     tailing.scan()
     tailing.scan()
     assert len(tailing.scanner._settled) <= scan._REMEMBERED_MIN  # noqa: SLF001
-    assert len(tailing.scanner._first_seen) <= scan._REMEMBERED_MIN  # noqa: SLF001
 
 
 def test_names_of_files_that_were_cut_off_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def test_a_file_without_an_end_mark_is_complete_when_it_has_not_changed(options:
     tailing.write("a.json", "{}\n")
     tailing.scan(seconds=15)
     tailing.append("a.json", "{}")
+    tailing.scan()
     tailing.scan(seconds=19)
     assert tailing.text == ""
     tailing.scan(seconds=1)
@@ -233,6 +234,7 @@ def test_an_empty_file_is_no_file_yet(content: bytes) -> None:
     tailing.drain(seconds=11)
     assert not tailing.plans
     tailing.write("a.txt", content)
+    tailing.drain()
     tailing.drain(seconds=11)
     assert tailing.text == content.decode()
 

@@ -1,0 +1,57 @@
+"""Random histories of rotated logs: each line that a writer ended is a row once; `--seed` plays others."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.histories.foreign_logs import Conditions, History
+
+if TYPE_CHECKING:
+    from tests.histories.foreign_store import Times
+
+HISTORIES = 8 * int(os.environ.get("FTFILE_HISTORIES", "20"))
+AT_ONCE = 20
+TRACE_MAX = 60
+# Of the store's times, with the seconds by which its clock is ahead.
+CLOCKS: tuple[tuple[Times, int], ...] = (("honest", 0), ("still", 0), ("coarse", 0), ("honest", -400), ("honest", 3600))
+LETTERS = {
+    "native": ("", "delete", "delete swap link"),
+    "content": ("", "delete"),
+}
+
+
+def draw_conditions(seed: int) -> Conditions:
+    """Return the conditions of one history."""
+    draw = random.Random(f"conditions {seed}")
+    identity = draw.choice(["native", "native", "content"])
+    letters = frozenset(draw.choice(LETTERS[identity]).split())
+    if identity == "content":
+        return Conditions("content", letters, at_once=draw.choice([1, 4]))
+    times, skew_s = draw.choice(CLOCKS)
+    meddling = draw.choice([0.0, 0.05])
+    is_available_now = draw.random() < 0.5
+    return Conditions(
+        "native", letters, times, skew_s, meddling, is_available_now, 1 if meddling else draw.choice([1, 4])
+    )
+
+
+@pytest.fixture
+def first_seed(request: pytest.FixtureRequest) -> int:
+    """0, so that all runs play the same histories; what `--seed` says if it was given."""
+    given = any(argument.startswith("--seed") for argument in request.config.invocation_params.args)
+    return int(request.config.option.seed) if given else 0
+
+
+@pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
+def test_each_line_is_read_once(place: int, first_seed: int) -> None:
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
+        conditions = draw_conditions(seed)
+        history = History(seed, conditions)
+        lost, twice = history.play()
+        trace = "\n".join(history.writers.trace[-TRACE_MAX:])
+        repeat = f"FTFILE_HISTORIES=1 pytest tests/histories/test_foreign_logs.py --seed={seed}"
+        assert (lost, twice) == ([], []), f"{conditions}\n{trace}\nrepeat with: {repeat}"
