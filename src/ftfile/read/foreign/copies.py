@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,11 +63,16 @@ class Content:
 
         Raises:
             CorruptData: it cannot be decoded.
+            NotFound: it was cut off since it was opened.
         """
         if not self.codec:
-            size = self.file.size_bytes
-            found = {position: fingerprints(self.file.read_at, position) for position in {*positions, size}}
-            return size, {position: marks for position, marks in found.items() if marks is not None}
+            size, marks = self.file.size_bytes, {}
+            for position in {size, *(position for position in positions if position <= size)}:
+                at = fingerprints(self.file.read_at, position)
+                if at is None:
+                    raise NotFound("read", self.file.path, "it was cut off while it was compared")
+                marks[position] = at
+            return size, marks
         return marks_of(self._pieces(), positions)
 
     def _pieces(self) -> Iterator[bytes]:
@@ -98,8 +103,13 @@ class _Opened(NamedTuple):
 class Copies:
     """The known files of which others may be copies."""
 
-    def __init__(self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start]) -> None:
-        """Take the files of a survey, and where those begin that are known by now, by their places."""
+    def __init__(
+        self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start], cut_off: Mapping[bytes, str]
+    ) -> None:
+        """Take the files of a survey, and where those begin that are known by now, by their places.
+
+        `cut_off` has the paths of files that the listing shows cut off, by the keys of the known files.
+        """
         self._fs = fs
         self._survey = survey
         moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}
@@ -107,12 +117,8 @@ class Copies:
         replaced = [start.candidate for start in starts.values() if start.is_replaced]
         gone = np.array([candidate.place for candidate in replaced], np.intp)
         self._orphans = _Heads(np.concatenate([survey.missing, survey.rows_at(gone)]))
-        self._cut_off = {
-            candidate.key: candidate.path
-            for candidate in replaced
-            if candidate.known is not None and candidate.known.identity == candidate.identity_hash
-        }
-        self._firsts: dict[str, bytes | None] = {}  # first KiB of files compared with, by path; None if gone
+        self._cut_off = cut_off
+        self._firsts: dict[str, bytes] = {}  # first KiB of files compared with, by path
         self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that this plan finds, by their beginning
         others = [place for place, start in starts.items() if start.moved is not None or not start.position]
         places = np.setdiff1d(survey.known_places(), others)
@@ -186,13 +192,15 @@ class Copies:
             before = Fingerprints(begun.head, begun.tail)
             going = replace(start, position=begun.position, moved=begun if is_orphan else None, before=before)
             return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
-        newest = sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]
-        compared = [self._survey.candidate(place) for _, place in newest]
+        live = [(known, place) for known, place in live if place != start.candidate.place]
+        newest = sorted(live, key=lambda pair: -pair[0].modified_ms)[:_ORIGINALS_MAX]
+        compared = [replace(self._survey.candidate(place), known=known) for known, place in newest]
         if size <= WINDOW_BYTES:
             parallel(self._fs, self._first_of, compared)
-        for (known, place), original in zip(newest, compared, strict=True):
-            if place != start.candidate.place and self._begins_with(original, size, marks[size]):
-                return Copy(start, codec, size, marks[size], original.path, is_read=size <= known.position)
+        for original in compared:
+            if self._begins_with(original, size, marks[size]):
+                is_read = original.known is not None and size <= original.known.position
+                return Copy(start, codec, size, marks[size], original.path, is_read=is_read)
         cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
         if cut_off:
             return Copy(start, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
@@ -207,35 +215,41 @@ class Copies:
             size, marks = content.marks([other.size_bytes for other in others])
             for other in others[-_ORIGINALS_MAX:]:
                 at = min(size, other.size_bytes)
-                if self._begins_with(other, at, marks[at]):
+                if self._begins_with(replace(other, known=None), at, marks[at]):
                     return Copy(start, codec, size, marks[size], other.path)
         if not codec:
             others.append(start.candidate)
         return None
 
     def _begins_with(self, original: Candidate, size: int, marks: Fingerprints) -> bool:
-        """Return True if a file begins so; False if its path names another one now, such as the copy itself."""
+        """Return True if a file begins so; raises as `_open_listed`."""
         if size <= WINDOW_BYTES:
-            first = self._first_of(original)
-            return first is not None and fingerprints(partial(_slice, first), size) == marks
-        try:
-            with self._fs.open(original.path) as file:
-                is_long = file.size_bytes >= size and original.is_in_place(self._fs)
-                return is_long and fingerprints(file.read_at, size) == marks
-        except NotFound:
-            return False
+            return fingerprints(partial(_slice, self._first_of(original)), size) == marks
+        with self._open_listed(original) as file:
+            return fingerprints(file.read_at, size) == marks
 
-    def _first_of(self, original: Candidate) -> bytes | None:
-        """Return the first KiB of a file, or less of a shorter one; None if it is not there any more."""
-        path = original.path
-        if path not in self._firsts:
-            try:
-                with self._fs.open(path) as file:
-                    is_in_place = original.is_in_place(self._fs)
-                    self._firsts[path] = file.read_at(0, WINDOW_BYTES) if is_in_place else None
-            except NotFound:
-                self._firsts[path] = None
-        return self._firsts[path]
+    def _first_of(self, original: Candidate) -> bytes:
+        """Return the first KiB of a file, or less of a shorter one; raises as `_open_listed`."""
+        if original.path not in self._firsts:
+            with self._open_listed(original) as file:
+                self._firsts[original.path] = file.read_at(0, WINDOW_BYTES)
+        return self._firsts[original.path]
+
+    @contextmanager
+    def _open_listed(self, original: Candidate) -> Iterator[InputFile]:
+        """Open a file that others are compared with, which begins with its known file.
+
+        Raises:
+            NotFound: it was renamed, cut off or replaced since it was listed, so that its content tells nothing of its
+                copies: the next listing does.
+        """
+        with self._fs.open(original.path) as file:
+            is_listed = file.size_bytes >= original.size_bytes and original.is_in_place(self._fs)
+            if is_listed and (row := original.known) is not None and row.position:
+                is_listed = fingerprints(file.read_at, row.position) == (row.head, row.tail)
+            if not is_listed:
+                raise NotFound("open", original.path, "it has changed since it was listed")
+            yield file
 
 
 def _slice(content: bytes, offset: int, length: int) -> bytes:

@@ -55,15 +55,15 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: 
         CorruptData: another file was put in its place.
     """
     if start.candidate.size_bytes < 0:
-        return parked(start, "its store does not tell how long it is: copy it to one that does")
-    if settings.tail and not codec_of(start.candidate.path):  # its lines are read as they appear
+        return parked(settings, start, "its store does not tell how long it is: copy it to one that does")
+    if settings.reads_lines(start.candidate.path):
         return _next_lines(fs, settings, start, unchanged_s, bytes_max)
     return _next_whole(fs, settings, start, unchanged_s)
 
 
-def parked(start: Start, reason: str) -> Found:
+def parked(settings: FilesSettings, start: Start, reason: str) -> Found:
     """Return that a file is left out until it changes; one that was found at another path stays known there."""
-    return Found(seen=moved(start), parked=reason)
+    return Found(seen=unread(settings, start), parked=reason)
 
 
 def next_of_copy(settings: FilesSettings, copy: Copy, unchanged_s: float) -> Found:
@@ -87,7 +87,7 @@ def _next_lines(
     fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None
 ) -> Found:
     candidate, begin, size = start.candidate, start.position, start.candidate.size_bytes
-    nothing = Found(seen=moved(start))
+    nothing = Found(seen=unread(settings, start))
     if begin >= size:
         return nothing
     with fs.open(candidate.path) as file:
@@ -114,9 +114,10 @@ def _next_lines(
 def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float) -> Found:
     candidate = start.candidate
     path, size = candidate.path, candidate.size_bytes
-    is_changed = start.is_replaced or start.position > 0
-    if start.position == size and not start.is_replaced:
-        return Found(seen=moved(start))  # nothing but its name or its time is another one
+    # Of logs that are compressed, it is the next one, whose inode is that of the last.
+    is_overwritten = start.position > 0 or (start.is_cut_off and settings.identity == "native" and not settings.tail)
+    if start.position == size:
+        return Found(seen=unread(settings, start))  # nothing but its name or its time is another one
     with fs.open(path) as file:
         if file.size_bytes != size or not candidate.is_in_place(fs):
             return Found(wait_s=0)
@@ -127,7 +128,7 @@ def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, unchanged
         return fault
     if marks is None:
         return Found(wait_s=0)
-    if is_changed and not settings.allow_overwrites:
+    if is_overwritten and not settings.allow_overwrites:
         seen = _seen(candidate, size, marks)
         return Found(seen=seen, warning="has changed since it was read; allowOverwrites=true reads such files again")
     return Found(range=replace(_range(start, 0, size, marks), whole=True, compression=codec))
@@ -158,10 +159,18 @@ def seen_at(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: 
     return Found(seen=_seen(start.candidate, found.range.end, marks))
 
 
-def moved(start: Start) -> Seen | None:
-    """Return a file that was found at another path as known there, up to where it was read."""
-    known = start.moved
-    return None if known is None else _seen(start.candidate, known.position, Fingerprints(known.head, known.tail))
+def unread(settings: FilesSettings, start: Start) -> Seen | None:
+    """Return a file as it is known while nothing of it is read; None if it stays known, or unknown, as it is.
+
+    One that was found at another path is known there up to where it was read. One that lies where another file was, or
+    was cut off, is known from its start: the same content that comes again later is then new. What is read whole
+    replaces the other file when it is read.
+    """
+    file = start.moved
+    if file is not None:
+        return _seen(start.candidate, file.position, Fingerprints(file.head, file.tail))
+    is_new = start.is_replaced and settings.reads_lines(start.candidate.path)
+    return _seen(start.candidate, 0, Fingerprints("", "")) if is_new else None
 
 
 def _seen(candidate: Candidate, position: int, marks: Fingerprints) -> Seen:
@@ -175,11 +184,13 @@ def _range(start: Start, begin: int, end: int, marks: Fingerprints) -> Range:
 
 
 class Draft:
-    """The parts of a plan, within limits: None is no limit."""
+    """The parts of a plan, within the limits of the settings."""
 
-    def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
+    def __init__(self, settings: FilesSettings, *, is_limited: bool) -> None:
+        files_max = settings.files_max if is_limited else None
         self.files_left = math.inf if files_max is None else files_max  # of which the plan may yet have ranges
-        self._bytes_max = bytes_max
+        self._bytes_max = settings.bytes_max if is_limited else None
+        self._settings = settings
         self._size_bytes = 0
         self._places: list[int] = []  # in the listing, of all files of the plan
         self._ranges: list[Range] = []
@@ -220,17 +231,23 @@ class Draft:
             self._parked.append(Parked(candidate.path, found.parked, *marks))
         if start.moved is not None:
             self._moves.append(Move(start.moved.key.hex(), candidate.path))
-        if start.is_replaced:
+        # Where names tell files, what was cut off is never found again.
+        if start.is_replaced and not (start.is_cut_off and self._settings.identity == "native"):
             self._replaced.append(candidate.path)
         self._places.append(candidate.place)
         return True
 
-    def add_moves(self, starts: Iterable[Start]) -> None:
-        """Take files that were found at other paths, and that the limits left out: others may be at their old ones."""
+    def add_unread(self, starts: Iterable[Start]) -> None:
+        """Take files of which nothing is read now, and that are not known where they begin.
+
+        Others may be at the old paths of those that were found again; and what was cut off may have its old content
+        again before it is read.
+        """
         places = set(self._places)
         for start in starts:
-            if start.moved is not None and start.candidate.place not in places:
-                self.add(start, Found(seen=moved(start)))
+            seen = None if start.candidate.place in places else unread(self._settings, start)
+            if seen is not None:
+                self.add(start, Found(seen=seen))
 
     def bytes_behind(self, survey: Survey, left: NDArray[np.intp]) -> int:
         """Return the bytes that the plan leaves unread in files at some places of the listing."""
@@ -238,9 +255,7 @@ class Draft:
         planned = sum(read.get(survey.listing.paths[place], 0) for place in left) if read else 0
         return int(survey.unread_bytes(left).sum()) - planned
 
-    def plan(
-        self, survey: Survey, late: tuple[Late, ...], left: NDArray[np.intp], settings: FilesSettings, now_ms: int
-    ) -> Plan:
+    def plan(self, survey: Survey, late: tuple[Late, ...], left: NDArray[np.intp], now_ms: int) -> Plan:
         """Return the plan; files with something left to read, at the places `left`, are not forgotten."""
         plan = Plan(
             tuple(self._ranges),
@@ -250,12 +265,12 @@ class Draft:
             late,
             tuple(self._replaced),
             survey.known.low,
-            settings.root,
+            self._settings.root,
             now_ms,
         )
         if plan.is_empty:
             return plan
-        low = self._low(survey, left, settings, now_ms)
+        low = self._low(survey, left, now_ms)
         places = set(self._places)
         refreshed = tuple(
             Seen(one.path, known.position, known.head, known.tail, known.size_bytes, low, one.identity)
@@ -264,15 +279,15 @@ class Draft:
         )
         return replace(plan, seen=plan.seen + refreshed, low=low)
 
-    def _low(self, survey: Survey, left: NDArray[np.intp], settings: FilesSettings, now_ms: int) -> int:
+    def _low(self, survey: Survey, left: NDArray[np.intp], now_ms: int) -> int:
         """Return the time before which files are forgotten after this plan; none that is left to read is."""
         low = survey.known.low
         times = survey.listing.times
         if self._ranges:
             newest = max(found.modified_ms for found in self._ranges)
-            low = max(low, min(newest, now_ms) - int(settings.max_age_s * 1000))
+            low = max(low, min(newest, now_ms) - int(self._settings.max_age_s * 1000))
         known = survey.times_after(np.array(self._places, np.intp))
-        over = len(known) - settings.tracked_max
+        over = len(known) - self._settings.tracked_max
         if over > 0:
             last = int(np.partition(known, over - 1)[over - 1])
             # Files of the newest time stay: others may yet appear with it, and would be late.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ftfile.read.foreign.survey import Resolution, Survey, is_equal
 from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -46,6 +46,13 @@ _REMEMBERED_MIN = 1000  # candidates whose state is kept, whether or not they st
 _LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
 
+class _Loss(NamedTuple):
+    """Bytes that were never read of a file that is gone, or was cut off."""
+
+    path: str  # empty if it is not known any more
+    size_bytes: int
+
+
 class Scanner:
     """Finds what is new below a root, in one process; it remembers what would only cost another look."""
 
@@ -66,6 +73,7 @@ class Scanner:
         self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
         self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
         self._failures: dict[bytes, int] = {}
+        self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
         self._unopened: set[int] = set()  # places of files of which it is not known where they begin
         self._errors: dict[int, StorageError] = {}  # of files that could not be opened, by their places
         self._report: dict[str, Any] = {}
@@ -77,7 +85,7 @@ class Scanner:
         listing = list_files(self._fs, self._settings, self._listing, began_s)
         now_s = self._clock.monotonic_s()
         self._list_again_s = now_s + max(self._settings.scan_interval_s, (_LISTING_SHARE - 1) * (now_s - began_s))
-        self._before, self._listing = self._listing, listing
+        self._before, self._listing, self._cut_off = self._listing, listing, {}
         return listing
 
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
@@ -96,15 +104,15 @@ class Scanner:
             return None
         survey = Survey(listing, known)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
-        limits = self._settings.files_max, self._settings.bytes_max
-        draft = Draft(None, None) if is_start or not limited else Draft(*limits)
+        draft = Draft(self._settings, is_limited=limited and not is_start)
         self._forget(survey)
         starts = self._starts(survey)
         left = self._fill(draft, survey, starts, seen_at if is_start else next_of)
-        draft.add_moves(starts.values())
-        if not self._is_undecided(survey, left):
-            self._check_losses(survey, draft)
-        plan = draft.plan(survey, self._late(survey), left, self._settings, self._clock.now_ms())
+        draft.add_unread(starts.values())
+        is_undecided = self._is_undecided(survey, left)
+        missing = () if is_undecided else self._missing_losses(survey, draft)
+        self._check_losses((*self._cut_off_losses(starts.values()), *missing))
+        plan = draft.plan(survey, self._late(survey), left, self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": int(np.count_nonzero(known.rows["position"] < 0)),
@@ -132,13 +140,17 @@ class Scanner:
         """Return where files begin that may be others than their paths say, by their places in the listing."""
         self._errors, self._unopened = {}, set()
         resolution = Resolution(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
-        return {start.candidate.place: start for start in resolution.starts()}
+        starts = {start.candidate.place: start for start in resolution.starts()}
+        for start in starts.values():
+            if start.is_cut_off and (file := start.candidate.known) is not None:
+                self._cut_off |= dict.fromkeys([file.key, file.replaced_key()], start.candidate.path)
+        return starts
 
     def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
         """Fill a plan up to its limits, and return the places of files with something left to read."""
         self._has_more = False
         is_by_content = self._settings.identity == "content" and look is next_of
-        copies = Copies(self._fs, survey, starts) if is_by_content else None
+        copies = Copies(self._fs, survey, starts, self._cut_off) if is_by_content else None
         left: list[int] = []
         places = survey.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
@@ -197,7 +209,7 @@ class Scanner:
             return start, Found(wait_s=0)  # gone since it was listed
         failures = self._failures[candidate.key] = self._failures.get(candidate.key, 0) + 1
         if failures > self._settings.retries_max:
-            return start, parked(start, f"it cannot be read: {error}")
+            return start, parked(self._settings, start, f"it cannot be read: {error}")
         return start, Found(wait_s=_RETRY.delay_after_s(failures) or 0)
 
     def _take(self, draft: Draft, start: Start, found: Found, look_again: LookAgain) -> bool:
@@ -249,7 +261,7 @@ class Scanner:
             now_ms = self._clock.now_ms()
             if candidate.known is not None and not candidate.is_changed:
                 durations_s.append((now_ms - self._planned_ms) / 1000)
-            is_whole = not self._settings.tail or bool(codec_of(candidate.path))
+            is_whole = not self._settings.reads_lines(candidate.path)
             if (is_whole or self._is_fixed) and not candidate.has_stale_time:
                 durations_s.append((now_ms - candidate.modified_ms) / 1000)
         return max(durations_s)
@@ -277,11 +289,18 @@ class Scanner:
         """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
         return bool(self._unopened) or (self._settings.identity == "content" and survey.has_new(left))
 
-    def _check_losses(self, survey: Survey, draft: Draft) -> None:
-        """Warn of files that are gone with unread bytes, or raise; once the next listing has not found them either."""
+    def _cut_off_losses(self, starts: Iterable[Start]) -> Iterator[_Loss]:
+        """Yield what was not read of files that were cut off; by their content, they may lie elsewhere."""
+        for start in starts:
+            file, path = start.candidate.known, start.candidate.path
+            is_lost = start.is_cut_off and self._settings.identity == "native" and self._settings.reads_lines(path)
+            if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:
+                yield _Loss(path, file.size_bytes - file.position)
+
+    def _missing_losses(self, survey: Survey, draft: Draft) -> Iterator[_Loss]:
+        """Yield what was not read of files that are gone, once the next listing has not shown them either."""
         rows = survey.missing
         rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
-        lost: list[KnownFile] = []
         unlisted: dict[bytes, Listing | None] = {}
         moved = draft.moved
         data = rows.tobytes()
@@ -292,14 +311,18 @@ class Scanner:
             since = unlisted[key] = self._unlisted.get(key, survey.listing)
             if since is not None and (self._is_fixed or since is not survey.listing):
                 unlisted[key] = None
-                lost.append(KnownFile.unpacked(row))
+                file = KnownFile.unpacked(row)
+                yield _Loss(self._names.get(key, ""), file.size_bytes - file.position)
         self._unlisted = unlisted
-        if not lost:
+
+    def _check_losses(self, losses: Sequence[_Loss]) -> None:
+        """Warn of losses, or raise, as the settings say."""
+        if not losses:
             return
-        size_bytes = sum(known.size_bytes - known.position for known in lost)
-        names = [name for known in lost if (name := self._names.get(known.key)) is not None]
-        such = f", such as {names[0]!r}," if names else ""
-        text = f"{len(lost)} files{such} are gone, or were cut off, with {size_bytes} bytes that were not read"
+        size_bytes = sum(loss.size_bytes for loss in losses)
+        path = next((loss.path for loss in losses if loss.path), "")
+        such = f", such as {path!r}," if path else ""
+        text = f"{len(losses)} files{such} are gone, or were cut off, with {size_bytes} bytes that were not read"
         if self._settings.fail_on_data_loss:
             raise SourceError(f"{text}. failOnDataLoss=false goes on without them")
         _log.warning("%s", text)
@@ -315,13 +338,22 @@ class Scanner:
                     del memory[key]
 
     def _late(self, survey: Survey) -> tuple[Late, ...]:
-        """Return files that have appeared since the listing before, older than all that is remembered."""
-        listing = survey.listing
-        if self._before is None or self._late_in is listing or not len(survey.old):
+        """Return files that have appeared since the listing before, older than all that is remembered.
+
+        A file that was there under another name has its identity, and one that was compressed since its time.
+        """
+        listing, before, places = survey.listing, self._before, survey.old
+        if before is None or self._late_in is listing or not len(places):
             return ()
         self._late_in = listing
-        is_there = np.isin(listing.keys[survey.old, 0], self._before.keys[:, 0])
-        late = tuple(Late(listing.paths[place], int(listing.times[place])) for place in survey.old[~is_there])
+        is_renamed = (listing.hashes[places] != 0) & np.isin(listing.hashes[places], before.hashes)
+        places = places[~is_renamed & ~np.isin(listing.keys[places, 0], before.keys[:, 0])]
+        has_time = np.isin(listing.times[places], before.times)
+        late = tuple(
+            Late(listing.paths[place], int(listing.times[place]))
+            for place, is_there in zip(places.tolist(), has_time.tolist(), strict=True)
+            if not (is_there and codec_of(listing.paths[place]))
+        )
         if late:
             _log.warning("%d files came too late and are not read (maxFileAge), such as %r", len(late), late[0].path)
         return late

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from ftfile.core.codecs import codec_of
 from ftfile.core.errors import ConfigError
 from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.storage.paths import parse
@@ -121,6 +122,10 @@ class FilesSettings:
     def has_limits(self) -> bool:
         """Return True if a plan may leave something to the next one."""
         return self.files_max is not None or self.bytes_max is not None
+
+    def reads_lines(self, path: str) -> bool:
+        """Return True for a file whose lines are read as they appear; others are read whole, once they are complete."""
+        return self.tail and not codec_of(path)
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FilesSettings:

@@ -83,6 +83,12 @@ class Start:
     moved: KnownFile | None = None  # found again here
     is_replaced: bool = False  # another file was known at the path, and was not found again
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Return True if the known file is still at its path, with other content; or its store has no identities."""
+        file = self.candidate.known
+        return self.is_replaced and file is not None and file.identity == self.candidate.identity_hash
+
     @classmethod
     def behind(cls, candidate: Candidate, known: KnownFile | None, *, is_moved: bool = False) -> Start:
         """Return that a file goes on behind what was read of a known one; from its beginning for None."""

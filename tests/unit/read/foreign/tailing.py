@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.read.foreign.known import KnownFiles, fingerprints
-from ftfile.read.foreign.plan import Plan
+from ftfile.read.foreign.plan import Plan, Range
 from ftfile.read.foreign.scan import Scanner
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.storage.api import RangeFile
@@ -94,15 +94,22 @@ class Tailing:
         self.known = self.known.apply(plan)
         self.plans.append(plan)
         for each in plan.ranges:
-            content = self.fs.read(each.path)
-            if each.whole:
-                assert each.end == len(content)
-            elif each.compression:
-                content = Chain.for_reading((each.compression,)).decode(content, "")
-            marks = fingerprints(RangeFile(each.path, len(content), partial(_slice, content)).read_at, each.end)
-            assert marks == (each.head, each.tail)
+            content = self._content_of(each)
             self.reads.append((each.path.removeprefix("in/"), content[each.start : each.end]))
         return plan
+
+    def _content_of(self, planned: Range) -> bytes:
+        """Return the plain content in which a range was planned; by content, it may lie at another path by now."""
+        is_by_content = self.settings.identity == "content"
+        beside = [info.path for info in self.store.list("in")] if is_by_content else []
+        for path in (planned.path, *beside):
+            content = self.fs.read(path)
+            if planned.compression and not planned.whole:
+                content = Chain.for_reading((planned.compression,)).decode(content, "")
+            marks = fingerprints(RangeFile(path, len(content), partial(_slice, content)).read_at, planned.end)
+            if marks == (planned.head, planned.tail) and not (planned.whole and planned.end != len(content)):
+                return content
+        raise AssertionError(f"the content of {planned} is gone")
 
     def drain(self, *, seconds: float = 2.0, plans_max: int = 1000) -> int:
         """Plan until there is nothing new, and return the number of plans."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import PermissionDenied, SourceError
+from ftfile.core.errors import NotFound, PermissionDenied, SourceError
+from ftfile.read.foreign.copies import Content
+from ftfile.storage.api import RangeFile
 from tests.unit.read.foreign.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -246,6 +248,37 @@ def test_20_a_shrunk_file_is_a_new_one(identity: str) -> None:
     assert tailing.last == [("a.log", lines(7, 3))]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("rest", ["", "half a line"])
+def test_20_a_truncation_that_a_listing_has_seen_counts(rest: str, restarts: bool) -> None:
+    """Also where the log has the same content again before a line of it is read."""
+    tailing = Tailing(failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 20))
+    tailing.drain()
+    tailing.write("a.log", rest)
+    tailing.drain()
+    if restarts:
+        tailing.restart()
+    tailing.write("a.log", lines(0, 20))
+    tailing.settle()
+    assert tailing.text == lines(0, 20) * 2
+
+
+def test_20_a_truncation_counts_where_a_plan_has_no_room() -> None:
+    tailing = Tailing(maxFilesPerTrigger="1", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 20))
+    tailing.write("b.log", lines(20, 20))
+    tailing.drain()
+    tailing.append("a.log", lines(40, 1))
+    tailing.clock.advance(1)
+    tailing.write("b.log", lines(41, 1))
+    tailing.scan()
+    assert tailing.last == [("a.log", lines(40, 1))]
+    tailing.write("b.log", lines(20, 20))
+    tailing.settle()
+    assert tailing.last == [("b.log", lines(20, 20))]
+
+
 @BOTH
 def test_20_a_file_replaced_by_one_as_long_is_a_new_one(identity: str) -> None:
     tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
@@ -314,14 +347,34 @@ def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:
     tailing = Tailing(maxBytesPerTrigger="100", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 9))
     tailing.scan()
-    tailing.write("a.log", "")
+    tailing.delete("a.log")
     tailing.restart()
-    listing = tailing.scanner.list()
-    assert tailing.scan(listing) is None  # what is cut off may lie elsewhere
-    tailing.write("a.log", "x\n")
-    tailing.scan(tailing.scanner.list())
     with pytest.raises(SourceError, match="gone, or were cut off, with 287 bytes"):
         tailing.scan(tailing.scanner.list())
+
+
+@pytest.mark.parametrize("rest", ["", "half a line", "a line\n"])
+def test_21_what_was_cut_off_is_lost_at_once(rest: str, caplog: pytest.LogCaptureFixture) -> None:
+    """By its name it is not found again; by its content it may lie elsewhere, and the next listing tells."""
+    for identity in ("native", "content"):
+        tailing = Tailing(maxBytesPerTrigger="300", fileIdentity=identity, failOnDataLoss="true")
+        tailing.write("a.log", lines(0, 20))
+        tailing.scan()
+        tailing.write("a.log", rest)
+        if identity == "content":
+            tailing.scan()
+            tailing.scan()
+        with pytest.raises(
+            SourceError, match=r"1 files, such as 'in/a\.log', are gone, or were cut off, with \d+ bytes"
+        ):
+            tailing.scan()
+    with caplog.at_level(logging.WARNING):
+        tailing = Tailing(maxBytesPerTrigger="300")
+        tailing.write("a.log", lines(0, 20))
+        tailing.scan()
+        tailing.write("a.log", rest)
+        tailing.settle()
+    assert caplog.text.count("were cut off, with") == 1
 
 
 def test_25_two_equal_files_are_both_read() -> None:
@@ -438,6 +491,34 @@ def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identi
     tailing.settle()
     found = sorted(tailing.text.splitlines(keepends=True))
     assert found == (lines(0, 40) + lines(1000, 100) + lines(2000, 5)).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("path", ["in/a.log", "in/a.log.1"])
+@pytest.mark.parametrize(("count", "behind", "after"), [(7, 5, 3), (7, 50, 300), (60, 5, 3), (60, 50, 300)])
+def test_18_a_log_that_is_cut_off_before_its_copy_is_compared_is_read_once(
+    path: str, at: int, count: int, behind: int, after: int
+) -> None:
+    """The listing shows both, and has lines that were not read; then the log is shorter, or longer, than it was."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", lines(0, count))
+    tailing.drain()
+    tailing.append("a.log", lines(count, behind))
+    tailing.copy("a.log", "a.log.1")
+    meddling = _Meddling(tailing, path, at, lambda: tailing.write("a.log", lines(2000, after)))
+    tailing.scan(seconds=11)
+    if meddling.opened < at:
+        tailing.write("a.log", lines(2000, after))
+    tailing.settle()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == (lines(0, count + behind) + lines(2000, after)).splitlines(keepends=True)
+
+
+def test_18_a_file_that_is_cut_off_while_it_is_compared_tells_nothing() -> None:
+    content = Content(RangeFile("a.log", 600, lambda offset, length: (b"x" * 300)[offset : offset + length]), "")
+    with pytest.raises(NotFound, match="cut off while it was compared"):
+        content.marks([200])
 
 
 @pytest.mark.parametrize("banner", ["", "#" * 1100 + "\n"], ids=["within the first KiB", "beyond it"])

@@ -206,6 +206,31 @@ def test_27_a_late_file_is_counted_once_however_many_plans_a_listing_has() -> No
     assert tailing.known.late == 1
 
 
+@pytest.mark.parametrize("how", ["rename", "compress"])
+def test_27_a_rotated_log_that_was_read_is_not_late(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It was read and forgotten under another name; what compresses a log gives it the log's time."""
+    tailing = Tailing(maxFileAge="1d")
+    tailing.write("a.log", "x\n")
+    written_ms = tailing.clock.now_ms()
+    tailing.drain()
+    tailing.clock.advance(2 * DAY_S)
+    tailing.write("b.log", "y\n")
+    tailing.drain()
+    assert len(tailing.known) == 1
+    if how == "rename":
+        tailing.rename("a.log", "a.log.1")
+    else:
+        now_ms = tailing.clock.now_ms()
+        tailing.clock.set(written_ms)
+        tailing.compress("a.log", "a.log.1.gz")
+        tailing.clock.set(now_ms)
+        tailing.delete("a.log")
+    with caplog.at_level(logging.WARNING):
+        tailing.settle()
+    assert tailing.text == "x\ny\n"
+    assert not caplog.records
+
+
 def test_what_was_forgotten_is_neither_read_again_nor_late(caplog: pytest.LogCaptureFixture) -> None:
     tailing = Tailing(maxFileAge="1d")
     for number in range(5):

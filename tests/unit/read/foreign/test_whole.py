@@ -162,6 +162,48 @@ def test_a_whole_file_that_was_renamed_is_not_read_again() -> None:
     assert [data for _, data in tailing.reads] == [b"first", b"second"]
 
 
+def test_17_compressed_logs_are_read_after_three_rotations_that_nobody_saw() -> None:
+    """As by logrotate with `rotate 2`, `compress` and `delaycompress`; a name, or an inode, is that of another log."""
+    for reuses_inode in (False, True):
+        tailing = Tailing()
+        for day in range(9):
+            if tailing.store.exists("in/a.log.1"):
+                if tailing.store.exists("in/a.log.2.gz") and not reuses_inode:
+                    tailing.delete("a.log.2.gz")
+                tailing.compress("a.log.1", "a.log.2.gz")
+                tailing.delete("a.log.1")
+            if tailing.store.exists("in/a.log"):
+                tailing.rename("a.log", "a.log.1")
+            tailing.write("a.log", f"day {day}\n")
+            if day in {2, 5, 8}:
+                tailing.settle()
+        packed = [gzip.decompress(data) for path, data in tailing.reads if path.endswith(".gz")]
+        assert packed == [b"day 0\n", b"day 3\n", b"day 6\n"]
+        plain = [data for path, data in tailing.reads if not path.endswith(".gz")]
+        assert sorted(plain) == [b"day %d\n" % day for day in (1, 2, 4, 5, 7, 8)]
+
+
+@pytest.mark.parametrize("identity", ["native", "content"])
+@pytest.mark.parametrize("name", ["a.log.{}.gz", "{}.txt"])
+def test_17_a_whole_file_renamed_to_the_name_of_a_deleted_one_is_not_read_again(
+    name: str, identity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tailing = Tailing(tail=str(name.endswith("gz")), fileIdentity=identity)
+    contents = [gzip.compress(f"{'x' * 500} {number}\n".encode()) for number in range(2)]
+    for number, content in enumerate(contents):
+        tailing.write(name.format(number), content)
+    tailing.settle()
+    tailing.delete(name.format(1))
+    tailing.rename(name.format(0), name.format(1))
+    tailing.restart()  # its first listing shows an old file
+    with caplog.at_level(logging.WARNING):
+        tailing.settle()
+        tailing.restart()
+        tailing.settle()
+    assert sorted(data for _, data in tailing.reads) == sorted(contents)
+    assert not caplog.records
+
+
 class _Failing:
     """Makes `open` of some files fail a number of times."""
 
