@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, union
-from ftfile.kv.merge_functions import is_merge_name, merge_function
+from ftfile.kv.merge_functions import is_merge_name, merge_function, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key, KeyRange
 
     Numbers = NDArray[np.int64]
-    Combine = Callable[[pa.Array, pa.Array], pa.Array]
 
 
 def fold(
@@ -156,83 +156,80 @@ class Groups:
 
 
 @dataclass(eq=False)
-class _PairError(Exception):
-    """A pair cannot be combined."""
+class _RowError(Exception):
+    """A function fails for a row."""
 
-    place: int  # its number
+    row: int  # its number
     cause: Exception
 
 
 def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinition) -> pa.Array:
     """Return a column's value for each group, merged of all its values that are not null; raises as `fold` does."""
-    column = rows[name].combine_chunks()
+    column, function = rows[name].combine_chunks(), definition.merge[name]
     sizes = groups.ends - groups.starts
     sources = groups.order[groups.ends - 1].copy()  # by group, where its value is
     several = np.flatnonzero(sizes > 1)
     owners = np.repeat(several, sizes[several])
     places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes[several]) - sizes[several], sizes[several])
-    numbers = groups.order[groups.starts[owners] + places]
-    has_value = is_valid(column.take(numbers_from(numbers)))
-    numbers, owners = numbers[has_value], owners[has_value]
+    values = column.take(numbers_from(groups.order[groups.starts[owners] + places]))
+    # Results are narrowed once, at the end: so no grouping of the same values fails where another does not.
+    values = values.cast(wide_type(function, values, int(sizes.max(initial=0))))
     try:
-        values, owners = _combined(
-            column.take(numbers_from(numbers)), owners, _combining(definition.merge[name], column)
-        )
-    except _PairError as error:
-        row = int(groups.order[groups.ends[error.place] - 1])
+        values, owners = _combined(values, owners, function)
+        values = _by_rows(lambda wide_values: wide_values.cast(column.type), owners, values)
+    except _RowError as error:
+        row = int(groups.order[groups.ends[error.row] - 1])
         key = tuple(rows[key_name][row].as_py() for key_name in definition.keys)
-        raise _error(definition.merge[name], name, key, error.cause) from error.cause
+        raise _error(function, name, key, error.cause) from error.cause
     sources[several] = -1
     sources[owners] = len(column) + np.arange(len(values))
     return pa.concat_arrays([column, values]).take(from_numpy(sources, pa.int64(), sources >= 0))
 
 
-def _combined(values: pa.Array, owners: Numbers, combine: Combine) -> tuple[pa.Array, Numbers]:
-    """Return one value for each owner; those of one owner are neighbours."""
+def _combined(values: pa.Array, owners: Numbers, function: str) -> tuple[pa.Array, Numbers]:
+    """Return one value for each owner that has one; those of one owner are neighbours.
+
+    Nulls are no values, those of functions neither: they go before each round, so that functions never get one.
+    """
     while True:
+        if values.null_count:
+            has_value = is_valid(values)
+            values, owners = values.filter(bools_from(has_value)), owners[has_value]
         starts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))[: len(owners)]
         if len(starts) == len(owners):
             return values, owners
         places = np.arange(len(owners)) - np.repeat(starts, np.diff(np.append(starts, len(owners))))
         is_newer = places % 2 == 1
         newer = np.flatnonzero(is_newer)
-        try:
-            combined = combine(values.take(numbers_from(newer - 1)), values.take(numbers_from(newer)))
-        except _PairError as error:
-            raise _PairError(int(owners[newer[error.place]]), error.cause) from error.cause
+        pairs = values.take(numbers_from(newer - 1)), values.take(numbers_from(newer))
+        combined = _by_rows(partial(_combined_pairs, function), owners[newer], *pairs)
         older = np.flatnonzero(~is_newer)
         is_made = np.concatenate((is_newer, [False]))[older + 1]
         sources = np.where(is_made, len(values) + np.cumsum(is_made) - 1, older)
         values, owners = pa.concat_arrays([values, combined]).take(numbers_from(sources)), owners[older]
 
 
-def _combining(name: str, column: pa.Array) -> Combine:
-    """Return a function that calls the merge function and raises a `_PairError` for the first pair that fails."""
-    function = merge_function(name)
+def _combined_pairs(function: str, older: pa.Array, newer: pa.Array) -> pa.Array:
+    combined = merge_function(function).combine(older, newer)
+    if not isinstance(combined, pa.Array) or len(combined) != len(older):
+        raise TypeError(f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values")
+    return combined if combined.type == older.type else combined.cast(older.type)
 
-    def attempt(older: pa.Array, newer: pa.Array) -> pa.Array:
-        combined = function.combine(older, newer)
-        if not isinstance(combined, pa.Array) or len(combined) != len(older):
-            raise TypeError(
-                f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values"
-            )
-        return combined if combined.type == column.type else combined.cast(column.type)
 
-    def combine(older: pa.Array, newer: pa.Array) -> pa.Array:
-        try:
-            return attempt(older, newer)
-        except Exception as error:
-            start, end, cause = 0, len(older), error
-            while end - start > 1:
-                middle = (start + end) // 2
-                try:
-                    attempt(older[start:middle], newer[start:middle])
-                    start = middle
-                except Exception as found:
-                    end, cause = middle, found
-            raise _PairError(start, cause) from cause
-
-    return combine
+def _by_rows(act: Callable[..., pa.Array], owners: Numbers, *columns: pa.Array) -> pa.Array:
+    """Return the result of a function of columns; a `_RowError` names the owner of the first row for which it fails."""
+    try:
+        return act(*columns)
+    except Exception as error:
+        start, end, cause = 0, len(owners), error
+        while end - start > 1:
+            middle = (start + end) // 2
+            try:
+                act(*(column[start:middle] for column in columns))
+                start = middle
+            except Exception as half_error:
+                end, cause = middle, half_error
+        raise _RowError(int(owners[start]), cause) from cause
 
 
 def _error(function: str, column: str, key: tuple[object, ...], cause: Exception) -> EncodingError | UserCodeError:

@@ -28,6 +28,8 @@ LAST = "last"
 
 _PRECISION_MAX = 38
 _SUM_DIGITS = 10  # a sum of decimals has as many digits more, as Spark's has
+# Digits of a 64-bit integer, and so of any number of values.
+_LONG_DIGITS = 19
 
 
 class MergeFunction(Protocol):
@@ -41,11 +43,19 @@ class MergeFunction(Protocol):
 
 
 def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
-    kind = older.type
-    if not pa.types.is_decimal(kind):
-        return pc.add_checked(older, newer)
-    wide = pa.decimal256(kind.precision, kind.scale)  # Arrow's sum has a digit more
-    return pc.add_checked(older.cast(wide), newer.cast(wide)).cast(kind)
+    """Add values of the type that `_summing_type` returned."""
+    return pc.add_checked(older, newer).cast(older.type)  # Arrow's sum of decimals has a digit more
+
+
+def _summing_type(values: pa.Array, count: int) -> pa.DataType:
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(kind.precision + _LONG_DIGITS, kind.scale)
+    if pa.types.is_integer(kind):
+        ends = pc.min_max(values).as_py().values()
+        if max(abs(end or 0) for end in ends) * count >= 1 << 63:
+            return pa.decimal256(2 * _LONG_DIGITS)
+    return kind
 
 
 def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
@@ -95,10 +105,11 @@ def _appended(kind: pa.DataType) -> pa.DataType | None:
 
 
 class _Own(NamedTuple):
-    """A function that ftfile brings, and the type of its column for values of a type; None if it does not take them."""
+    """A function that ftfile brings."""
 
     combine: Combine
-    type_of: Callable[[pa.DataType], pa.DataType | None]
+    type_of: Callable[[pa.DataType], pa.DataType | None]  # of its column, for values of a type; None if it takes none
+    wide_type: Callable[[pa.Array, int], pa.DataType] = lambda values, _: values.type  # see the function `wide_type`
 
 
 _FUNCTIONS = {
@@ -106,7 +117,7 @@ _FUNCTIONS = {
     "coalesce": _Own(lambda _, newer: newer, lambda kind: kind),  # nulls never come here
     "max": _Own(_max, _ordered),
     "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _ordered),
-    "sum": _Own(_sum, _summed),
+    "sum": _Own(_sum, _summed, _summing_type),
 }
 
 
@@ -126,6 +137,11 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
     if result_type is None:
         raise ConfigError(f"merge={column}:{name}: no {name} can be made of a column of type {kind}")
     return result_type
+
+
+def wide_type(name: str, values: pa.Array, count: int) -> pa.DataType:
+    """Return the type in which up to `count` of some values are combined: no result of a pair is beyond it."""
+    return _FUNCTIONS[name].wide_type(values, count) if name in _FUNCTIONS else values.type
 
 
 @lru_cache

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key, contain
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, groups_of, job_of
+from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of, job_of, terms_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
@@ -156,13 +156,14 @@ class Store:
             self.late += self._done(job)
         self.settings = self.draw_settings(self.rng)
         bucket = f"b={self.rng.randrange(self.definition.buckets):05d}"
-        stretches = stretches_of(self.run_of(add) for add in self.live.values() if add.directory_key == bucket)
+        bucket_runs = [self.run_of(add) for add in self.live.values() if add.directory_key == bucket]
+        stretches = stretches_of(bucket_runs)
         ends = sorted(self.rng.choices(range(len(stretches) + 1), k=2))
         chosen = stretches[slice(*ends)]
         self.jobs = []
         if chosen and not any(stretch.unfinished for stretch in chosen):
             runs = tuple(run for stretch in chosen for run in stretch.runs)
-            terms = JobTerms((chosen[0].at[0], chosen[-1].at[1]), ends[0] == 0, 0)
+            terms = terms_of((chosen[0].at[0], chosen[-1].at[1]), bucket_runs, self.settings, self.now_ms)
             self.jobs.append(job_of("other", [(runs, terms)], self.settings, self.ids, tasks=1))
 
     def pause(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "sum": (pa.int64(), st.integers(-(1 << 40), 1 << 40)),
-    "sum ": (pa.decimal128(38, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
+    "sum ": (pa.decimal256(57, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
     "min": (pa.string(), st.text(max_size=3)),
     "max": (pa.timestamp("us"), st.datetimes().map(lambda value: value.replace(microsecond=0))),
     "max ": (pa.decimal128(10, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
@@ -150,6 +150,44 @@ class TestOperations:
             {"k": "a", "n": 6, "new": "x"},
             {"k": "b", "n": 2, "new": None},
         ]
+
+
+LONG_MAX = 2**63 - 1
+SUMS = [
+    (pa.int64(), [LONG_MAX, 1, -5]),
+    (pa.int64(), [-LONG_MAX, -5, 9, LONG_MAX]),
+    (pa.decimal128(38, 0), [Decimal(9 * 10**37), Decimal(9 * 10**37), Decimal(-9 * 10**37)]),
+]
+
+
+class TestGroupings:
+    """However the values of a key come together, their result is one."""
+
+    def store(self, kind: pa.DataType, merge: str) -> StoreDefinition:
+        return define(pa.schema([("k", pa.int32()), ("n", kind)]), ["k"], merge=f"n:{merge}")
+
+    @pytest.mark.parametrize(("kind", "values"), SUMS)
+    def test_a_sum_may_leave_its_column_on_the_way(self, kind: pa.DataType, values: list[Any]) -> None:
+        store = self.store(kind, "sum")
+        rows = [(MERGE, (1,), (value,)) for value in values]
+        tables = [table(store, [row]) for row in rows]
+        for inputs in ([table(store, rows)], tables, [*tables[::-1]]):
+            assert fold(inputs, store, bottom=True).to_pylist() == [{"k": 1, "n": sum(values)}]
+
+    @pytest.mark.parametrize("values", [[1, -1, 5], [5, 1, -1], [1, -1, 2, -2, 5], [None, 1, -1, 5]])
+    def test_a_result_that_is_null_is_no_value(self, values: list[int | None]) -> None:
+        store = self.store(pa.int64(), "tests.unit.kv.user_merges:Balance")
+        rows = [(MERGE, (1,), (value,)) for value in values]
+        tables = [table(store, [row]) for row in rows]
+        for place in range(1, len(rows)):
+            first = fold(tables[:place], store, bottom=False)
+            for inputs in ([table(store, rows)], tables, [first, *tables[place:]]):
+                assert fold(inputs, store, bottom=True).to_pylist() == [{"k": 1, "n": 5}]
+
+    def test_nothing_but_nulls_is_null(self) -> None:
+        store = self.store(pa.int64(), "tests.unit.kv.user_merges:Balance")
+        rows = [(MERGE, (1,), (value,)) for value in (3, -3)]
+        assert fold([table(store, rows)], store, bottom=True).to_pylist() == [{"k": 1, "n": None}]
 
 
 class TestFailures:

@@ -129,6 +129,30 @@ def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
     assert reads("a") == [[(half,)]] * 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "function", "values", "expected"),
+    [
+        ("long", "sum", [2**63 - 1, 1, -5], 2**63 - 5),
+        ("decimal(38,0)", "sum", [Decimal(9 * 10**37)] * 2 + [Decimal(-(10**38) + 1)], Decimal(8 * 10**37 + 1)),
+        ("long", "tests.unit.kv.user_merges:Balance", [1, -1, 5], 5),
+    ],
+)
+def test_what_merges_go_through_is_in_no_result(kind: str, function: str, values: list[Any], expected: Any) -> None:
+    """Sums beyond the column, and nulls: together in a task, apart in runs of several, and merged."""
+    options = {"keyColumns": "k", "merge": f"n:{function}", "buckets": "1", "vacuumInterval": "0s"}
+    query = StoreBatch(PATH, {"k": "string", "n": kind}, options)
+    query.run(0, [[{"k": "task", "n": value} for value in values]])
+    query.run(1, [[{"k": "tasks", "n": value}] for value in values])
+    for _ in range(2):
+        assert reads("task") == reads("tasks") == [[(expected,)]] * 4
+        newest = {
+            row["k"]: row["new"]["n"] for batch in kv.changes(PATH, context=current()) for row in batch.to_pylist()
+        }
+        assert newest == {"task": expected, "tasks": expected}
+        kv.compact(PATH, full=True, context=current())
+    check_store(open_filesystem(PATH))
+
+
 @pytest.mark.parametrize("bad_records", ["drop", "deadLetter"])
 def test_a_sum_of_one_task_that_no_column_can_hold_fails_the_batch(bad_records: str) -> None:
     """No row of it is bad: each can be written."""

@@ -11,7 +11,7 @@ from ftfile.kv.planning.runs import Run, meet, run_of
 from ftfile.log.format.model import Add, AssemblyTask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
     from ftfile.kv.key_columns import Key, KeyRange
@@ -59,11 +59,23 @@ class PlanSettings:
 
 
 class JobTerms(NamedTuple):
-    """The terms of a merge that only the planner knows."""
+    """The terms of a merge, which depend on the other runs of its bucket; see `terms_of`."""
 
     at: tuple[int, int]  # first and last position of the merged rows
     is_bottom: bool  # no run of the bucket is older
     expired_ms: int  # of deletes that may leave at the bottom of a store with a sequence column; see `fold`
+
+
+def terms_of(at: tuple[int, int], runs: Iterable[Run], settings: PlanSettings, now_ms: int) -> JobTerms:
+    """Return the terms of a merge of the rows of some positions, given all live runs of the bucket.
+
+    A delete has expired once it is older than `tombstone_ttl_ms`, both now and when the newer runs were committed:
+    their rows may be older ones that came in time, and are deleted.
+    """
+    runs_marks = [run.marks for run in runs]
+    newer_ms = [marks.committed_ms for marks in runs_marks if marks.at[0] > at[1]]
+    is_bottom = not any(marks.at[1] < at[0] for marks in runs_marks)
+    return JobTerms(at, is_bottom, min([now_ms, *newer_ms]) - settings.tombstone_ttl_ms)
 
 
 class Left(NamedTuple):

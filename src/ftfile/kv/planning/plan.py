@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of, without
+from ftfile.kv.planning.jobs import groups_of, job_of, terms_of, without
 from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket, stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
-    from ftfile.kv.planning.jobs import PlanSettings
+    from ftfile.kv.planning.jobs import JobTerms, PlanSettings
     from ftfile.log.checks import Rewrite
     from ftfile.log.format.model import Add, AssemblyTask
 
@@ -139,12 +139,11 @@ def _groups(
 
 def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:
     """Yield the windows of a bucket that are due; they have no stretch in common."""
+    bucket_runs = [run for stretch in stretches for run in stretch.runs]
 
     def window(reason: str, runs: Iterable[Run], start: int, end: int) -> _Window:
-        newer_ms = [run.marks.committed_ms for stretch in stretches[end:] for run in stretch.runs]
-        expired_ms = min([now_ms, *newer_ms]) - settings.tombstone_ttl_ms
-        terms = JobTerms((stretches[start].at[0], stretches[end - 1].at[1]), start == 0, expired_ms)
-        return _Window(reason, tuple(runs), terms)
+        at = stretches[start].at[0], stretches[end - 1].at[1]
+        return _Window(reason, tuple(runs), terms_of(at, bucket_runs, settings, now_ms))
 
     for start, end in _blocks(stretches):
         if stretches[start].unfinished:

@@ -14,7 +14,7 @@ from ftfile.core.progress import Tracker
 from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.jobs import JobTerms, job_of, without
+from ftfile.kv.planning.jobs import job_of, terms_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
 from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
@@ -311,13 +311,11 @@ class _FullMerges:
             self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
         for bucket, runs in buckets.items():
             stretches = [stretch for stretch in stretches_of(runs) if stretch.at[1] <= self._end]
-            newer_ms = [run.marks.committed_ms for run in runs if run.marks.at[0] > self._end]
-            expired_ms = min([self._log.clock.now_ms(), *newer_ms]) - how.plan.tombstone_ttl_ms
             reason, chosen = self._due_in(bucket, stretches)
             if chosen and not any(run.add.id in left_alone for stretch in chosen for run in stretch.runs):
                 at = chosen[0].at[0], chosen[-1].at[1]
                 merged = tuple(run for stretch in chosen for run in stretch.unfinished or stretch.runs)
-                terms = JobTerms(at, chosen[0] is stretches[0], expired_ms)
+                terms = terms_of(at, runs, how.plan, self._log.clock.now_ms())
                 yield job_of(reason, [(merged, terms)], how.plan, self._log.ids, 1)
 
     def _due_in(self, bucket: str, stretches: Sequence[Stretch]) -> tuple[str, Sequence[Stretch]]:

@@ -18,6 +18,7 @@ from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
+from ftfile.kv.planning.jobs import terms_of
 from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.format.model import Body, Origin, Remove
@@ -211,10 +212,11 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
 def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an old bucket, each key once; of merges without an older row, as the sets that they are."""
     purges = [run.marks.purges for run in runs]
-    expired_ms = now_ms - how.plan.tombstone_ttl_ms
+    at = runs[0].marks.at[0], max(run.marks.at[1] for run in runs)
+    terms = terms_of(at, runs, how.plan, now_ms)
     sources = [inputs.rows(run, None) for run in runs]
     for window in windows_of(sources, _WINDOW_BYTES):
-        table = fold(window, how.definition, bottom=True, purges=purges, expired_ms=expired_ms)
+        table = fold(window, how.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
         yield from how.definition.aligned(table).to_batches()
     for run, rows in zip(runs, sources, strict=True):
         inputs.left(run, None, rows.taken)

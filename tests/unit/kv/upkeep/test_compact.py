@@ -16,11 +16,12 @@ from ftfile.kv.driver import how_written
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.runs import run_of, stretches_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import ManualClock, current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.workers import Threads
 from tests.kit.store_check import check_store
@@ -129,6 +130,27 @@ class TestCompact:
         MicroBatch("memory://files/x", {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
         with pytest.raises(ConfigError, match="directory of files"):
             kv.compact("memory://files/x", context=current())
+
+
+class TestDeletes:
+    def test_of_a_merge_under_way_stay_as_long_as_a_late_row_could_come_back(self, clock: ManualClock) -> None:
+        options = {"keyColumns": "k", "sequenceColumn": "at", "deleteColumn": "gone", "tombstoneTtl": "60s"}
+        small = {"buckets": "1", "flushIntervalCount": "2", "jobBytes": "4096", "blockBytes": "4096"}
+        query = StoreBatch(PATH, {"k": "string", "at": "long", "gone": "boolean"}, options | small)
+        keys = [f"k{number:05d}" for number in range(4000)]
+        query.run(0, [[{"k": key, "at": 5, "gone": False} for key in keys]])
+        query.run(1, [[{"k": keys[-1], "at": 10, "gone": True}]])
+        query.run(2, [[{"k": keys[-1], "at": 7, "gone": False}]])  # late; the task merges the first keys of the others
+        runs = map(run_of, CommitLog(open_filesystem(PATH)).refresh().segments.values())
+        assert [len(stretch.unfinished) for stretch in stretches_of(runs)] == [2, 0]
+        clock.advance(3600)
+        kv.compact(PATH, full=True, context=current())
+        with kv.open(PATH, context=current()) as store:
+            assert store.get(keys[-1]) is None
+            assert store.get(keys[-2]) == 5
+        runs = map(run_of, CommitLog(open_filesystem(PATH)).refresh().segments.values())
+        assert [stretch.unfinished for stretch in stretches_of(runs)] == [()]
+        check_store(open_filesystem(PATH))
 
 
 class TestThreads:
