@@ -192,7 +192,7 @@ def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreD
         "keyColumns": recorded.keys,
         "bucketBy": recorded.bucket_by,
         "buckets": recorded.buckets,
-        "merge": recorded.merge_text(schema.names),
+        "merge": {name: function for name, function in recorded.merge.items() if name in schema.names},
         "sequenceColumn": recorded.sequence if parsed["merge"] == LAST else None,
     }
     return {name: value if name in parsed.given else of_store[name] for name, value in values.items()}

@@ -28,6 +28,9 @@ OP = "_op"
 SET, MERGE, DELETE = 0, 1, 2
 # Milliseconds since 1970 at which a row was deleted; null for others. In stores with a sequence column, before `_op`.
 DELETED_MS = "_deletedMs"
+# The last column of what `lookup` returns: whether a row was there.
+FOUND = "_found"
+_RESERVED = (OP, DELETED_MS, FOUND)
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
 
@@ -153,12 +156,13 @@ def define(
     *,
     bucket_by: Sequence[str] = (),
     buckets: int = 16,
-    merge: str = LAST,
+    merge: str | Mapping[str, str] = LAST,
     sequence: str | None = None,
 ) -> StoreDefinition:
     """Return the definition of a store by a writer's options, for rows of a schema with columns in any order.
 
-    A ConfigError names the option if these make no store.
+    `merge` is the text of the option, or has the function of each column, `last` for those it leaves out. Without value
+    columns it is a store of keys alone. A ConfigError names the option if these make no store.
     """
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
@@ -166,7 +170,7 @@ def define(
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
-    functions = _functions(merge, values)
+    functions = _checked_functions(_functions(merge, values) if isinstance(merge, str) else merge, values)
     stored = [pa.field(name, fields[name].type, nullable=False) for name in keys]
     for name in values:
         kind = merged_type(functions.get(name, LAST), name, fields[name].type)
@@ -239,12 +243,15 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
                 "booleans, dates, timestamps and decimals of at most 18 digits"
             )
     for name in schema.names:
-        if name in (OP, DELETED_MS) or schema.names.count(name) > 1:
-            raise ConfigError(f"column {name!r}: columns have names of their own, other than {OP} and {DELETED_MS}")
+        if not name or name in _RESERVED or schema.names.count(name) > 1:
+            raise ConfigError(
+                f"column {name!r}: columns have names of their own, not empty, other than {', '.join(_RESERVED)}: "
+                "rename it"
+            )
 
 
 def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
-    """Return the function of each value column that has another than `last`."""
+    """Return the function of each value column that the text of the option names."""
     functions: dict[str, str] = {}
     spelled = {name.lower(): name for name in values}
     for item in merge.split(","):
@@ -258,8 +265,16 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
         else:
             functions[spelled[column.lower()]] = name
-    for name in {name for name in functions.values() if name != LAST}:
-        merge_function(name)
+    return functions
+
+
+def _checked_functions(functions: Mapping[str, str], values: Sequence[str]) -> dict[str, str]:
+    """Return the functions other than `last`, each of which there is, by value column."""
+    for column, name in functions.items():
+        if column not in values:
+            raise ConfigError(f"merge={dict(functions)!r}: {column!r} is none of the value columns {list(values)}")
+        if name != LAST:
+            merge_function(name)
     return {column: name for column, name in functions.items() if name != LAST}
 
 

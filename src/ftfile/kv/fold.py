@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key, KeyRange
 
     Numbers = NDArray[np.int64]
+    KeyOf = Callable[[int], Sequence[pa.Scalar]]  # the key of a row, given its number
 
 
 def fold(
@@ -59,20 +60,44 @@ def fold(
     rows = _unpurged(stretches, definition, purges)
     if not rows.num_rows:
         return _finished(rows)
-    is_folded = first_fall([rows[name].combine_chunks() for name in definition.keys]) is None
-    if is_folded:
+    keys = [rows[name].combine_chunks() for name in definition.keys]
+    if first_fall(keys) is None:
         columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
         ops = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
     else:
-        columns, ops = _several(rows, definition, bottom=bottom)
+        columns, ops = _several(rows, keys, definition, lambda row: [column[row] for column in keys], bottom=bottom)
     folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
     return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
 
 
-def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
-    """Return a row for each key of rows in any order, and their operations."""
-    order = _order(rows, definition)
-    groups = _groups(rows, order, definition)
+def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_of: KeyOf) -> tuple[Numbers, pa.Table]:
+    """Return the rows of numbers, folded as `fold` does with the rows of a key at the bottom; deletes leave.
+
+    Args:
+        numbers: of the rows, in any order: rows of a number are those of one key, and several may have the same key.
+        rows: their value columns and operations, old to new.
+        definition: of the store.
+        key_of: returns the key of a row, for errors.
+
+    Returns:
+        Numbers that have a row, each once, and the value columns of these.
+
+    Raises:
+        EncodingError, UserCodeError: as `fold`.
+    """
+    if not rows.num_rows:
+        return numbers, rows.drop_columns([OP])
+    columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, bottom=True)
+    has_row = ops != DELETE
+    return np.unique(numbers)[has_row], columns.filter(bools_from(has_row))
+
+
+def _several(
+    rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, bottom: bool
+) -> tuple[pa.Table, NDArray[np.int8]]:
+    """Return a row for each group of rows, which are alike in some columns, by these, and their operations."""
+    order = _order(by, rows, definition)
+    groups = _groups(by, order)
     ops = operations(rows)[order]
     bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
     groups = replace(groups, starts=np.maximum(bases, groups.starts))
@@ -83,7 +108,9 @@ def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tu
     newest = numbers_from(order[lasts])
     if definition.merge and np.any(groups.starts < lasts):
         taken = [
-            merged(rows, name, groups, definition) if name in definition.merge else rows[name].take(newest)
+            merged(rows[name].combine_chunks(), groups, name, definition.merge[name], key_of)
+            if name in definition.merge
+            else rows[name].take(newest)
             for name in columns.column_names
         ]
         columns = pa.table(taken, names=columns.column_names)
@@ -111,19 +138,19 @@ def _unpurged(
     return rows.filter(bools_from(~is_ended)).combine_chunks()
 
 
-def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
-    """Return the numbers of the rows by key and, within a key, old to new."""
-    by = [*definition.keys] if definition.sequence is None else [*definition.keys, definition.sequence]
-    columns = [rows[name] for name in by] + [numbers_from(np.arange(rows.num_rows))]
+def _order(by: Sequence[pa.Array], rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
+    """Return the numbers of the rows by some columns and, where these are alike, old to new."""
+    sequence = [] if definition.sequence is None else [rows[definition.sequence]]
+    columns = [*by, *sequence, numbers_from(np.arange(rows.num_rows))]
     names = [str(number) for number in range(len(columns))]
     order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
     return values_of(order, np.uint64).astype(np.int64)
 
 
-def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinition) -> Groups:
+def _groups(by: Sequence[pa.Array], order: NDArray[np.int64]) -> Groups:
     differs = np.zeros(len(order) - 1, np.bool_)
-    for name in definition.keys:
-        column = rows[name].take(numbers_from(order)).combine_chunks()
+    for unordered in by:
+        column = unordered.take(numbers_from(order))
         differs |= bools_of(pc.not_equal(column[1:], column[:-1]))
     starts = np.flatnonzero(np.concatenate(([True], differs)))
     return Groups(order, starts, np.append(starts[1:], len(order)))
@@ -163,9 +190,8 @@ class _RowError(Exception):
     cause: Exception
 
 
-def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinition) -> pa.Array:
-    """Return a column's value for each group, merged of all its values that are not null; raises as `fold` does."""
-    column, function = rows[name].combine_chunks(), definition.merge[name]
+def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: KeyOf) -> pa.Array:
+    """Return the value of each group, merged of all values of a column that are not null; raises as `fold` does."""
     sizes = groups.ends - groups.starts
     sources = groups.order[groups.ends - 1].copy()  # by group, where its value is
     several = np.flatnonzero(sizes > 1)
@@ -178,8 +204,7 @@ def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinitio
         values, owners = _combined(values, owners, function)
         values = _by_rows(lambda wide_values: wide_values.cast(column.type), owners, values)
     except _RowError as error:
-        row = int(groups.order[groups.ends[error.row] - 1])
-        key = tuple(rows[key_name][row].as_py() for key_name in definition.keys)
+        key = key_of(int(groups.order[groups.ends[error.row] - 1]))
         raise _error(function, name, key, error.cause) from error.cause
     sources[several] = -1
     sources[owners] = len(column) + np.arange(len(values))
@@ -232,14 +257,21 @@ def _by_rows(act: Callable[..., pa.Array], owners: Numbers, *columns: pa.Array) 
         raise _RowError(int(owners[start]), cause) from cause
 
 
-def _error(function: str, column: str, key: tuple[object, ...], cause: Exception) -> EncodingError | UserCodeError:
-    shown = ", ".join(map(repr, key))
+def _error(function: str, column: str, key: Sequence[pa.Scalar], cause: Exception) -> EncodingError | UserCodeError:
+    shown = ", ".join(map(_text_of, key))
     if is_merge_name(function):
         return EncodingError(
             f"merge={column}:{function}: the values of key ({shown}) have no result that column {column!r} can hold: "
             f"{cause}. Write or delete the key: what was before counts no more"
         )
     return UserCodeError(f"merge={column}:{function}: combine() failed for key ({shown}): {cause!r}")
+
+
+def _text_of(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except OverflowError:  # a day or a time that Python does not have
+        return str(value.cast(pa.string()))
 
 
 class _Held(NamedTuple):

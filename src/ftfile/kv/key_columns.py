@@ -132,6 +132,13 @@ def stored_reader(column: pa.Array) -> Callable[[int], Any]:
     return lambda row: bytes(content[offsets[row] : offsets[row + 1]])
 
 
+def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return rows sorted by columns of any names; where Arrow takes a name, `.a` is a path to a field."""
+    numbers = [str(number) for number in range(len(names))]
+    columns = pa.table([rows[name] for name in names], names=numbers)
+    return rows.take(pc.sort_indices(columns, [(number, "ascending") for number in numbers]))
+
+
 def first_fall(columns: Sequence[pa.Array]) -> int | None:
     """Return the first row whose key is not less than that of the next row; None if all keys rise."""
     if len(columns[0]) <= 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import namedtuple
+from collections.abc import Collection
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import behind, key_array, to_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key, KeyRange
@@ -72,13 +73,13 @@ class UserKeys:
             raise self._other_count(values)
         return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
 
-    def range_of(self, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
+    def range_of(self, start: Any, end: Any, prefix: Any = ()) -> KeyRange:  # noqa: ANN401
         """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
 
         They are keys, or the first values of one, without the prefix; None for the first key, and for all keys behind.
-        It raises as `prefix` does, and a ConfigError if no key lies in the range.
+        What is no tuple is one value. It raises as `prefix` does, and a ConfigError if no key lies in the range.
         """
-        first, last = (self.prefix((*prefix, *_parts(bound))) for bound in (start, end))
+        first, last = (self.prefix((*_parts(prefix), *_parts(bound))) for bound in (start, end))
         behind_last = behind(last, self._kinds) if end is None else last
         if behind_last is not None and behind_last <= first:
             raise ConfigError(
@@ -112,6 +113,8 @@ class UserKeys:
 
 
 def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    if isinstance(key, list):
+        raise TypeError(f"{key!r} is a list: give one value, or a tuple of the values of several key columns")
     return () if key is None else key if isinstance(key, tuple) else (key,)
 
 
@@ -125,6 +128,39 @@ def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
     return make
 
 
+def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> list[Any]:
+    """Return the values of a column of rows as Python has them; a ConfigError has the key of one that it has not."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except OverflowError as error:
+        if len(keys) > 1:
+            return [
+                value for row, key in enumerate(keys) for value in python_values(name, column[row : row + 1], [key])
+            ]
+        raise ConfigError(
+            f"key {keys[0]!r}: column {name!r} has a value that Python does not have, such as a day after the year "
+            "9999. Read it with lookup or scan, as Arrow"
+        ) from error
+    return values
+
+
+def require_keys(keys: object) -> None:
+    """Raise a TypeError for what is no list of keys."""
+    if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
+        raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
+
+
+def chosen_columns(columns: Sequence[str] | None, names: list[str], prefix: str) -> list[str]:
+    """Return the columns wanted, all of them by default; a ConfigError for one that is no name, or there twice."""
+    if columns is None:
+        return names
+    if isinstance(columns, str) or not set(columns) <= set(names):
+        raise ConfigError(f"columns={columns!r}: {prefix} {names}")
+    if len(set(columns)) < len(columns):
+        raise ConfigError(f"columns={columns!r}: name each column once")
+    return [*columns]
+
+
 def key_columns_of(
     keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, definition: StoreDefinition
 ) -> pa.RecordBatch:
@@ -134,7 +170,8 @@ def key_columns_of(
 
     Raises:
         TypeError: they are neither.
-        ConfigError: a column is missing, or its values are not those of its column.
+        ConfigError: a column is missing, there twice, or of another sort than the column of the store; or a value is
+            out of its range.
     """
     names = definition.keys
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
@@ -142,9 +179,9 @@ def key_columns_of(
             raise ConfigError(f"keys of this store have the columns {', '.join(names)}: give a table with all of them")
         columns = [keys]
     elif isinstance(keys, (pa.Table, pa.RecordBatch)):
-        missing = [name for name in names if name not in keys.schema.names]
-        if missing:
-            raise ConfigError(f"the keys have the columns {keys.schema.names}, and {', '.join(missing)} is missing")
+        wrong = [name for name in names if keys.schema.names.count(name) != 1]
+        if wrong:
+            raise ConfigError(f"the keys have the columns {keys.schema.names}: {', '.join(wrong)} must be there once")
         columns = [keys.column(name) for name in names]
     else:
         raise TypeError(
@@ -160,10 +197,30 @@ def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name:
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if column.type == kind:
         return column
+    if not pa.types.is_null(column.type) and _family_of(column.type) != _family_of(kind):
+        raise ConfigError(f"key column {name!r} has the type {kind}; the keys have {column.type}: cast them to {kind}")
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConfigError(f"key column {name!r} has the type {kind}; the keys have {column.type}: {error}") from None
+
+
+def _family_of(kind: pa.DataType) -> object:
+    """Return the family of a type, in which values are alike: strings of any layout, integers of any width."""
+    if pa.types.is_dictionary(kind):
+        return _family_of(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return "timestamp", kind.tz is None
+    return next((name for name, test in _FAMILIES if test(kind)), kind)
+
+
+_FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("integer", pa.types.is_integer),
+    ("date", pa.types.is_date),
+    ("decimal", pa.types.is_decimal),
+    *(("string", test) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+    *(("binary", test) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)),
+)
 
 
 def _converter(name: str, kind: pa.DataType) -> ToStored:

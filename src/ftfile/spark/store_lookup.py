@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.kv.reading.reader import CACHE, FOUND, open_store
+from ftfile.kv.definition import FOUND
+from ftfile.kv.reading.reader import CACHE, open_store
 from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json

@@ -15,10 +15,11 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.formats.parts import recorded_names
+from ftfile.kv.definition import FOUND
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
 from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
-from ftfile.kv.reading.reader import FOUND, open_store
+from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import check_marker
 from ftfile.log.sealed import open_with_keys

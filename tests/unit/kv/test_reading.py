@@ -15,8 +15,7 @@ from ftfile import kv
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, StaleFiles
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.keys import Keys
-from ftfile.kv.definition import define
-from ftfile.kv.reading.reader import FOUND
+from ftfile.kv.definition import FOUND, define
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import COUNTS, Builder
 from tests.unit.kv.stores import counting, rows

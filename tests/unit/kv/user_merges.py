@@ -32,6 +32,13 @@ class Balance:
         return pc.if_else(pc.equal(sums, 0), None, sums)
 
 
+class Never:
+    """Takes nothing."""
+
+    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:  # noqa: ARG002
+        raise RuntimeError("never")
+
+
 class Short:
     """Returns one value for any number."""
 

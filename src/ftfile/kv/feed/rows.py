@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
-from ftfile.kv.key_columns import bools_of, union
+from ftfile.kv.key_columns import bools_of, sorted_by, union
 from ftfile.kv.planning.runs import version_of
 from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
@@ -250,9 +250,9 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
-            keys = (
-                keys.group_by(names, use_threads=False).aggregate([]).sort_by([(name, "ascending") for name in names])
-            )
+            numbers = [str(number) for number in range(len(names))]  # names such as `.a` are paths for Arrow
+            unique = keys.select(names).rename_columns(numbers).group_by(numbers, use_threads=False).aggregate([])
+            keys = sorted_by(unique.rename_columns(names), names)
         yield from keys.select(names).combine_chunks().to_batches()
 
 

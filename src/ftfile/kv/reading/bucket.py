@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
 from ftfile.kv.key_columns import contain, key_array, overlap
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.run.blocks import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
-from ftfile.rows.buffers import bools_from, from_numpy, values_of
+from ftfile.rows.buffers import bools_from, from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 _READ_BYTES_MIN = 128 << 10  # of a run at a time
-# The key of rows that are folded by the number of the key that was asked for.
-_NUMBER = "_number"
 
 
 class _NotHere(Exception):
@@ -162,7 +160,7 @@ class Bucket:
                     remaining = np.setdiff1d(remaining, numbers[~is_partial], assume_unique=True)
             if level.purges:
                 remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
-        return self._folded_by_number(hits) if has_several else self._sets(hits)
+        return self._folded(hits, keys) if has_several else self._sets(hits)
 
     def scanned(self, start: Key | None, end: Key | None) -> list[Level]:
         """Return the levels that a scan from one key on and before another reads."""
@@ -221,15 +219,10 @@ class Bucket:
             numbers, rows = numbers[has_value], rows.filter(bools_from(has_value))
         return numbers, rows.drop_columns([OP])
 
-    def _folded_by_number(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
-        """Return the rows of keys, folded; each number has rows of its own, so that a key may come twice."""
+    def _folded(self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch) -> tuple[Numbers, pa.Table]:
+        """Return the rows of keys, folded by the number of the key, which may be there twice."""
         numbers, rows = self._joined(hits[::-1])
-        schema = pa.schema([pa.field(_NUMBER, pa.int64()), *self.definition.value_fields])
-        definition = replace(self.definition, keys=(_NUMBER,), schema=schema, bucket_by=(_NUMBER,))
-        numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
-        folded = fold([numbered], definition, bottom=True)
-        folded = folded.filter(bools_from(operations(folded) != DELETE))
-        return values_of(folded[_NUMBER].combine_chunks(), np.int64), folded.select(self.definition.values)
+        return fold_by(numbers, rows, self.definition, lambda row: [column[numbers[row]] for column in keys.columns])
 
     def _joined(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         if not hits:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,16 @@ import pyarrow as pa
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
-from ftfile.kv.definition import StoreDefinition, definition_of_runs
+from ftfile.kv.definition import FOUND, StoreDefinition, definition_of_runs
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
+from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.user_keys import key_columns_of
+from ftfile.kv.user_keys import chosen_columns, key_columns_of, python_values, require_keys
 from ftfile.log.directory import check_is_store
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_log
 from ftfile.log.read.dead_letters import read_dead_letters
@@ -35,7 +35,7 @@ from ftfile.storage.calls import parallel
 from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from ftfile.core.context import Context
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-# The last column of what `lookup` returns.
-FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
 # Fewer keys of a bucket take less time one by one, where a call of the store takes no longer than a thread.
 _FEW_KEYS = 256
@@ -134,12 +132,16 @@ class Reader:
 
         Raises:
             TypeError: a value of the key is of a type that its column does not have.
-            ConfigError: the key has another number of values than key columns, or one is out of its column's range.
+            ConfigError: the key has another number of values than key columns, or one is out of its column's range; or
+                the row has a value that Python does not have, such as a day after the year 9999.
         """
+        view = self.view
         try:
-            return self.view.get(key, default)
+            return view.get(key, default)
         except NotFound as error:
             raise self._gone(error) from error
+        except OverflowError:  # of one of the rows that are merged, maybe not of the result
+            return self._user_rows(view, [key], default)[0]
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
@@ -148,14 +150,19 @@ class Reader:
             TypeError: `keys` is no list of keys; see also `get`.
             ConfigError: see `get`.
         """
-        _require_keys(keys)
-        view = self.view
+        require_keys(keys)
+        keys, view = [*keys], self.view
         if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
-            with self._missing_file_as_stale():
+            with self._missing_file_as_stale(), suppress(OverflowError):
                 return [view.get(key, None) for key in keys]
-        user_rows: list[Any] = [None] * len(keys)
+        return self._user_rows(view, keys, None)
+
+    def _user_rows(self, view: View, keys: Sequence[Any], default: Any) -> list[Any]:  # noqa: ANN401
+        """Return the rows of keys, in their order, or the default where there is none."""
+        user_rows: list[Any] = [default] * len(keys)
         for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
-            columns = [column.to_pylist() for column in rows.columns]
+            row_keys = [keys[number] for number in numbers.tolist()]
+            columns = [python_values(name, rows[name], row_keys) for name in rows.column_names]
             values = zip(*columns, strict=True) if columns else repeat(())
             for number, stored_row in zip(numbers.tolist(), values, strict=False):
                 user_rows[number] = view.to_row(stored_row)
@@ -175,11 +182,11 @@ class Reader:
 
         Raises:
             TypeError: keys are no Arrow data, or `columns` is no list of texts.
-            ConfigError: a column is missing, or of another type.
+            ConfigError: a column is missing, named twice, or of another type.
         """
         view = self.view
         definition = view.definition
-        shown = _chosen(columns, definition.values, "the value columns of the store are")
+        shown = chosen_columns(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
         numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
         complete_keys = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
@@ -225,7 +232,7 @@ class Reader:
             buckets: numbers of the buckets to read; None for all.
 
         Raises:
-            TypeError, ConfigError: see `get`; or there is no such column or bucket.
+            TypeError, ConfigError: see `get`; or there is no such column or bucket, or a column is named twice.
         """
         first, behind = (None if bound is None else self.view.keys.prefix(bound) for bound in (start, end))
         return self.scan_range(first, behind, columns, buckets)
@@ -240,7 +247,7 @@ class Reader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
         view = self.view
-        names = _chosen(columns, view.definition.schema.names, "the store has the columns")
+        names = chosen_columns(columns, view.definition.schema.names, "the store has the columns")
         if buckets is not None and (
             other := [number for number in buckets if not 0 <= number < view.definition.buckets]
         ):
@@ -300,7 +307,7 @@ class Reader:
             for window in windows_of([SortedRows(source, schema, len(keys)) for source in sources], _SCAN_BYTES):
                 rows = pa.concat_tables(window)
                 if rows.num_rows:
-                    yield batch_of(rows.sort_by([(name, "ascending") for name in keys])).select(columns)
+                    yield batch_of(sorted_by(rows, keys)).select(columns)
 
     def _view_of_head(self, before: View | None) -> View:
         head = self.log.refresh()
@@ -330,20 +337,6 @@ class Reader:
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
             "newer one with refresh(), or keep versions longer with the option `grace`"
         )
-
-
-def _require_keys(keys: object) -> None:
-    if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
-        raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
-
-
-def _chosen(columns: Sequence[str] | None, names: list[str], prefix: str) -> list[str]:
-    """Return the columns wanted, all of them by default; a ConfigError for one that is not among the names."""
-    if columns is None:
-        return names
-    if isinstance(columns, str) or not set(columns) <= set(names):
-        raise ConfigError(f"columns={columns!r}: {prefix} {names}")
-    return [*columns]
 
 
 def _release(before: View, after: View | None) -> None:

@@ -50,7 +50,7 @@ def purge(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     start: Any = None,  # noqa: ANN401 - a key
     end: Any = None,  # noqa: ANN401
-    prefix: tuple[Any, ...] = (),
+    prefix: Any = (),  # noqa: ANN401
     *,
     everything: bool = False,
     key_provider: str | None = None,
@@ -66,7 +66,8 @@ def purge(  # noqa: PLR0913 - all by name
         path: an absolute local path or a URL.
         start: the first key, or the first values of one; None for the first of all that `end` or `prefix` leave.
         end: the key before which the range ends, or the first values of one; None for all keys behind `start`.
-        prefix: values of the first key columns; `start` and `end` are then about the columns behind them.
+        prefix: a value of the first key column, or a tuple of values of the first ones; `start` and `end` are then
+            about the columns behind them.
         everything: all keys, without a start, an end or a prefix.
         key_provider: see `ftfile.vacuum`.
         storage: likewise.
@@ -75,7 +76,7 @@ def purge(  # noqa: PLR0913 - all by name
     Raises:
         ConfigError: the path is no store, its keys are not known, or the range is empty, not one of its keys, or not
             given without `everything`.
-        TypeError: a value is of a type that its key column does not have.
+        TypeError: a value is of a type that its key column does not have, or `start`, `end` or `prefix` is a list.
         CommitError: as for a batch write.
     """
     require_range((start, end, prefix), everything=everything)
@@ -92,7 +93,7 @@ def purge(  # noqa: PLR0913 - all by name
 class _PurgeRuns:
     """Runs without rows, one for each bucket in which rows are to end; written when a head turns out to need them."""
 
-    def __init__(self, log: CommitLog, author: MaintenanceAuthor, keys: tuple[Any, Any, tuple[Any, ...]]) -> None:
+    def __init__(self, log: CommitLog, author: MaintenanceAuthor, keys: tuple[Any, Any, Any]) -> None:
         self._log = log
         self._author = author
         self._keys = keys  # start, end, prefix

@@ -18,6 +18,7 @@ from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
+from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.planning.jobs import terms_of
 from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
@@ -206,7 +207,7 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     ]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
-        yield tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
+        yield tables[0] if len(tables) == 1 else sorted_by(pa.concat_tables(tables), keys)
 
 
 def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,49 @@
+"""Types of columns by their names in Spark and in SQL."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.rows.spark_types import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Names of SQL, as the JSON of schemas has them.
+_JSON_NAMES = {
+    "bigint": "long",
+    "int": "integer",
+    "smallint": "short",
+    "tinyint": "byte",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
+_NESTED = {
+    "array": "pa.list_(pa.string())",
+    "map": "pa.map_(pa.string(), pa.int64())",
+    "struct": "pa.struct([('a', pa.string()), ('b', pa.int64())])",
+}
+_WHOLE_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*\)")
+
+
+def type_named(column: str, name: str) -> pa.DataType:
+    """Return the type of a column by its name in Spark or SQL, case aside.
+
+    Raises:
+        ConfigError: it is nested, and has to be given as a type of Arrow.
+        SchemaError: there is no such type, or it cannot be stored.
+    """
+    base, parenthesis, rest = " ".join(name.lower().split()).partition("(")
+    nested = re.match(r"\w*", base)
+    if nested is not None and nested[0] in _NESTED:
+        raise ConfigError(f"column {column!r}: give {name!r} as a type of Arrow, such as {_NESTED[nested[0]]}")
+    json_name = _JSON_NAMES.get(base.strip(), base.strip()) + parenthesis + rest
+    json_name = _WHOLE_DECIMAL.sub(r"decimal(\1,0)", json_name)
+    field: dict[str, Any] = {"name": column, "type": json_name, "nullable": True, "metadata": {}}
+    return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type
