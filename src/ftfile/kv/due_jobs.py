@@ -19,6 +19,7 @@ from ftfile.kv.planning.jobs import Left, groups_of
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import Cache
+from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Origin
@@ -54,9 +55,10 @@ _log = get_logger(__name__)
 
 
 class Inputs:
-    """Runs that are read once, in the order of keys."""
+    """Runs that are read once, in the order of keys, each some bytes or a block at a time."""
 
-    def __init__(self, files: OpenFiles, definition: StoreDefinition) -> None:
+    def __init__(self, files: OpenFiles, definition: StoreDefinition, read_bytes: int) -> None:
+        self._read_bytes = min(read_bytes, SCAN_BYTES)
         self._files = files
         self._definition = definition
         self._cache = Cache(_CACHE_BYTES)
@@ -79,7 +81,7 @@ class Inputs:
             return SortedRows(iter(()), self._definition.schema, len(names))
         reader = self.reader(run)
         start = run.marks.keys[0] if run.add.skip_rows else None
-        return SortedRows(reader.scan(start, cut), reader.schema, len(names))
+        return SortedRows(reader.scan(start, cut, read_bytes=self._read_bytes), reader.schema, len(names))
 
     def left(self, run: Run, cut: Key | None, taken_rows: int) -> Left | None:
         """Return the rest of a run of which all rows below a cut were taken; None for a run that ends below it.
@@ -87,7 +89,8 @@ class Inputs:
         CorruptData tells of a run with another number of rows than its record says.
         """
         expected, is_done = run.add.rows, run.ends_below(cut)
-        batch = None if is_done or taken_rows >= expected else next(self.reader(run).scan(cut), None)
+        is_left = not is_done and taken_rows < expected
+        batch = next(self.reader(run).scan(cut, read_bytes=self._read_bytes), None) if is_left else None
         if taken_rows > expected or (taken_rows < expected and batch is None):
             raise CorruptData(run.add.path, f"{expected} rows", f"{taken_rows} rows")
         if is_done:
@@ -292,10 +295,11 @@ class Merger:
         adds: list[Add] = []
         outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
         # Neighbouring buckets of a batch lie side by side in its spools.
-        files = CoalescingFiles(OpenFiles(self.stage.fs), (run.add for group in groups for run in group.runs))
+        files = OpenFiles(self.stage.fs, maps=False)
+        files = CoalescingFiles(files, (run.add for group in groups for run in group.runs))
         try:
             for group in groups:
-                runs = Inputs(files, self.definition)
+                runs = Inputs(files, self.definition, self.window_bytes // len(group.runs))
                 share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
                 replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
                 inputs += replaced

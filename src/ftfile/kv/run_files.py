@@ -123,9 +123,9 @@ class RunSpool:
 
 
 class _OpenFile:
-    """A file that is closed when nothing reads it any more; opened for each read where too many others are mapped."""
+    """A file that is closed when nothing reads it any more; opened for each read where it may not be mapped."""
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileSystem, path: str, *, maps: bool) -> None:
         self._fs, self._path = fs, path
         self._mapped: memoryview | None = None
         self._file: InputFile | None = fs.open(path)
@@ -135,7 +135,7 @@ class _OpenFile:
             return
         self._file.close()
         self._file = None
-        if len(_mappings) < _MAPPED_MAX:
+        if maps and len(_mappings) < _MAPPED_MAX:
             self._mapped = mapped
             _mappings.add(mapped.obj)
 
@@ -154,10 +154,14 @@ _mappings: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OpenFiles:
-    """The files of a directory that are open for reading, each once. Several threads may use it."""
+    """The files of a directory that are open for reading, each once. Several threads may use it.
 
-    def __init__(self, fs: FileSystem) -> None:
+    Those that are read once are not mapped: bytes that are mapped count as memory of the process.
+    """
+
+    def __init__(self, fs: FileSystem, *, maps: bool = True) -> None:
         self.fs = fs
+        self._maps = maps
         self._lock = threading.Lock()
         self._files: weakref.WeakValueDictionary[str, _OpenFile] = weakref.WeakValueDictionary()
 
@@ -169,7 +173,7 @@ class OpenFiles:
             StorageError: the store failed.
         """
         if (file := self._files.get(path)) is None:
-            opened = _OpenFile(self.fs, path)
+            opened = _OpenFile(self.fs, path, maps=self._maps)
             with self._lock:
                 file = self._files.setdefault(path, opened)
         return file.read_at

@@ -164,7 +164,8 @@ class Bucket:
 
     def scanned(self, start: Key | None, end: Key | None) -> list[Level]:
         """Return the levels that a scan from one key on and before another reads."""
-        return [level for level in self.levels if _meets(level, start, end)]
+        levels = [part for level in self.levels if _meets(level, start, end) for part in level.scanned()]
+        return [level for level in levels if _meets(level, start, end)]
 
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
@@ -175,7 +176,13 @@ class Bucket:
         """
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names
-        levels = [level for level in reversed(self.levels) if _meets(level, start, end) or level.purges]
+        levels = [
+            part
+            for level in reversed(self.levels)
+            if _meets(level, start, end) or level.purges
+            for part in reversed(level.scanned())
+            if _meets(part, start, end) or part.purges
+        ]
         if not levels:
             return
         read_bytes = window_bytes // len(levels)

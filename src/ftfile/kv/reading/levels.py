@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 
-# Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay.
-_SMALL_BYTES, _OVERLAY_BYTES = 1 << 20, 4 << 20
+# Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay, which takes about
+# four times as much of the cache, of which none is to take more than an eighth.
+_SMALL_BYTES, _OVERLAY_BYTES, _OVERLAY_PART = 1 << 20, 4 << 20, 32
 _UNBOUNDED = 1 << 62
 _BLOCK_BYTES = 1 << 20  # of an overlay; it is in memory as a whole
 
@@ -91,6 +93,8 @@ class Level:
         self._overlay: Shelf[Opened] = Shelf(1)  # of several
         # The level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
         self.older: Level | None = None
+        self._parts: dict[str, Level] = {}  # of an overlay, its runs one by one, by id, once they are wanted
+        self._opening: Future[Opened] | None = None  # under way in a thread; others wait for the same
         self._lock = threading.Lock()
 
     @property
@@ -101,7 +105,8 @@ class Level:
     def opened(self, files: OpenFiles | None = None) -> Opened:
         """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
 
-        It raises as `open_run` and `fold` do.
+        Calls meanwhile get its result, also if the cache does not keep that: who waited for a lock to fold again could
+        wait for ever. It raises as `open_run` and `fold` do.
         """
         if self.run is not None:
             return self.run
@@ -109,15 +114,34 @@ class Level:
             self._overlay.used[0] = 1
             return overlay
         with self._lock:
-            return self.held or self._made(files or self._sources.files)
+            under_way = self._opening
+            opening = self._opening = under_way or Future()
+        if under_way is not None:
+            return under_way.result()
+        try:
+            opened = self.held or self._made(files or self._sources.files)
+        except BaseException as error:
+            self._opening = None
+            opening.set_exception(error)
+            raise
+        self._opening = None
+        opening.set_result(opened)
+        return opened
 
     def apart(self) -> list[Level]:
         """Return a level for each run, new to old."""
-        return [Level([run], self._sources) for run in reversed(self.runs)] if self.is_overlay else [self]
+        if not self.is_overlay:
+            return [self]
+        return [self._parts.setdefault(run.add.id, Level([run], self._sources)) for run in reversed(self.runs)]
+
+    def scanned(self) -> list[Level]:
+        """Return the levels that a scan reads, new to old: itself, or its runs, which need not be folded for that."""
+        return self.apart() if self.held is None else [self]
 
     def continuing(self, older: Level) -> Level:
         """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
         self.older = older if older.held is not None else older.older
+        self._parts = dict(older._parts)
         return self
 
     @property
@@ -135,6 +159,8 @@ class Level:
         """Take all of it out of the cache; it can still be used."""
         if self.run is not None:
             self.run.reader.release()
+        for part in self._parts.values():
+            part.release()
         self._sources.cache.drop(self._overlay)
 
     def _made(self, files: OpenFiles) -> Opened:
@@ -171,11 +197,11 @@ class Level:
 def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
     """Return the levels of a bucket, new to old, for its runs sorted by position."""
     groups: list[list[Run]] = []
-    size_bytes = 0
+    size_bytes, overlay_bytes = 0, min(_OVERLAY_BYTES, sources.cache.capacity_bytes // _OVERLAY_PART)
     for run in runs:
         is_small = run.add.rows + run.add.skip_rows < PAGED_ROWS_MIN and run.add.logical_length <= _SMALL_BYTES
         size_bytes += run.add.logical_length
-        if not is_small or size_bytes > _OVERLAY_BYTES or not groups or not groups[-1]:
+        if not is_small or size_bytes > overlay_bytes or not groups or not groups[-1]:
             groups.append([run])
             size_bytes = run.add.logical_length
         else:

@@ -135,7 +135,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[tuple[Run, ...]]) -> Iterator[dict[str, str]]:
         """Yield the errors of each file, by the ids of runs."""
-        files = OpenFiles(fs)
+        files = OpenFiles(fs, maps=False)
         for runs in pieces:
             errors = {}
             for run in runs:

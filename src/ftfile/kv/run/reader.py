@@ -74,7 +74,8 @@ class RunReader:
         self._parallel = parallel
         self._whole: Shelf[memoryview] = Shelf(1)  # all bytes of a run that the first read has
         end, needed = self._read_end()
-        self._directory, self.schema = decode_directory(end[-needed:], length_bytes, path)
+        behind_pages = memoryview(bytes(end[-needed:]))  # of its own: a view would keep all that was read
+        self._directory, self.schema = decode_directory(behind_pages, length_bytes, path)
         directory = self._directory
         self._schema_message = bytes(self.schema.serialize())
         self.rows = directory.rows

@@ -6,7 +6,7 @@ import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5
+# Rows of all old buckets together, and likewise what is read ahead of all runs.
 _WINDOW_BYTES = 16 << 20
 # Rows of all new buckets together that wait to be written as runs.
-_HELD_BYTES = 64 << 20
+_HELD_BYTES = 16 << 20
 
 _log = get_logger(__name__)
 
@@ -180,8 +181,8 @@ class _NewBuckets:
             held.clear()
 
         try:
-            files = OpenFiles(self.log.fs)
-            for table in _sorted_rows(runs, how, Inputs(files, how.definition), self.log.clock.now_ms()):
+            inputs = Inputs(OpenFiles(self.log.fs, maps=False), how.definition, _WINDOW_BYTES // max(len(runs), 1))
+            for table in _sorted_rows(runs, how, inputs, self.log.clock.now_ms()):
                 for bucket, rows in by_bucket(table, definition):
                     held[bucket].append(rows)
                 held_bytes += table.nbytes
@@ -202,25 +203,33 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema
-    sources = [
-        SortedRows(_folded(bucket_runs, how, inputs, now_ms), schema, len(keys)) for bucket_runs in buckets.values()
-    ]
+    folded = _Folded(how, inputs, now_ms, _WINDOW_BYTES // max(len(buckets), 1))
+    sources = [SortedRows(folded.batches(bucket_runs), schema, len(keys)) for bucket_runs in buckets.values()]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
         yield tables[0] if len(tables) == 1 else sorted_by(pa.concat_tables(tables), keys)
 
 
-def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an old bucket, each key once; of merges without an older row, as the sets that they are."""
-    purges = [run.marks.purges for run in runs]
-    at = runs[0].marks.at[0], max(run.marks.at[1] for run in runs)
-    terms = terms_of(at, runs, how.plan, now_ms)
-    sources = [inputs.rows(run, None) for run in runs]
-    for window in windows_of(sources, _WINDOW_BYTES):
-        table = fold(window, how.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
-        yield from how.definition.aligned(table).to_batches()
-    for run, rows in zip(runs, sources, strict=True):
-        inputs.left(run, None, rows.taken)
+class _Folded(NamedTuple):
+    """The rows of old buckets."""
+
+    how: HowWritten
+    inputs: Inputs
+    now_ms: int
+    window_bytes: int  # of a bucket
+
+    def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a bucket, each key once; of merges without an older row, as the sets that they are."""
+        purges = [run.marks.purges for run in runs]
+        at = runs[0].marks.at[0], max(run.marks.at[1] for run in runs)
+        terms = terms_of(at, runs, self.how.plan, self.now_ms)
+        sources = [self.inputs.rows(run, None) for run in runs]
+        definition = self.how.definition
+        for window in windows_of(sources, self.window_bytes):
+            rows = fold(window, definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+            yield from definition.aligned(rows).to_batches()
+        for run, source in zip(runs, sources, strict=True):
+            self.inputs.left(run, None, source.taken)
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
