@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks.report import Cell, Table
 from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of
-from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Origin
@@ -124,8 +124,7 @@ class _Simulation:
         marked = output.marked(output.marks)
         self._live |= {add.id: add for add in placed([marked], number, number)}
         self.found.flushed += output.add.length
-        due = still_due(self._jobs, self._live, (), number)
-        self._jobs = [*due, *plan_jobs(self._live.values(), due, self._settings, self._ids, now_ms=number)]
+        self._jobs = plan_jobs(self._live.values(), (), self._settings, self._ids, now_ms=number)
         self.found.records_with_jobs += bool(self._jobs)
 
     def note(self, number: int, of: int) -> None:

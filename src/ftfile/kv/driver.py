@@ -13,8 +13,9 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
+from ftfile.kv.planning.holds import holds_after
 from ftfile.kv.planning.jobs import PlanSettings
-from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
@@ -157,7 +158,7 @@ class StoreChange:
 
     runs: tuple[Add, ...]  # new ones, old to new; their marks have no position yet
     rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
-    failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain
+    failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain, and of runs that were not read
     tasks: int = 1  # by which the jobs are done that become due
 
 
@@ -223,8 +224,12 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
 
 
 def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
-    """Return the merges that the record behind a state can take."""
-    merges = accept_rewrites(log, state, rewrites).rewrites
+    """Return the merges that the record behind a state can take; of those with the same runs, one with the oldest row.
+
+    So the retry of a hold wins: others would leave what is held where it is.
+    """
+    oldest_first = sorted(rewrites, key=lambda rewrite: min(add.rolling_stats["at"] for add in rewrite.inputs))
+    merges = accept_rewrites(log, state, oldest_first).rewrites
     return Accepted(tuple(acceptable(state.segments, merges)))
 
 
@@ -244,6 +249,6 @@ def due_after(
     tasks: int,
 ) -> tuple[AssemblyTask, ...]:
     """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
-    due = still_due(state.assembly_tasks, live, failed, state.version + 1)
-    more = plan_jobs(live.values(), due, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
-    return seal_jobs(log.fs, (*due, *more))
+    holds = holds_after(state.assembly_tasks, failed, live, state.version + 1)
+    jobs = plan_jobs(live.values(), holds, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
+    return seal_jobs(log.fs, jobs)

@@ -15,8 +15,8 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
+from ftfile.kv.planning.holds import failed_ids, is_held
 from ftfile.kv.planning.jobs import Left, groups_of
-from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
@@ -224,7 +224,7 @@ class Outputs:
 
 
 def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-    """Do the due jobs that fall to a task; return the results, and the ids of jobs that failed.
+    """Do the due jobs that fall to a task; return the results, and the ids of jobs that failed, and of runs.
 
     At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
     come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
@@ -239,7 +239,8 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
     ]
     clock = merger.stage.fs.context.clock
     began_s = clock.monotonic_s()
-    done, failed = [], []
+    done: list[Rewrite] = []
+    failed: list[str] = []
     for number, job in enumerate(sorted(task_jobs, key=lambda job: job.attempts)):
         if number and clock.monotonic_s() - began_s > BUDGET_S:
             break
@@ -247,7 +248,7 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
         if errors:
             reasons = "; ".join(dict.fromkeys(map(str, errors)))
             _log.warning("merging %d runs failed, it will be tried again: %s", len(job.inputs), reasons)
-            failed.append(job.id)
+            failed += failed_ids(job, errors)
         if rewrite is not None:
             done.append(rewrite)
     return tuple(done), tuple(failed)

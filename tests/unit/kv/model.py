@@ -16,8 +16,9 @@ import pyarrow as pa
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key, contain
+from ftfile.kv.planning.holds import holds_after, is_held
 from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of, job_of, terms_of
-from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin
@@ -186,10 +187,12 @@ class Store:
             self.counts["crash"] += 1
             self.late += [each for each in rewrites if self.rng.random() < 0.5]
             return
+        rewrites.sort(key=lambda rewrite: min(add.rolling_stats["at"] for add in rewrite.inputs))
         accepted = [] if overwrite else acceptable(self.live, rewrites)
+        ended = {add.id for rewrite in accepted for add in rewrite.inputs}
         self.counts["dropped"] += len(rewrites) - len(accepted)
         fresh = [each for each in rewrites if each.read_version == version - 1 and each.reason == "fresh"]
-        missing = [] if overwrite else [each for each in fresh if not any(each is other for other in accepted)]
+        missing = [] if overwrite else [each for each in fresh if ended.isdisjoint(add.id for add in each.inputs)]
         assert not missing or len(rewrites) > len(fresh), f"a job that is due finds no place: {missing}"
         live = {} if overwrite else dict(self.live)
         for rewrite in accepted:
@@ -198,9 +201,8 @@ class Store:
             live |= {add.id: add for add in rewrite.adds}
             self.counts["jobs"] += 1
         live |= {add.id: add for add in placed(adds, version, self.now_ms)}
-        due = still_due(self.jobs, live, failed, version)
-        more = plan_jobs(live.values(), due, self.settings, self.ids, now_ms=self.now_ms, tasks=2)
-        self.jobs = [*due, *more]
+        holds = holds_after(self.jobs, failed, live, version)
+        self.jobs = plan_jobs(live.values(), holds, self.settings, self.ids, now_ms=self.now_ms, tasks=2)
         self.expected = expected
         self.versions.append(Version(live, dict(expected.rows)))
         self.check(self.versions[-1])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_of, without
-from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
+from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_of
+from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin
@@ -45,10 +47,8 @@ def a_run(  # an add of a live run
     return replace(add, rolling_stats=marks.to_json(), **others)
 
 
-def plan_of(
-    live: Sequence[Add], due: Sequence[AssemblyTask] = (), now_ms: int = 0, **others: Any
-) -> list[AssemblyTask]:
-    return plan_jobs(live, due, others.pop("settings", SETTINGS), IDS, now_ms=now_ms, **others)
+def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0, **others: Any) -> list[AssemblyTask]:
+    return plan_jobs(live, holds, others.pop("settings", SETTINGS), IDS, now_ms=now_ms, **others)
 
 
 def named(jobs: Sequence[AssemblyTask]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -116,7 +116,6 @@ class TestRoom:
         live = self.runs(*range(4))
         jobs = plan_of(live, tasks=4)
         assert len(jobs) == 2
-        assert plan_of(live, jobs, tasks=4) == []
         monkeypatch.setattr(plan, "_RUNS_MAX", 4)
         assert len(plan_of(live, tasks=4)) == 1
 
@@ -124,32 +123,19 @@ class TestRoom:
         monkeypatch.setattr(plan, "_RUNS_MAX", 40)
         live = self.runs(*range(4))
         assert [len(job.inputs) for job in plan_of(live)] == [32]
-        due = plan_of(self.runs(9, count=16))
-        assert [len(job.inputs) for job in plan_of([*live, *due[0].inputs], due)] == []
         assert [len(job.inputs) for job in plan_of(self.runs(0, 1, count=50))] == [50]
 
     def test_what_failed_keeps_no_other_from_its_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 40)
         broken, live = self.runs(7, 8, 9), self.runs(*range(4))
-        due = [replace(job, attempts=1) for number in range(3) for job in plan_of(broken[16 * number :][:16])]
-        assert [len(job.inputs) for job in plan_of([*broken, *live], due)] == [32]
+        holds = [Hold(broken[16 * number].id, 15) for number in range(3)]
+        assert [len(job.inputs) for job in plan_of([*broken, *live], holds)] == [16, 16, 16, 32]
 
     def test_none_overtakes_a_larger_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        (large, small), due = (self.runs(0, count=30), self.runs(1)), plan_of(self.runs(9))
-        live = [*large, *small, *due[0].inputs]
-        assert plan_of(live, due, tasks=4) == []
-        assert [len(job.inputs) for job in plan_of(live[:-16], tasks=4)] == [30]
-
-    def test_runs_that_are_left_alone_are_in_no_job(self) -> None:
-        live = self.runs(0, 1)
-        (job,) = plan_of(live, left_alone={add.id for add in live[:16]})
-        assert job.inputs == tuple(live[16:])
-        (both,) = plan_of(live)
-        assert without(both, {live[3].id}).inputs == job.inputs
-        assert groups_of(without(both, {live[3].id})) == groups_of(job)
-        assert without(both, {live[3].id, live[20].id}).inputs == ()
-        assert without(both, ()) == both
+        live = [*self.runs(0), *self.runs(1, count=30), *self.runs(2)]
+        assert [len(job.inputs) for job in plan_of(live, tasks=4)] == [16]
+        assert [len(job.inputs) for job in plan_of(live[16:], tasks=4)] == [30]
 
 
 class TestTiers:
@@ -171,11 +157,12 @@ class TestTiers:
         assert len(job.inputs) == 4
         assert not groups_of(job)[0].terms.is_bottom
 
-    def test_what_is_due_already_is_left_alone_and_divides(self) -> None:
+    def test_what_is_held_is_left_alone_and_divides(self) -> None:
         live = [a_run((version, version), length=4 * MIB) for version in range(9)]
         live[0] = a_run((0, 0), length=1000 * MIB)
-        due = AssemblyTask("due", (live[4],), "merge")
-        assert named(plan_of(live, [due])) == [("merge", points(5, 6, 7, 8))]
+        retry, *others = named(plan_of(live, [Hold(live[4].id, 4)]))
+        assert retry == ("retry", points(4, 5, 6, 7, 8))
+        assert others == [("merge", points(5, 6, 7, 8))]
         assert named(plan_of(live)) == [("merge", points(*range(1, 9)))]
 
 
@@ -329,45 +316,69 @@ class TestAccept:
         assert acceptable({add.id: add for add in live}, rewrites) == rewrites[:1]
 
 
-class TestDueJobs:
-    def test_one_that_failed_often_is_left_out_for_a_while(self) -> None:
-        live = [a_run(version) for version in range(16)]
-        by_id = {add.id: add for add in live}
-        jobs = plan_of(live)
-        for version in range(3):
-            assert not is_held(jobs[0], version)
-            jobs = still_due(jobs, by_id, [jobs[0].id], version)
-        assert jobs[0].attempts == 3
-        assert is_held(jobs[0], 65)
-        assert not is_held(jobs[0], 66)
-        assert still_due(jobs, by_id, [], 10) == jobs
+class TestHolds:
+    LIVE = tuple(a_run(version) for version in range(16))
+    BY_ID: ClassVar = {add.id: add for add in LIVE}
 
-    def test_one_that_was_done_but_for_a_bucket_keeps_its_failures(self) -> None:
+    def failing(self, *paths: str) -> tuple[AssemblyTask, list[Hold]]:
+        """The only job of the runs, and what is held once it has failed."""
+        (job,) = plan_of(self.LIVE)
+        damage: list[Exception] = [CorruptData(path, "a block", "another") for path in paths]
+        errors = damage or [EncodingError("no sum")]
+        return job, holds_after([job], failed_ids(job, errors), self.BY_ID, 5)
+
+    def test_a_damaged_run_holds_itself_alone(self) -> None:
+        _, holds = self.failing(self.LIVE[3].path)
+        assert holds == [Hold(self.LIVE[3].id, 3)]
+        more = [a_run(version) for version in range(16, 20)]
+        (retry, *others) = plan_of([*self.LIVE, *more], holds)
+        assert [add.id for add in retry.inputs] == [add.id for add in (*self.LIVE[3:], *more)]
+        assert named(others) == [("flush", points(*range(4, 20))), ("merge", points(0, 1, 2))]
+        assert [groups_of(job)[0].terms.is_bottom for job in others] == [False, True]
+
+    def test_values_that_have_no_result_hold_the_runs_that_were_merged(self) -> None:
+        _, holds = self.failing()
+        assert holds == [Hold(self.LIVE[0].id, 15)]
+        more = [a_run(version) for version in range(16, 32)]
+        retry, flush = plan_of([*self.LIVE, *more], holds)
+        assert (retry.id, retry.attempts, hold_of(retry)) == (self.LIVE[0].id, 1, holds[0])
+        assert len(retry.inputs) == 32
+        assert groups_of(retry)[0].terms == JobTerms((0, 31), True, -SETTINGS.tombstone_ttl_ms)
+        assert named([flush]) == [("flush", points(*range(16, 32)))]
+
+    def test_one_that_failed_often_is_left_out_for_a_while(self) -> None:
+        job, holds = self.failing()
+        for version in range(1, 3):
+            (job,) = plan_of(self.LIVE, holds)
+            assert not is_held(job, version)
+            holds = holds_after([job], [job.id], self.BY_ID, version)
+        (job,) = plan_of(self.LIVE, holds)
+        assert job.attempts == 3
+        assert is_held(job, 65)
+        assert not is_held(job, 66)
+        assert holds_after([job], [], self.BY_ID, 10) == holds
+
+    def test_it_ends_with_its_run(self) -> None:
+        _, holds = self.failing()
+        (retry,) = plan_of(self.LIVE, holds)
+        rest = {add.id: add for add in self.LIVE[1:]}
+        assert holds_after([retry], [retry.id], rest, 6) == []
+        assert named(plan_of(self.LIVE[1:], holds)) == []
+
+    def test_jobs_that_did_not_fail_are_forgotten(self) -> None:
+        (job,) = plan_of(self.LIVE)
+        assert holds_after([job], ["another"], self.BY_ID, 1) == []
+
+    def test_a_retry_ends_before_another_hold(self) -> None:
+        jobs = plan_of(self.LIVE, [Hold(self.LIVE[9].id, 9), Hold(self.LIVE[2].id, 4)])
+        assert named(jobs[:2]) == [("retry", points(*range(9, 16))), ("retry", points(*range(2, 9)))]
+
+    def test_buckets_that_were_merged_all_the_same_are_not_held(self) -> None:
         live = [a_run(version, directory_key=f"b=0000{number}") for version in range(16) for number in range(3)]
         (job,) = plan_of(live)
         rest = {add.id: add for add in live if add.directory_key == "b=00001"}
-        jobs = [job]
-        for version in range(3):
-            jobs = still_due(jobs, rest, [job.id], version)
-        assert [(each.id, each.attempts, {add.directory_key for add in each.inputs}) for each in jobs] == [
-            (job.id, 3, {"b=00001"})
-        ]
-        assert is_held(jobs[0], 65)
-        assert plan_of([*rest.values()], jobs) == []
-        assert still_due([job], rest, [], 1) == []
-
-    def test_one_whose_runs_are_gone_is_not_due(self) -> None:
-        live = [a_run(version) for version in range(16)]
-        jobs = plan_of(live)
-        assert still_due(jobs, {add.id: add for add in live[1:]}, [], 1) == []
-
-    def test_one_that_another_got_in_the_way_of_is_not_due(self) -> None:
-        live = [a_run(version) for version in range(16)]
-        jobs = plan_of(live)
-        by_id = {add.id: add for add in live}
-        for at, is_due in (((15, 17), False), ((16, 17), True), ((0, 15), True)):
-            other = a_run(at, (200, 300))
-            assert bool(still_due(jobs, by_id | {other.id: other}, [], 1)) == is_due
+        (hold,) = holds_after([job], [job.id], rest, 1)
+        assert rest[hold.run].directory_key == "b=00001"
 
 
 def test_deletes_expire_by_the_commits_of_newer_runs() -> None:

@@ -7,9 +7,8 @@ import struct
 from pathlib import Path
 
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.planning.jobs import JobTerms, job_of
-from ftfile.kv.planning.plan import still_due
-from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.holds import Hold, retries
+from ftfile.kv.planning.runs import Marks, run_of, stretches_of
 from ftfile.kv.run.directory import TRAILER
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -31,14 +30,14 @@ def test_names_in_records_are_those_of_the_code() -> None:
     config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
     settings = config.settings()
     add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=MARKS)
-    (failed,) = still_due([job_of("flush", [((run_of(add),), JobTerms((0, 0), True, 0))], config.plan, SeededIds(), 1)],
-                          {"id": add}, {""}, 0)  # fmt: skip
+    hold = Hold("id", 0, attempts=3, not_before=64)
+    (retry,) = retries(stretches_of([run_of(add)]), [hold], config.plan, SeededIds(), now_ms=0, tasks=1)
     written = {
         "definition": config.definition.to_json(),
         "settings": settings["store"],
         "plan": settings["store"]["plan"],
         "marks": MARKS,
-        "job": {**failed.payload, "notBefore": 0},
+        "job": retry.payload,
     }
     assert {*settings} == {"store", "storage", "durability"}
     tables = dict(re.findall(r"<!-- names: (\w+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE))

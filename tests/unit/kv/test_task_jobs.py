@@ -265,7 +265,7 @@ class TestFailures:
         damage(bench, bad[1])
         jobs = [bench.job(bad), bench.job(good)]
         done, failed = bench.do(jobs)
-        assert failed == (jobs[0].id,)
+        assert failed == (jobs[0].id, bad[1].id)
         assert [each.inputs[0].id for each in done] == [good[0].id]
         assert bad[1].path in caplog.text
 
@@ -274,7 +274,7 @@ class TestFailures:
         damage(bench, groups[1][0])
         job = bench.job(*groups)
         ((made,), failed) = bench.do([job])
-        assert failed == (job.id,)
+        assert failed == (job.id, groups[1][0].id)
         assert made.inputs == (*groups[0], *groups[2])
         assert [add.directory_key for add in made.adds] == ["b=00000", "b=00002"]
 
@@ -284,14 +284,15 @@ class TestFailures:
             for _ in range(2)
         ]
         silent = Silent(bench.fs, bench.clock)
-        assert bench.do(jobs, fs=RetryingFileSystem(silent, bench.fs.context)) == ((), (jobs[0].id,))
+        first_run = jobs[0].inputs[0]
+        assert bench.do(jobs, fs=RetryingFileSystem(silent, bench.fs.context)) == ((), (jobs[0].id, first_run.id))
         assert silent.asked == 5, "by one call, with its tries"
 
     def test_a_run_that_is_gone_fails_its_job_alone(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]
         bench.fs.delete(runs[0].path)
         job = bench.job(runs)
-        assert bench.do([job]) == ((), (job.id,))
+        assert bench.do([job]) == ((), (job.id, runs[0].id))
 
     def test_another_number_of_rows_is_damage(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]

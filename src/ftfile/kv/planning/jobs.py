@@ -11,7 +11,7 @@ from ftfile.kv.planning.runs import Run, meet, run_of
 from ftfile.log.format.model import Add, AssemblyTask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
     from ftfile.kv.key_columns import Key, KeyRange
@@ -199,10 +199,3 @@ def _inputs_of(job: AssemblyTask) -> Iterator[tuple[dict[str, Any], tuple[Add, .
     for text in job.payload["groups"]:
         yield text, job.inputs[start : start + text["runs"]]
         start += text["runs"]
-
-
-def without(job: AssemblyTask, left_alone: Collection[str]) -> AssemblyTask:
-    """Return a job without the groups that have a run left alone, given by id."""
-    entries = [entry for entry in _inputs_of(job) if not any(add.id in left_alone for add in entry[1])]
-    inputs = tuple(add for _, adds in entries for add in adds)
-    return replace(job, inputs=inputs, payload=job.payload | {"groups": [text for text, _ in entries]})

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.jobs import groups_of, job_of, terms_of, without
+from ftfile.kv.planning.holds import retries
+from ftfile.kv.planning.jobs import job_of, terms_of
 from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket, stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
+    from ftfile.kv.planning.holds import Hold
     from ftfile.kv.planning.jobs import JobTerms, PlanSettings
     from ftfile.log.checks import Rewrite
     from ftfile.log.format.model import Add, AssemblyTask
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192
-# A job that failed as often is left out for a number of versions.
-_TRIES, _VERSIONS_HELD = 3, 64
 # Runs that a record may name in jobs that have not failed, 500 bytes each; one bucket may have more.
 _RUNS_MAX = 10_000
 _FLUSH, _MERGE, _CONTINUE = "flush", "merge", "continue"
@@ -42,30 +41,29 @@ class _Window(NamedTuple):
         return sum(run.size for run in self.runs)
 
 
-def plan_jobs(  # noqa: PLR0913 - the others by name
+def plan_jobs(
     live: Iterable[Add],
-    due: Iterable[AssemblyTask],
+    holds: Sequence[Hold],
     settings: PlanSettings,
     ids: IdSource,
     *,
     now_ms: int,
     tasks: int = 1,
-    left_alone: Collection[str] = (),
 ) -> list[AssemblyTask]:
-    """Return the jobs that are due beside those that are due already.
+    """Return all jobs that are due among live runs: nothing that was due is remembered, but for holds.
 
-    A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
-    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn. No job
-    names a run that is `left_alone`, by id.
+    A retry is about one bucket; another job is about one, or about neighbouring buckets with few bytes. These have no
+    run in common, and none that is held. A retry takes newer runs, which may be in another job, too: of two results
+    the one with the oldest row is taken.
     """
-    busy = {add.id for job in due for add in job.inputs}.union(left_alone)
-    windows = [
-        window
-        for runs in runs_by_bucket(map(run_of, live)).values()
-        for window in _due_in(stretches_of(runs, busy), settings, now_ms)
-    ]
     jobs: list[AssemblyTask] = []
-    room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)
+    windows: list[_Window] = []
+    for runs in runs_by_bucket(map(run_of, live)).values():
+        stretches = stretches_of(runs)
+        jobs += retries(stretches, holds, settings, ids, now_ms=now_ms, tasks=tasks)
+        barred = {place for hold in holds for place in hold.bars(stretches)}
+        windows += _due_in(stretches, barred, settings, now_ms)
+    room = _RUNS_MAX
     for reason in (_CONTINUE, _FLUSH, _MERGE):
         for groups in _groups([window for window in windows if window.reason == reason], settings, tasks):
             named = sum(len(runs) for runs, _ in groups)
@@ -75,48 +73,6 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
             room -= named
             jobs.append(job_of(reason, groups, settings, ids, tasks))
     return jobs
-
-
-def still_due(
-    jobs: Iterable[AssemblyTask], live: Mapping[str, Add], failed: Collection[str], version: int
-) -> list[AssemblyTask]:
-    """Return the jobs of the record before that the record of a version repeats, given the runs live after it, by id.
-
-    Those that tasks tried in vain, `failed` by id, are left out for a while after some failures. Of one that failed,
-    the buckets that were merged all the same are left out for ever.
-    """
-    due_jobs = []
-    for old_job in jobs:
-        has_failed = old_job.attempts or old_job.id in failed
-        job = without(old_job, {add.id for add in old_job.inputs if add.id not in live}) if has_failed else old_job
-        if not job.inputs or not all(add.id in live for add in job.inputs) or not _has_place(job, live):
-            continue
-        attempts = job.attempts + (job.id in failed)
-        changes = {"notBefore": version + _VERSIONS_HELD} if job.id in failed and attempts % _TRIES == 0 else {}
-        due_jobs.append(replace(job, attempts=attempts, payload=job.payload | changes))
-    return due_jobs
-
-
-def _has_place(job: AssemblyTask, live: Mapping[str, Add]) -> bool:
-    """Return False if a merge that came late has rows from positions within those of the job, and from others."""
-    inputs = {add.id for add in job.inputs}
-    terms = [(group.runs[0].add.directory_key, *group.terms.at) for group in groups_of(job)]
-    buckets = {bucket for bucket, _, _ in terms}
-    places = [
-        (add.directory_key, *run_of(add).marks.at)
-        for add in live.values()
-        if add.id not in inputs and add.directory_key in buckets
-    ]
-    return not any(
-        other == bucket and first <= end and start <= last and (first, last) != (start, end)
-        for other, first, last in places
-        for bucket, start, end in terms
-    )
-
-
-def is_held(job: AssemblyTask, version: int) -> bool:
-    """Return True if a job has failed so often that no task is to try it at this version of the log."""
-    return bool(version < job.payload.get("notBefore", 0))
 
 
 def _groups(
@@ -137,15 +93,17 @@ def _groups(
         yield [(member.runs, member.terms) for member in group]
 
 
-def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:
-    """Yield the windows of a bucket that are due; they have no stretch in common."""
+def _due_in(
+    stretches: list[Stretch], barred: Collection[int], settings: PlanSettings, now_ms: int
+) -> Iterator[_Window]:
+    """Yield the windows of a bucket that are due; they have no stretch in common, and none of the places barred."""
     bucket_runs = [run for stretch in stretches for run in stretch.runs]
 
     def window(reason: str, runs: Iterable[Run], start: int, end: int) -> _Window:
         at = stretches[start].at[0], stretches[end - 1].at[1]
         return _Window(reason, tuple(runs), terms_of(at, bucket_runs, settings, now_ms))
 
-    for start, end in _blocks(stretches):
+    for start, end in _blocks(stretches, barred):
         if stretches[start].unfinished:
             yield window(_CONTINUE, stretches[start].unfinished, start, end)
             continue
@@ -155,14 +113,14 @@ def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> It
             yield window(reason, (run for stretch in members for run in stretch.runs), start + first, start + last)
 
 
-def _blocks(stretches: Sequence[Stretch]) -> Iterator[tuple[int, int]]:
-    """Yield the places of free stretches that are neighbours, and of each unfinished one by itself."""
+def _blocks(stretches: Sequence[Stretch], barred: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield the places of stretches that are neighbours and not barred, and of each unfinished one by itself."""
     start = 0
     for place, stretch in enumerate(stretches):
-        if not stretch.is_free or stretch.unfinished:
+        if place in barred or stretch.unfinished:
             if start < place:
                 yield start, place
-            if stretch.is_free:
+            if place not in barred:
                 yield place, place + 1
             start = place + 1
     if start < len(stretches):

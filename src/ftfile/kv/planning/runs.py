@@ -158,7 +158,6 @@ class Stretch(NamedTuple):
 
     runs: tuple[Run, ...]  # by position
     at: tuple[int, int]  # first and last position
-    is_free: bool  # no due job names one of them
 
     @property
     def size(self) -> int:
@@ -171,8 +170,8 @@ class Stretch(NamedTuple):
         return tuple(run for run in self.runs if run.marks.at != self.at)
 
 
-def stretches_of(runs: Iterable[Run], busy: frozenset[str] | set[str] = frozenset()) -> list[Stretch]:
-    """Return the runs of a bucket as stretches, old to new; `busy` are the ids that due jobs name."""
+def stretches_of(runs: Iterable[Run]) -> list[Stretch]:
+    """Return the runs of a bucket as stretches, old to new."""
     groups: list[tuple[list[Run], int]] = []
     for run in sorted(runs, key=lambda run: run.marks.at):
         first, last = run.marks.at
@@ -181,10 +180,7 @@ def stretches_of(runs: Iterable[Run], busy: frozenset[str] | set[str] = frozense
             groups[-1] = (groups[-1][0], max(last, groups[-1][1]))
         else:
             groups.append(([run], last))
-    return [
-        Stretch(tuple(members), (members[0].marks.at[0], last), busy.isdisjoint(run.add.id for run in members))
-        for members, last in groups
-    ]
+    return [Stretch(tuple(members), (members[0].marks.at[0], last)) for members, last in groups]
 
 
 def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.hashing import bucket_number, key_hasher
-from ftfile.kv.planning.plan import is_held
+from ftfile.kv.planning.holds import is_held
 from ftfile.kv.planning.runs import open_marks, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import Level, Sources, levels_of

@@ -14,8 +14,9 @@ from ftfile.core.progress import Tracker
 from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.jobs import job_of, terms_of, without
-from ftfile.kv.planning.plan import is_held, plan_jobs
+from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
+from ftfile.kv.planning.jobs import job_of, terms_of
+from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
 from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
@@ -27,6 +28,7 @@ from ftfile.write.workers import Threads, Work
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
-    Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyTask]]
+    Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[AssemblyTask]]
 
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
@@ -63,17 +65,23 @@ class Merges:
     errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
 
     def __post_init__(self) -> None:
-        self._left_alone: set[str] = set()
+        self._holds: dict[str, Hold] = {}  # by the ids of their runs, of what failed
+        self._errors: dict[str, Exception] = {}  # likewise, why
+        self._given_up: set[str] = set()  # likewise, of those whose retry failed, too
         self._refused: Counter[frozenset[str]] = Counter()
         self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="merges")
 
     def do_all(self, choose: Choose) -> None:
-        """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
+        """Do what is chosen at the head, again and again, until that is nothing; what fails is tried twice.
+
+        `choose` is given what failed, as holds. Errors are those of runs that are still as they were.
+        """
         while True:
             head = open_state(self.log.fs, self.log.refresh(durable=True))
             how = how_written(head, self.log.fs)
-            jobs = [*choose(head, how, self._left_alone)]
+            jobs = [job for job in choose(head, how, [*self._holds.values()]) if job.id not in self._given_up]
             if not jobs:
+                self.errors = [error for run, error in self._errors.items() if run in head.segments]
                 return
             self._do_round(head, how, jobs)
 
@@ -81,14 +89,21 @@ class Merges:
         """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
         for job, rewrite, errors in self._done(Merging(how, head.version), jobs):
-            self.errors += errors
             done = set() if rewrite is None else {add.id for add in rewrite.inputs}
             if errors:
-                self._left_alone |= {add.id for add in job.inputs if add.id not in done}
+                live = {add.id: add for add in job.inputs if add.id not in done}
+                for hold in holds_after([job], failed_ids(job, errors), live, head.version):
+                    self._hold(hold, errors[0], is_final=hold_of(job) is not None)
             if rewrite is not None:
                 rewrites.append(rewrite)
         if rewrites:
             self._record(how, rewrites)
+
+    def _hold(self, hold: Hold, error: Exception, *, is_final: bool) -> None:
+        self._holds[hold.run] = hold
+        self._errors[hold.run] = error
+        if is_final:
+            self._given_up.add(hold.run)
 
     def _done(self, work: Merging, jobs: Sequence[AssemblyTask]) -> list[Done]:
         """Do the jobs of a round; once the store is away, those that have begun alone."""
@@ -118,9 +133,11 @@ class Merges:
                 continue
             self._refused[inputs] += 1
             if self._refused[inputs] >= _STALE_MAX:
-                self._left_alone |= inputs
                 advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
-                self.errors.append(StaleFiles(f"{len(inputs)} runs stay as they are: {advice}"))
+                error = StaleFiles(f"{len(inputs)} runs stay as they are: {advice}")
+                for runs in runs_by_bucket(map(run_of, rewrite.inputs)).values():
+                    last = max(run.marks.at[1] for run in runs)
+                    self._hold(Hold(min(runs, key=lambda run: run.marks.at).add.id, last), error, is_final=True)
 
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
         """Return the body of the record of those merges that a head can take; None without any."""
@@ -156,29 +173,27 @@ def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequ
 def merge_due(log: CommitLog) -> Merges:
     """Do the jobs that are due, beside a writer that shares the log or not; return the results.
 
-    Jobs that fail stay due, and their errors are among the results; those that failed often are left alone for a while.
+    Jobs that fail are held, and their errors are among the results; those that failed often are left out for a while.
     It raises as `commit` does.
     """
     author = MaintenanceAuthor("compact", log.ids.unique())
     merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too
 
-    def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyTask]:
-        return (job for job in all_due(head, how, log, left_alone) if not is_held(job, head.version + 1))
+    def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[AssemblyTask]:
+        return (job for job in all_due(head, how, log, holds) if not is_held(job, head.version + 1))
 
     merges.do_all(choose)
     return merges
 
 
 def all_due(
-    head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str], at_once: int = 1
+    head: LogState, how: HowWritten, log: CommitLog, holds: Iterable[Hold] = (), at_once: int = 1
 ) -> list[AssemblyTask]:
-    """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id.
-
-    Those that no record names yet are shared among as many workers as are at work at once.
-    """
-    due = [job for job in (without(job, left_alone) for job in head.assembly_tasks) if job.inputs]
+    """Return the jobs that are due at a head, shared among workers, with holds beside those of its record."""
+    recorded = {hold.run: hold for hold in holds_after(head.assembly_tasks, (), head.segments, head.version)}
+    all_holds = [*(recorded | {hold.run: hold for hold in holds}).values()]
     live, now_ms = head.segments.values(), log.clock.now_ms()
-    return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, tasks=at_once, left_alone=left_alone)]
+    return plan_jobs(live, all_holds, how.plan, log.ids, now_ms=now_ms, tasks=at_once)
 
 
 class Done(NamedTuple):
@@ -288,7 +303,7 @@ def merge_all(merges: Merges, *, full: bool) -> CompactReport:
         merges.do_all(_FullMerges(log).choose)
     else:
         at_once = merges.workers.at_once
-        merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone, at_once))
+        merges.do_all(lambda head, how, holds: all_due(head, how, log, holds, at_once))
     report = CompactReport(log.refresh().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
     _log.info("compacted: %s", report)
     if merges.errors:
@@ -304,25 +319,34 @@ class _FullMerges:
         self._end: int | None = None  # position of the newest row that is merged
         self._begun: set[str] = set()  # buckets all runs of which were to be merged
 
-    def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyTask]:
-        """Yield a job for each bucket that has more to merge, and none of these runs."""
+    def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[AssemblyTask]:
+        """Yield a job for each bucket that has more to merge, and nothing that failed."""
+        held = {hold.run for hold in holds}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
         for bucket, runs in buckets.items():
             stretches = [stretch for stretch in stretches_of(runs) if stretch.at[1] <= self._end]
-            reason, chosen = self._due_in(bucket, stretches)
-            if chosen and not any(run.add.id in left_alone for stretch in chosen for run in stretch.runs):
+            reason, chosen = self._due_in(bucket, stretches, held)
+            if chosen:
                 at = chosen[0].at[0], chosen[-1].at[1]
-                merged = tuple(run for stretch in chosen for run in stretch.unfinished or stretch.runs)
+                all_runs = tuple(run for stretch in chosen for run in stretch.runs)
+                merged = chosen[0].unfinished if reason == "continue" else all_runs
                 terms = terms_of(at, runs, how.plan, self._log.clock.now_ms())
                 yield job_of(reason, [(merged, terms)], how.plan, self._log.ids, 1)
 
-    def _due_in(self, bucket: str, stretches: Sequence[Stretch]) -> tuple[str, Sequence[Stretch]]:
+    def _due_in(
+        self, bucket: str, stretches: Sequence[Stretch], held: AbstractSet[str]
+    ) -> tuple[str, Sequence[Stretch]]:
         """Return why stretches of a bucket are to be merged, and which: one that is not finished, or all, or none."""
+        has_failed = False
         for stretch in stretches:
-            if stretch.unfinished:
+            if not held.isdisjoint(run.add.id for run in stretch.runs):
+                has_failed = True  # by itself: newer rows may end or replace those that fail
+            elif stretch.unfinished:
                 return "continue", [stretch]
+        if has_failed and bucket in self._begun:
+            return "", ()
         is_plain = all(
             run.marks.ops == 1 << SET and not run.marks.purges for stretch in stretches for run in stretch.runs
         )

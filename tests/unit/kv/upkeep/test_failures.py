@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile import kv
-from ftfile.core.errors import CorruptData
-from ftfile.kv.planning import plan
+from ftfile.core.errors import CorruptData, EncodingError
+from ftfile.kv.planning import holds
 from ftfile.kv.planning.runs import run_of
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
@@ -34,7 +34,7 @@ def jobs() -> tuple[int, int]:
 
 
 def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_VERSIONS_HELD", 3)
+    monkeypatch.setattr(holds, "_VERSIONS_HELD", 3)
     query = counts(buckets="1", flushIntervalCount="2")
     words = ["a", "b"]
     query.run(0, [[{"word": "a", "n": 1}]])
@@ -109,3 +109,93 @@ def test_a_delete_holds_against_late_rows_until_its_time_is_over(clock: ManualCl
     (add,) = CommitLog(open_filesystem(PATH)).refresh().segments.values()
     assert add.rows == 2, "nothing is left of the delete"
     assert write(5, "a", 7) == {"a": 7, "b": 1, "c": 1}
+
+
+SUMS = {"buckets": "1", "flushIntervalCount": "4", "deleteColumn": "gone"}
+
+
+def add_up(query: StoreBatch, batch: int, word: str, n: int, *, gone: bool = False) -> int:
+    """Write a row, and return the number of runs."""
+    query.columns = {**COLUMNS, "gone": "boolean"}
+    query.run(batch, [[{"word": word, "n": n, "gone": gone}]])
+    return runs_of(PATH)
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "overwritten"])
+def test_merges_go_on_once_what_has_no_result_is_deleted(caplog: pytest.LogCaptureFixture, gone: bool) -> None:
+    """Runs stay few, and the error comes no more."""
+    query = counts(**SUMS)
+    for batch in range(4):
+        add_up(query, batch, "a", 2**62)
+    assert add_up(query, 4, "b", 1) == 5
+    assert caplog.text.count("it will be tried again") == 1
+    query.overwrite = not gone
+    add_up(query, 5, "a" if gone else "b", 1, gone=gone)
+    query.overwrite = False
+    most = max(add_up(query, batch, "b", 1) for batch in range(6, 36))
+    assert caplog.text.count("it will be tried again") <= 2
+    assert most < 16
+    assert jobs()[1] == 0
+    assert rows_of(PATH) == {"b": 31}
+
+
+def test_a_retry_is_taken_before_a_merge_of_newer_runs() -> None:
+    """Both are due at once, and have runs in common."""
+    query = counts(**SUMS | {"flushIntervalCount": "2"})
+    for batch in range(2):
+        add_up(query, batch, "a", 2**62)
+    old_ids = {*CommitLog(open_filesystem(PATH)).refresh().segments}
+    row = {"word": "b", "n": 1, "gone": False}
+    query.run(2, [[{"word": "a", "n": 0, "gone": True}], [row]])
+    assert [job.reason for job in CommitLog(open_filesystem(PATH)).refresh().assembly_tasks] == ["retry", "flush"]
+    query.run(3, [[row], [row]])
+    assert old_ids.isdisjoint(CommitLog(open_filesystem(PATH)).refresh().segments)
+    assert rows_of(PATH) == {"b": 3}
+
+
+def test_a_compaction_works_at_once_after_that(caplog: pytest.LogCaptureFixture) -> None:
+    query = counts(**SUMS)
+    for batch in range(4):
+        add_up(query, batch, "a", 2**62)
+    for batch in range(4, 8):
+        add_up(query, batch, "b", 1)  # it has failed as often as that it waits
+    assert jobs()[1] == 1
+    with pytest.raises(EncodingError, match=r"key \('a'\)"):
+        kv.compact(PATH, context=current())
+    assert "tried again" in caplog.text
+    add_up(query, 8, "a", 0, gone=True)
+    kv.compact(PATH, context=current())
+    assert rows_of(PATH) == {"b": 4}
+    assert runs_of(PATH) == 1
+    assert jobs() == (0, 0)
+
+
+def test_the_rest_of_a_bucket_is_merged_meanwhile() -> None:
+    query = counts(**SUMS)
+    for batch in range(4):
+        add_up(query, batch, "a", 2**62)
+    for batch in range(4, 30):
+        add_up(query, batch, "b", 1)
+    runs = [run_of(add) for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()]
+    newer = [run for run in runs if run.marks.at[0] >= 4 << 20]
+    assert len(runs) - len(newer) == 4
+    assert len(newer) < 10
+    with kv.open(PATH, context=current()) as reader:
+        assert reader.get("b") == 26
+
+
+def test_a_damaged_run_holds_itself_alone() -> None:
+    query = counts(buckets="1", flushIntervalCount="4")
+    for batch in range(3):
+        query.run(batch, [[{"word": f"w{batch}", "n": 1}]])
+    damaged = oldest_run("b=00000")
+    damage(PATH, damaged)
+    for batch in range(3, 20):
+        query.run(batch, [[{"word": f"w{batch}", "n": 1}]])
+    assert runs_of(PATH) < 10
+    with kv.open(PATH, context=current()) as reader:
+        assert len(reader.runs()) < 10
+    damage(PATH, damaged)  # the same bit again
+    kv.compact(PATH, context=current())
+    assert rows_of(PATH) == {f"w{batch}": 1 for batch in range(20)}
+    assert runs_of(PATH) < 4
