@@ -47,7 +47,7 @@ _TRIES = 5
 # Rows of all old buckets together, and likewise what is read ahead of all runs.
 _WINDOW_BYTES = 16 << 20
 # Rows of all new buckets together that wait to be written as runs.
-_HELD_BYTES = 16 << 20
+_HELD_BYTES = 64 << 20
 
 _log = get_logger(__name__)
 

@@ -107,10 +107,14 @@ class TestCompact:
 
     def test_a_damaged_bucket_leaves_the_others(self, query: StoreBatch) -> None:
         write(query, 3)
-        damage(PATH, next(iter(CommitLog(open_filesystem(PATH)).refresh().segments.values())))
-        with pytest.raises(CorruptData):
+        adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
+        damaged = adds[0]
+        damage(PATH, damaged)
+        with pytest.raises(CorruptData) as caught:
             kv.compact(PATH, full=True, context=current())
-        assert runs_of(PATH) == 3 + 3
+        assert caught.value.path == damaged.path
+        buckets = Counter(add.directory_key for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
+        assert buckets == {**dict.fromkeys({add.directory_key for add in adds}, 1), damaged.directory_key: 3}
 
     def test_more_damaged_buckets_than_a_record_names_leave_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 8)

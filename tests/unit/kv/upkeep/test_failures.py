@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -199,3 +199,42 @@ def test_a_damaged_run_holds_itself_alone() -> None:
     kv.compact(PATH, context=current())
     assert rows_of(PATH) == {f"w{batch}": 1 for batch in range(20)}
     assert runs_of(PATH) < 4
+
+
+def bucket_of(word: str) -> int:
+    with kv.open(PATH, context=current()) as reader:
+        key = reader.view.keys.to_stored(word)
+        return reader.view.bucket_of(key, reader.view.hash_key(key))
+
+
+@pytest.mark.parametrize("ending", ["put", "delete"])
+@pytest.mark.parametrize("upkeep", ["inline", "none"])
+def test_an_operator_ends_what_has_no_sum(upkeep: Literal["inline", "none"], ending: str) -> None:
+    """Until then all else is merged; after it everything is, by an operator's upkeep and by a compaction, at once."""
+    query = counts(**SUMS | {"buckets": "2"})
+    add_up(query, 0, "a", 2**63 - 1)
+    add_up(query, 1, "a", 1)
+    same, other = (next(word for word in "bcdefghij" if bucket_of(word) == bucket_of("a") ^ place) for place in (0, 1))
+    for batch in range(2, 12 if upkeep == "none" else 5):
+        query.run(batch, [[{"word": word, "n": 1, "gone": False} for word in (same, other)]])
+    written = batch - 1
+    adds = CommitLog(open_filesystem(PATH)).refresh().segments.values()
+    runs = [run_of(add) for add in adds if add.directory_key == f"b={bucket_of('a'):05d}"]
+    held = {run.add.id for run in sorted(runs, key=lambda run: run.marks.at)[:4]}
+    with pytest.raises(EncodingError, match=r"key \('a'\)"):
+        kv.compact(PATH, context=current())
+    assert runs_of(PATH) - len(held) < 6
+    with kv.KeyValueStore(PATH, writer="w", maintenance=upkeep, context=current()) as store:
+        assert store.multi_get([same, other]) == [written] * 2
+        store.put("a", 7) if ending == "put" else store.delete("a")
+        store.commit()
+        for _ in range(16):
+            store.merge(same, 1)
+            store.commit()
+    if upkeep == "none":
+        kv.compact(PATH, context=current())
+    assert held.isdisjoint(CommitLog(open_filesystem(PATH)).refresh().segments)
+    assert jobs()[1] == 0
+    assert runs_of(PATH) < 10
+    expected = {same: written + 16, other: written}
+    assert rows_of(PATH) == expected | ({"a": 7} if ending == "put" else {})
