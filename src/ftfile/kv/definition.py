@@ -190,20 +190,41 @@ def check_buckets(buckets: int) -> None:
 
 def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
-    both = set(recorded.values) & set(requested.values)
-    pairs = {
-        "keyColumns": (list(recorded.keys), list(requested.keys)),
-        _KEY_TYPES: ([*map(str, recorded.key_types)], [*map(str, requested.key_types)]),
-        "bucketBy": (list(recorded.bucket_by), list(requested.bucket_by)),
-        "buckets": (recorded.buckets, requested.buckets),
-        "merge": (recorded.merge_text(both), requested.merge_text(both)),
-        "sequenceColumn": (recorded.sequence, requested.sequence),
+    for option, old, new in _differences(recorded, requested):
+        present = ",".join(old) if isinstance(old, list) else old
+        advice = "Cast them" if option == _KEY_TYPES else "Leave it out" if old is None else f"Give {present}"
+        raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
+
+
+def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
+    """Return a clause for each reason why a store of a new definition cannot take rows of an old one; none if it can.
+
+    Other buckets, further value columns and wider types are no such reason.
+    """
+    as_in_new = replace(old, bucket_by=new.bucket_by, buckets=new.buckets)
+    clauses = [f"{option} was {before} and is {now}" for option, before, now in _differences(as_in_new, new)]
+    types = {field.name: field.type for field in new.value_fields}
+    for field in old.value_fields:
+        kind = types.get(field.name)
+        if kind is None:
+            clauses.append(f"{field.name} is gone")
+        elif not (kind.equals(field.type) or is_wider(field.type, kind)):
+            clauses.append(f"{field.name} was {field.type} and is {kind}")
+    return clauses
+
+
+def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, Any, Any]]:
+    """Return each option that differs between two definitions, with its two values; value columns may differ."""
+    both = set(old.values) & set(new.values)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "keyColumns": (list(old.keys), list(new.keys)),
+        _KEY_TYPES: ([*map(str, old.key_types)], [*map(str, new.key_types)]),
+        "bucketBy": (list(old.bucket_by), list(new.bucket_by)),
+        "buckets": (old.buckets, new.buckets),
+        "merge": (old.merge_text(both), new.merge_text(both)),
+        "sequenceColumn": (old.sequence, new.sequence),
     }
-    for option, (old, new) in pairs.items():
-        if old != new:
-            present = ",".join(old) if isinstance(old, list) else old
-            advice = "Cast them" if option == _KEY_TYPES else "Leave it out" if old is None else f"Give {present}"
-            raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
+    return [(option, *values) for option, values in pairs.items() if values[0] != values[1]]
 
 
 def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.core.errors import ConfigError, CorruptData, WindowOrder
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError, WindowOrder
+from ftfile.kv.definition import row_misfits
 from ftfile.kv.driver import StoreChange, body_of, definition_after
 from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
 from ftfile.kv.operator.wal import Wal, read_wal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.operator.wal import WalFile
     from ftfile.kv.operator.windows import Window
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
@@ -58,6 +60,8 @@ def open_writer(config: StoreConfig, writer: str, context: Context, restore: int
         ConfigError: the directory has files, a table of another program, or a store of another definition or with a
             sequence column; or the writer's name is the `txnAppId` of batches; nothing changes.
         WindowOrder: windows behind `restore` are recorded; nothing changes.
+        SchemaError: rows of a window that had ended do not fit the store, which was defined anew since; the process
+            before is fenced, and the windows stay.
         CorruptData: the log has lost records, and nothing changes; or a window that had ended is damaged, or gone, and
             the process before is fenced.
         Fenced: a newer process has opened the store meanwhile.
@@ -125,13 +129,27 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     except CorruptData:
         recorder.head()  # raises `Fenced` if a newer process, which has the windows, is deleting the files
         raise
+    wal_files = [file._replace(windows=_up_to(file.windows, restore)) for file in wal_files]
+    _require_rows_fit([file for file in wal_files if file.windows], recorder, recorded)
     definition = recorder.config.definition
-    return [
-        replace(window, rows=aligned(window.rows, definition))
-        for file in wal_files
-        for window in file.windows
-        if restore is None or window.number <= restore
-    ]
+    return [replace(window, rows=aligned(window.rows, definition)) for file in wal_files for window in file.windows]
+
+
+def _up_to(windows: Sequence[Window], restore: int | None) -> list[Window]:
+    return [window for window in windows if restore is None or window.number <= restore]
+
+
+def _require_rows_fit(wal_files: Sequence[WalFile], recorder: Recorder, recorded: int) -> None:
+    """Raise a SchemaError if the store cannot take the rows of all windows: it was defined anew since they ended."""
+    for file in wal_files:
+        if misfits := row_misfits(file.definition, recorder.config.definition):
+            path, writer = recorder.config.path, recorder.writer
+            raise SchemaError(
+                f"windows {wal_files[0].windows[0].number} to {wal_files[-1].windows[-1].number} of writer {writer!r} "
+                "have ended and are not recorded; since then the store was defined anew, and their rows do not fit: "
+                f"{'; '.join(misfits)}. Read them with kv.read_windows({path!r}, {writer!r}), and forget them by "
+                f"opening the store with restore={recorded}"
+            )
 
 
 def record_take_over(recorder: Recorder) -> None:

@@ -217,10 +217,10 @@ class Recorder:
                 raise _Moved
             try:
                 body = body_of(self.config, self.log, head, change)
-            except SchemaError as error:
+            except (SchemaError, ConfigError) as error:
                 raise SchemaError(
-                    "another writer has changed the columns of the store since it was opened: close it and open it "
-                    f"again, and windows that have ended come back. {error}"
+                    "the store was defined anew since it was opened, by an overwrite, kv.rebucket or new columns: "
+                    f"close it, open it again, and windows that have ended come back. {error}"
                 ) from error
             durability = durability_of(self.config.storage.durability, self.log.fs.capabilities)
             metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}

@@ -83,6 +83,8 @@ class KeyValueStore(WindowReader):
     Raises:
         ConfigError: the arguments, or what they say of a store that exists, do not fit.
         WindowOrder: windows behind `restore` are recorded.
+        SchemaError: the store was defined anew, and windows that had ended do not fit; they stay. See
+            `kv.read_windows`.
         CorruptData: the log, or a window that had ended, is damaged.
         StorageError: the store failed.
 
@@ -255,7 +257,7 @@ class KeyValueStore(WindowReader):
         Raises:
             WindowOrder: the window has not ended.
             Fenced: a newer process has opened the store as this writer; nothing was recorded.
-            SchemaError: another writer has changed the columns of the store: open it again.
+            SchemaError: the store was defined anew meanwhile, as by an overwrite or kv.rebucket: open it again.
             CommitError, StorageError: see each class; a failed call may be repeated.
             EncodingError, UserCodeError: values cannot be merged; nothing was recorded.
         """
