@@ -77,6 +77,10 @@ _KINDS = {
     "Collection[str]": _TEXTS,
     "Collection[int]": _Kind("a list of ints, such as [0, 1]", _has_ints),
     "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
+    "str | Mapping[str, str]": _Kind(
+        "a text, or a dictionary of texts, such as {'name': 'text'}",
+        lambda value: isinstance(value, str) or _has_settings(value),
+    ),
     "Mapping[str, str | pa.DataType]": _Kind(
         "a dictionary of types by name, such as {'a': 'string'}",
         lambda value: isinstance(value, Mapping) and _has_texts(value),

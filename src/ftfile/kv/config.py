@@ -61,11 +61,13 @@ class StoreConfig(WriteConfig):
         overwrite: bool = False,
         stream: bool = False,
         recorded: StoreDefinition | None = None,
+        definition: StoreDefinition | None = None,
     ) -> StoreConfig:
         """Check options and schema; nothing but a key is read, and nothing is written.
 
         A write that is no overwrite takes what is left out from `recorded`, the definition of the store, and columns
-        whose names differ from the store's by case alone as the store's, as Spark does.
+        whose names differ from the store's by case alone as the store's, as Spark does. With a
+        `definition`, options and schema define nothing.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -75,18 +77,14 @@ class StoreConfig(WriteConfig):
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        if encryption is not None and encryption.kind != "aes-gcm":
-            raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
-        if parsed["onSchemaChange"] == "any":
-            raise ConfigError(
-                "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
-                "onSchemaChange=widen for new columns and wider types"
-            )
+        _check_values(parsed, encryption)
         if stream:
             check_no_transaction(transaction)
-        recorded = None if overwrite else recorded
-        schema_json = as_nullable(_respelled(schema_json, recorded))
-        delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
+        delete_column = None
+        if definition is None:
+            recorded = None if overwrite else recorded
+            schema_json = as_nullable(_respelled(schema_json, recorded))
+            delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
         return cls(
             path=directory_url(parsed["path"]),
             schema_json=schema_json,
@@ -141,6 +139,17 @@ class StoreConfig(WriteConfig):
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.storage.to_json()}
+
+
+def _check_values(parsed: ParsedOptions, encryption: Encryption | None) -> None:
+    """Raise a ConfigError for values that files may have, and stores not."""
+    if encryption is not None and encryption.kind != "aes-gcm":
+        raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
+    if parsed["onSchemaChange"] == "any":
+        raise ConfigError(
+            "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+            "onSchemaChange=widen for new columns and wider types"
+        )
 
 
 def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:

@@ -89,7 +89,8 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
         return numbers, rows.drop_columns([OP])
     columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, bottom=True)
     has_row = ops != DELETE
-    return np.unique(numbers)[has_row], columns.filter(bools_from(has_row))
+    # Arrow counts no rows where there are no columns, as in a store of keys alone.
+    return np.unique(numbers)[has_row], columns.filter(bools_from(has_row)) if columns.num_columns else columns
 
 
 def _several(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
+from ftfile.kv.column_types import type_named
 from ftfile.kv.config import StoreConfig
+from ftfile.kv.definition import define
 from ftfile.kv.driver import StoreChange, body_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
@@ -19,15 +20,16 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, Transaction
 from ftfile.log.protocol import commit
 from ftfile.log.wal import OPERATORS, opening_of, recorded_window
-from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
 from ftfile.write.options import durability_of
 from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ftfile.core.context import Context
+    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Body
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 
 
 _BINARY = pa.binary()
-# In SQL, and in the JSON of schemas.
-_SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
+_NEW = define(pa.schema([("key", _BINARY), ("value", _BINARY)]), ["key"])  # a new store, where nothing is given
 
 _OF_SPARK = "it is for writes by Spark, and has no effect here: leave it out"
 # Options of writers that an operator does not take, in lower case, each with what to do.
@@ -57,13 +58,49 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Columns(NamedTuple):
-    """The columns of a store as its user gives them; what is None, or empty, is as the store has it."""
+    """The columns of a store as its user gives them; what is None is as the store has it, or a new one by default."""
 
-    keys: Mapping[str, str | pa.DataType] | None
-    values: Mapping[str, str | pa.DataType] | None
-    buckets: int | None
-    bucket_by: Sequence[str]
-    merge: str | None
+    keys: Mapping[str, str | pa.DataType] | None = None
+    values: Mapping[str, str | pa.DataType] | None = None
+    buckets: int | None = None
+    bucket_by: Sequence[str] = ()  # likewise if there are none
+    merge: str | Mapping[str, str] | None = None
+
+    def definition(self, recorded: StoreDefinition | None) -> StoreDefinition:
+        """Return the definition, given that of the store, None for a new one; names are spelled as the store has them.
+
+        Raises:
+            ConfigError: something does not fit.
+            SchemaError: a column cannot be stored.
+        """
+        if recorded is not None and self == Columns():
+            return recorded
+        base = _NEW if recorded is None else recorded
+        names = () if recorded is None else recorded.schema.names
+        keys, values = (
+            fields if types is None else _fields(types, names)
+            for types, fields in ((self.keys, base.key_fields), (self.values, base.value_fields))
+        )
+        schema = arrow_schema(as_nullable(spark_schema_json(pa.schema([*keys, *values]))))
+        key_names = schema.names[: len(keys)]
+        has_same_keys = recorded is not None and key_names == [*recorded.keys]
+        merge = self.merge
+        if merge is None:
+            merge = {name: function for name, function in base.merge.items() if name in schema.names}
+        elif not isinstance(merge, str):
+            merge = {_spelled(name, schema.names): function for name, function in merge.items()}
+        definition = define(
+            schema,
+            key_names,
+            bucket_by=[_spelled(name, schema.names) for name in self.bucket_by]
+            or (base.bucket_by if has_same_keys else ()),
+            buckets=base.buckets if self.buckets is None else self.buckets,
+            merge=merge,
+        )
+        if recorded is None or self.values is not None:
+            return definition
+        # The stored type of a sum of decimals is wider than that of its values, but not than itself.
+        return replace(definition, schema=pa.schema([*definition.key_fields, *recorded.value_fields]))
 
 
 def config_of(
@@ -90,41 +127,26 @@ def config_of(
     recorded = recorded_definition(settings, context, durable=True)  # a log that is lost is no new store
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
-    keys = _fields(columns.keys, "key", None if recorded is None else recorded.key_fields)
-    values = _fields(columns.values, "value", None if recorded is None else recorded.value_fields)
-    if has_codec and [field.type for field in (*keys, *values)] != [_BINARY, _BINARY]:
+    definition = columns.definition(recorded)
+    if has_codec and definition.schema.types != [_BINARY, _BINARY]:
         raise ConfigError("a codec is for stores with one binary key column and one binary value column")
-    defining = {
-        "keyColumns": ",".join(field.name for field in keys),
-        "bucketBy": ",".join(columns.bucket_by) or None,
-        "buckets": None if columns.buckets is None else str(columns.buckets),
-        "merge": columns.merge,
-    }
-    settings |= {name: value for name, value in defining.items() if value is not None}
-    config = StoreConfig.from_options(settings, spark_schema_json(pa.schema([*keys, *values])), recorded=recorded)
-    if recorded is None or columns.values:
-        return config
-    # The stored type of a sum of decimals is wider than that of its values, but not than itself.
-    schema = pa.schema([*config.definition.key_fields, *recorded.value_fields])
-    return replace(config, definition=replace(config.definition, schema=schema))
+    return StoreConfig.from_options(settings, spark_schema_json(definition.schema), definition=definition)
 
 
-def _fields(
-    types: Mapping[str, str | pa.DataType] | None, otherwise: str, recorded: Sequence[pa.Field] | None
-) -> Sequence[pa.Field]:
-    """Return columns by Spark's names of their types, or by Arrow's types; else the recorded ones, or a binary one."""
-    if not types and recorded is not None:
-        return recorded
-    fields = []
-    for name, kind in (types or {otherwise: _BINARY}).items():
-        if isinstance(kind, pa.DataType):
-            fields.append(pa.field(name, kind))
-            continue
-        if not isinstance(kind, str):
+def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> list[pa.Field]:
+    """Return columns by their types, spelled as among the names of the store's columns."""
+    for name, kind in types.items():
+        if not isinstance(kind, (str, pa.DataType)):
             raise TypeError(f"column {name!r}: {kind!r} is no type: it takes Spark's name of one, or one of Arrow")
-        field: dict[str, Any] = {"name": name, "type": _SQL_NAMES.get(kind, kind), "nullable": True, "metadata": {}}
-        fields += arrow_schema(json.dumps({"type": "struct", "fields": [field]}))
-    return fields
+    return [
+        pa.field(_spelled(name, names), type_named(name, kind) if isinstance(kind, str) else kind)
+        for name, kind in types.items()
+    ]
+
+
+def _spelled(name: str, names: Collection[str]) -> str:
+    """Return the one of some names that is equal to a name but for case; itself if none is."""
+    return name if name in names else next((other for other in names if other.lower() == name.lower()), name)
 
 
 def check_writer_name(writer: str) -> None:

@@ -64,12 +64,14 @@ class KeyValueStore(WindowReader):
     Args:
         path: a URL or a local path; see `ftfile.open`.
         writer: a name, which stays over restarts; other writers of the store have others.
-        keys: the types of the key columns, by name, as Spark names them or as Arrow types. This argument, and the next
-            four, may be left out where the store exists. A new one has `{"key": "binary"}` by default.
-        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}`.
+        keys: the types of the key columns, by name: names as Spark and SQL have them, or Arrow types. This argument,
+            and the next four, may be left out where the store exists. A new one has `{"key": "binary"}` by default.
+        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}`. `{}` is a
+            store of keys alone, whose rows are `()`.
         buckets: a power of two; 16.
         bucket_by: key columns whose hash gives a row's bucket; all of them.
-        merge: see the option `merge`; `last`.
+        merge: the merge function of each column, by name, `last` for those that are left out; or a text as the option
+            `merge` has it.
         codec: turns keys and values of the user's into bytes, where both are one binary column.
         restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
         maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
@@ -104,7 +106,7 @@ class KeyValueStore(WindowReader):
         values: Mapping[str, str | pa.DataType] | None = None,
         buckets: int | None = None,
         bucket_by: Sequence[str] = (),
-        merge: str | None = None,
+        merge: str | Mapping[str, str] | None = None,
         codec: Codec | None = None,
         restore: int | None = None,
         maintenance: Literal["background", "inline", "none"] = "background",
