@@ -67,7 +67,7 @@ def _by_arrow(kind: pa.DataType, where: str) -> Make:
 
     def make(value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, pa.Scalar):
-            value = value.as_py()
+            value = _python_value(value, where)
         if value is None:
             return None
         try:
@@ -82,14 +82,19 @@ def _by_arrow(kind: pa.DataType, where: str) -> Make:
     return make
 
 
+def _python_value(scalar: pa.Scalar, where: str) -> Any:  # noqa: ANN401
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError) as error:
+        raise EncodingError(f"{where}: the {scalar.type} is none that Python has: {error}") from error
+
+
 def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
-    """Return True if a value is the given one; a time without a zone is one in UTC."""
+    """Return True if a value is the given one; in a column with a zone, a time without one is in UTC."""
     if type(stored) is int and not hasattr(value, "__index__"):
         return False
-    if isinstance(stored, datetime) and isinstance(value, datetime):
-        stored, value = (
-            moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment for moment in (stored, value)
-        )
+    if isinstance(stored, datetime) and stored.tzinfo is not None and isinstance(value, datetime):
+        value = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
     return bool(stored == value or (stored != stored and value != value))  # noqa: PLR0124 - NaN
 
 

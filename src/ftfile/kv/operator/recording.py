@@ -204,9 +204,9 @@ class Recorder:
     writer: str  # name of the writer
     epoch: int  # of the process
 
-    def head(self) -> LogState:
-        """Return the newest state of the log; raises as `require_epoch` does."""
-        head = self.log.refresh()
+    def head(self, *, durable: bool = False) -> LogState:
+        """Return the newest state of the log, see `CommitLog.refresh`; raises as `require_epoch` does."""
+        head = self.log.refresh(durable=durable)
         require_epoch(head, self.writer, self.epoch)
         return head
 
@@ -216,7 +216,8 @@ class Recorder:
         That is another one where an earlier try, whose outcome was unknown, has recorded them. It raises as
         `KeyValueStore.committed` does.
         """
-        while (last := recorded_window(self.head(), self.writer)) < number:
+        # Files of recorded windows go: no power cut may take the record of an earlier try.
+        while (last := recorded_window(self.head(durable=True), self.writer)) < number:
             remaining = [window for window in windows if window.number > last]
             if not remaining:
                 break

@@ -28,8 +28,8 @@ from ftfile.kv.upkeep.compact import compact
 from ftfile.log.format import layout
 from ftfile.log.protocol import commit
 from ftfile.log.wal import list_wal
-from ftfile.testing.fs.crashing import CrashingFileSystem
-from tests.unit.kv.operator.stores import keys_of, open_store
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
+from tests.unit.kv.operator.stores import UnsyncedDisk, keys_of, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -662,6 +662,28 @@ def test_a_window_that_is_recorded_though_its_commit_failed_counts_once(
     with open_store(fs, **COUNTS) as again:
         assert (again.recorded_window, again.last_window) == (5, 6)
         assert (again.get("a"), again.read("a")) == (11, 111)
+
+
+def test_windows_stay_until_their_record_survives_a_power_cut() -> None:
+    """A commit fails whose record is there, under a name that is not durable; a repetition meets it."""
+    fs = UnsyncedDisk()
+    store = open_store(fs, **COUNTS)
+    window(store, 1, a=1)
+    fs.unsynced = layout.LOG
+    with pytest.raises(CommitOutcomeUnknown):
+        store.committed(1)
+    fs.note("failed")
+    with pytest.raises(StorageError, match="could not be made durable"):
+        store.committed(1)
+    fs.unsynced = None
+    store.committed(1)
+    fs.note("recorded")
+    states = [state for state in crash_states(fs) if "failed" in state.notes]
+    assert states
+    for state in states:
+        with open_store(state.filesystem(), **COUNTS) as again:
+            assert again.read("a") == 1, state
+            assert again.recorded_window == 1 or "recorded" not in state.notes, state
 
 
 def test_changes_of_no_window_are_lost_with_the_process(

@@ -7,7 +7,7 @@ import math
 from collections import namedtuple
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,15 @@ import pytest
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.definition import MERGE, SET, define
 from ftfile.kv.operator.codecs import row_maker
+from ftfile.kv.operator.store import KeyValueStore
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.unit.kv.building import Builder
 from tests.unit.kv.operator.stores import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LONG, SHORT, NTZ, UTC = pa.int64(), pa.int16(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 PAIR = pa.struct([("a", LONG), ("b", pa.string())])
@@ -75,7 +80,6 @@ class NanosecondsSince:
         (pa.binary(), memoryview(b"a"), b"a"),
         (pa.date32(), date(2024, 2, 29), date(2024, 2, 29)),
         (NTZ, NOON, NOON),
-        (NTZ, NOON.replace(tzinfo=TWO_HOURS), NOON - timedelta(hours=2)),
         (UTC, NOON, NOON.replace(tzinfo=timezone.utc)),
         (UTC, NOON.replace(tzinfo=timezone.utc), NOON.replace(tzinfo=timezone.utc)),
         (UTC, NOON.replace(tzinfo=TWO_HOURS), NOON.replace(tzinfo=timezone.utc) - timedelta(hours=2)),
@@ -134,6 +138,11 @@ def test_values_are_as_a_commit_gives_them_back(kind: pa.DataType, given: Any, m
         (pa.date32(), 5, "is no date32"),
         (NTZ, 5, "is no timestamp.*: it would be taken for datetime"),
         (NTZ, date(2024, 2, 29), "is no timestamp"),
+        (NTZ, NOON.replace(tzinfo=TWO_HOURS), r"is no timestamp\[us\]: it would be taken for datetime"),
+        (NTZ, NOON.replace(tzinfo=timezone.utc), "it would be taken for datetime"),
+        (NTZ, pa.scalar(NOON.replace(tzinfo=timezone.utc)), "it would be taken for datetime"),
+        (pa.list_(NTZ), [NOON.replace(tzinfo=TWO_HOURS)], "it would be taken for datetime"),
+        (pa.date32(), pa.scalar(3_000_000, pa.date32()), r"column 'v': the date32\[day\] is none that Python has"),
         (pa.decimal128(10, 2), Decimal("0.001"), "is no decimal128"),
         (pa.decimal128(10, 2), 0.5, "is no decimal128"),
         (pa.decimal128(10, 2), Decimal("NaN"), "is no decimal128"),
@@ -212,3 +221,15 @@ def test_sums_of_other_numbers_are_made_by_arrow() -> None:
     assert fold_key([(MERGE, (2,)), (SET, (1,))], (1,), definition) == (3,)
     with pytest.raises(EncodingError):
         fold_key([(MERGE, (2,)), (SET, ((1 << 63) - 1,))], (1,), definition)
+
+
+def test_reads_of_days_that_python_does_not_have_name_the_key(tmp_path: Path) -> None:
+    path, far = f"{tmp_path}/store", pa.array([3_000_000], pa.date32())
+    store = Builder(path, define(pa.schema([("k", pa.string()), ("day", pa.date32())]), ["k"], buckets=1))
+    store.write_tables({0: pa.table({"k": ["far"], "day": far})})
+    with KeyValueStore(path, writer="w", maintenance="none") as operator:
+        for read in (operator.get, operator.read, lambda key: operator.multi_get([key])):
+            with pytest.raises(ConfigError, match=r"key 'far': column 'day' .* after the year 9999.*lookup or scan"):
+                read("far")
+        operator.put("far", date.max)
+        assert operator.read("far") == date.max

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ftfile.core.errors import AlreadyExists, CorruptData, Fenced, FtfileError, StorageError
+from ftfile.core.errors import AlreadyExists, CorruptData, Fenced, FtfileError, OutcomeUnknown, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
 from ftfile.kv.operator.wal import Wal, read_wal
@@ -17,6 +17,7 @@ from ftfile.log.wal import WalFiles, list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
 from ftfile.testing.sweep import fault_sweep
+from tests.unit.kv.operator.stores import UnsyncedDisk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,6 +225,30 @@ def test_a_file_whose_reply_was_lost_is_there(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(AlreadyExists):
         append(wal, window(2))
     assert wal.last == 1
+
+
+def test_a_file_whose_reply_was_lost_is_as_durable_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another try finds the file under its name, which a power cut may still take."""
+    fs = UnsyncedDisk()
+    fs.make_directories(layout.META)
+    wal = wal_of(fs)
+    for directory in (layout.META, ""):
+        fs.sync_directory(directory)
+    create = fs.create_exclusive
+
+    def create_twice(path: str, content: bytes) -> None:
+        fs.unsynced = layout.wal_directory("w")
+        with pytest.raises(OutcomeUnknown):
+            create(path, content)
+        fs.unsynced = None
+        create(path, content)
+
+    monkeypatch.setattr(fs, "create_exclusive", create_twice)
+    append(wal, window(1))
+    fs.note("acknowledged")
+    states = [state for state in crash_states(fs) if "acknowledged" in state.notes]
+    assert states
+    assert all(numbers(back(state.filesystem())) == [1] for state in states)
 
 
 def play(fs: CrashingFileSystem) -> None:
