@@ -124,7 +124,7 @@ class Logs:
 
     def check_state(self) -> None:
         (status,) = ftfile.source_status(f"{self._url}/logs", **self._options)
-        assert (status.files_behind, status.parked, status.late) == (0, (), 0)
+        assert (status.files_behind, status.parked, status.refused, status.late) == (0, (), (), 0)
         state = open_filesystem(f"{self._url}/state/{status.id}", settings=self._settings)
         check_plans(state, self.run.offsets, self.run.commits)
 

@@ -44,7 +44,8 @@ _NEVER_S = 100 * 86_400.0
 class Conditions:
     """The kind of a history.
 
-    `letters` are what writers do beside writing and renaming: of "delete", "swap", "link", "again", "copy", "compress".
+    `letters` are what writers do beside writing and renaming: of "delete", "swap", "link", "again", "copy", "compress",
+    "refuse".
     """
 
     identity: Literal["native", "content"]
@@ -116,7 +117,7 @@ class Writers:
         if log.cut_off is not None:
             self._write_again(log)
             return
-        deeds = ["append"] * 5 + ["end"] + ["rotate"] * 2 + sorted(letters & {"swap", "link", "again"})
+        deeds = ["append"] * 5 + ["end"] + ["rotate"] * 2 + sorted(letters & {"swap", "link", "again", "refuse"})
         deed = self._draw.choice(deeds)
         if deed == "append":
             self._append(log)
@@ -128,6 +129,8 @@ class Writers:
             self._rotation = self._swap()
         elif deed == "link":
             self._link(log)
+        elif deed == "refuse":
+            self._refuse()
         else:
             self._cut_off(log)
 
@@ -279,6 +282,12 @@ class Writers:
             self._store.move(name, target)
             yield
 
+    def _refuse(self) -> None:
+        """Let nobody open a name, or allow that again."""
+        store = self._store
+        store.refused = set() if store.refused else {self._draw.choice(sorted(store.names))}
+        self.note("refused", *store.refused)
+
     def _link(self, log: Log) -> None:
         """Give the newest rotated file one more name, or take that from it."""
         name, newest = f"{log.name}.link", log.rotated[0] if log.rotated else ""
@@ -352,6 +361,7 @@ class History:
         while writers.is_rotating:
             writers.step()
         writers.end_lines()
+        self._store.refused = set()
         self._conditions, self._may_die = replace(self._conditions, meddling=0.0), False
         writers.note("settle")
         for pause_s in (*_PAUSES_S, *([_NEVER_S + 1, 12, 12] if self._settings.close_inactive_s == _NEVER_S else [])):
@@ -437,7 +447,9 @@ class History:
 def _summary(plan: Plan) -> str:
     """Return a plan in one line of a trace."""
     words = [f"{one.path}[{one.start}:{one.end}]{one.compression}{'!' * one.whole}" for one in plan.ranges]
-    words += [f"{name}={paths}" for name in ("moves", "seen", "parked", "late") if (paths := _paths(plan, name))]
+    words += [
+        f"{name}={paths}" for name in ("moves", "seen", "parked", "refused", "late") if (paths := _paths(plan, name))
+    ]
     return " ".join([*words, *(f"replaced={path}" for path in plan.replaced)])
 
 

@@ -126,6 +126,16 @@ def test_batch_writes_take_the_sessions_text_too(spark: SparkSession, paths: Pat
     assert [each.user_metadata for each in ftfile.kv.open(f"{paths['out']}/store").history()] == ["nightly"]
 
 
+def test_refused_files_are_counted_over_all_sources_that_tell() -> None:
+    def counted(*offsets: str | None) -> int | None:
+        sources = [SimpleNamespace(latestOffset=offset) for offset in offsets]
+        return query_metrics._refused_files(SimpleNamespace(sources=sources))
+
+    assert counted('{"plan": 3, "refused": 2}', None, "17", "no JSON", '{"plan": 0, "refused": 1}') == 3
+    assert counted('{"plan": 3, "refused": 0}') == 0
+    assert counted(None, "17", '{"events":{"0":1350}}') is None
+
+
 def test_a_session_of_spark_connect_is_refused() -> None:
     session: Any = SimpleNamespace(range=None)  # has no JVM
     with pytest.raises(ConfigError, match=r"ftfile\.monitor\(path\)"):

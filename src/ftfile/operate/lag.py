@@ -61,7 +61,8 @@ class SourceLag:
     files_behind: int | None = None  # of files, those with something to read; None if not known
     bytes_behind: int | None = None  # in them
     oldest_unread_ms: int | None = None  # when the oldest of them was changed, since 1970 UTC; None for none
-    parked: int | None = None  # files that could not be read
+    parked: int | None = None  # damaged files
+    refused: int | None = None  # files that could not be opened, of those that the newest plan names
     late: int | None = None  # files that came too late to be read, ever
     unknown: str = ""  # why it is not known what is left, and where to look; empty if it is known
 
@@ -196,6 +197,7 @@ class Lag:
             bytes_behind=status.bytes_behind,
             oldest_unread_ms=status.oldest_unread_ms,
             parked=len(status.parked),
+            refused=len(status.refused),
             late=status.late,
             unknown="",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -155,6 +156,8 @@ class _QueryListener(StreamingQueryListener):
                 self._tally.add("ftfile_query_replays_total", run.labels)
             for unit, behind in _backlog(progress).items():
                 self._tally.set("ftfile_source_backlog", (*run.labels, unit), behind)
+            if (refused := _refused_files(progress)) is not None:
+                self._tally.set("ftfile_source_refused_files", run.labels, refused)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Leave it to the interval."""
@@ -200,3 +203,13 @@ def _backlog(progress: Any) -> dict[str, float]:  # noqa: ANN401 - of any versio
             if (unit := _BACKLOGS.get(name)) is not None:
                 backlog[unit] = backlog.get(unit, 0) + float(text)
     return backlog
+
+
+def _refused_files(progress: Any) -> int | None:  # noqa: ANN401 - of any version of Spark
+    """Return the number of files that sources of ftfile cannot open; None if none says so, as before Spark 4.2."""
+    counts = []
+    for source in progress.sources:
+        with contextlib.suppress(TypeError, ValueError):  # no offset, or one of another source, which may be any text
+            report = json.loads(source.latestOffset)
+            counts += [int(report["refused"])] if isinstance(report, dict) and "refused" in report else []
+    return sum(counts) if counts else None

@@ -135,7 +135,7 @@ def test_files_that_are_left_to_read(sink: Sink) -> None:
     (place / "c.txt").write_text("not read\n")
     (found,) = sink.status().sources
     (same,) = ftfile.source_status(place, checkpointLocation=sink.checkpoint)
-    assert (found.files_behind, found.bytes_behind, found.parked, found.late) == (1, 4, 0, 0)
+    assert (found.files_behind, found.bytes_behind, found.parked, found.refused, found.late) == (1, 4, 0, 0, 0)
     assert (same.files_behind, same.bytes_behind, same.path) == (1, 4, found.path)
     assert found.oldest_unread_ms == same.oldest_unread_ms
     shutil.rmtree(sink.checkpoint / "ftfile-source")

@@ -20,7 +20,7 @@ from ftfile.read.foreign.known import (
     first_line_end,
     has_end_mark,
 )
-from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Seen
+from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Refused, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -255,7 +255,14 @@ class Draft:
         planned = sum(read.get(survey.listing.paths[place], 0) for place in left) if read else 0
         return int(survey.unread_bytes(left).sum()) - planned
 
-    def plan(self, survey: Survey, late: tuple[Late, ...], left: NDArray[np.intp], now_ms: int) -> Plan:
+    def plan(
+        self,
+        survey: Survey,
+        late: tuple[Late, ...],
+        refused: tuple[Refused, ...],
+        left: NDArray[np.intp],
+        now_ms: int,
+    ) -> Plan:
         """Return the plan; files with something left to read, at the places `left`, are not forgotten."""
         plan = Plan(
             tuple(self._ranges),
@@ -267,6 +274,7 @@ class Draft:
             survey.known.low,
             self._settings.root,
             now_ms,
+            refused,
         )
         if plan.is_empty:
             return plan

@@ -74,13 +74,20 @@ class Seen(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """A file that could not be read; it is tried again when it has changed."""
+    """A file that is damaged, or whose length is unknown; it is tried again when it has changed."""
 
     path: str
     reason: str
     size_bytes: int
     modified_ms: int
     identity: str | None = None
+
+
+class Refused(NamedTuple):
+    """A file that its store does not open; it stays known, or unknown, as it is, and is tried again."""
+
+    path: str
+    reason: str
 
 
 class Late(NamedTuple):
@@ -103,10 +110,11 @@ class Plan:
     low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
     planned_ms: int = 0  # when it was made, by the driver's clock, since 1970 UTC
+    refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the batch reads nothing and finds nothing out."""
+        """Return True if the batch reads nothing, and the known files stay as they are."""
         return not (self.ranges or self.moves or self.seen or self.parked or self.late or self.replaced)
 
     def shares(self, task_bytes: int) -> list[FileShare]:
@@ -142,7 +150,7 @@ def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:
         yield Cut(found, start, min(start + max_bytes, found.end))
 
 
-_LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late}
+_LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late, "refused": Refused}
 
 
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -16,7 +16,7 @@ from ftfile.read.foreign.copies import Copies, Copy
 from ftfile.read.foreign.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
-from ftfile.read.foreign.plan import Late
+from ftfile.read.foreign.plan import Late, Refused
 from ftfile.read.foreign.survey import Resolution, Survey, is_equal
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=60.0)
+_RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=900.0)
 _REMEMBERED_MIN = 1000  # candidates whose state is kept, whether or not they still are candidates
+_REFUSED_MAX = 100  # files that a plan names
 _LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
 
@@ -51,6 +52,13 @@ class _Loss(NamedTuple):
 
     path: str  # empty if it is not known any more
     size_bytes: int
+
+
+class _Failure(NamedTuple):
+    """A file that could not be read when it was last tried."""
+
+    file: Refused
+    tries: int  # that failed, one after the other
 
 
 class Scanner:
@@ -72,7 +80,8 @@ class Scanner:
         self._equal: dict[bytes, tuple[object, bool]] = {}  # by key: a state, and if the file goes on in it
         self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
         self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
-        self._failures: dict[bytes, int] = {}
+        self._failures: dict[bytes, _Failure] = {}  # by key
+        self._refused_paths: frozenset[str] = frozenset()  # of files that were refused when the last plan was made
         self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
         self._unopened: set[int] = set()  # places of files of which it is not known where they begin
         self._errors: dict[int, StorageError] = {}  # of files that could not be opened, by their places
@@ -112,22 +121,25 @@ class Scanner:
         is_undecided = self._is_undecided(survey, left)
         missing = () if is_undecided else self._missing_losses(survey, draft)
         self._check_losses((*self._cut_off_losses(starts.values()), *missing))
-        plan = draft.plan(survey, self._late(survey), left, self._clock.now_ms())
+        refused = self._refused(listing, left)
+        plan = draft.plan(survey, self._late(survey), refused[:_REFUSED_MAX], left, self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": int(np.count_nonzero(known.rows["position"] < 0)),
+            "refused": len(refused),
             "late": known.late,
             "filesBehind": len(left),
             "bytesBehind": draft.bytes_behind(survey, left),
             "oldestUnread": int(listing.times[left].min()) if len(left) else None,
         }
-        return plan if is_start or not plan.is_empty else None
+        has_new_refusals = self._log_refusals(refused)
+        return plan if is_start or has_new_refusals or not plan.is_empty else None
 
     def report(self) -> dict[str, Any]:
-        """Return counts of the last look: files known, parked, late, and what is left to read behind its plan.
+        """Return counts of the last look: files known, parked, refused, late, and what is left to read behind its plan.
 
-        Keys: `known`, `parked`, `late`, `filesBehind`, `bytesBehind`, and `oldestUnread`, the time of the oldest file
-        with unread bytes in ms since 1970 UTC, or None.
+        Keys: `known`, `parked`, `refused`, `late`, `filesBehind`, `bytesBehind`, and `oldestUnread`, the time of the
+        oldest file with unread bytes in ms since 1970 UTC, or None.
         """
         return dict(self._report)
 
@@ -165,7 +177,9 @@ class Scanner:
             for place in places[at : at + step]:
                 start = starts.get(place) or survey.start(place)
                 wait_s = self._wait_s(start.candidate)
-                if wait_s is None:
+                if place in self._unopened and place not in self._errors:
+                    left.append(place)  # its time came after it was passed over: it is not known where it begins
+                elif wait_s is None:
                     due.append(start)
                 elif math.isfinite(wait_s):
                     left.append(place)
@@ -191,7 +205,7 @@ class Scanner:
         return is_whole and candidate.place not in self._errors
 
     def _look(self, look: Look, copies: FoundCopies, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
-        """Return where a file begins, and its part of the plan; one that cannot be opened is tried again."""
+        """Return where a file begins, and its part of the plan; one that cannot be opened is tried again, for ever."""
         candidate = start.candidate
         copy = copies.get(candidate.place)
         error = copy if isinstance(copy, FtfileError) else self._errors.get(candidate.place)
@@ -201,16 +215,40 @@ class Scanner:
             try:
                 unchanged_s = self._unchanged_s(candidate)
                 if isinstance(copy, Copy) and (copy.original is not None or copy.codec):
-                    return start, next_of_copy(self._settings, copy, unchanged_s)
-                return start, look(self._fs, self._settings, start, unchanged_s, bytes_max)
+                    finding = next_of_copy(self._settings, copy, unchanged_s)
+                else:
+                    finding = look(self._fs, self._settings, start, unchanged_s, bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
+            else:
+                self._failures.pop(candidate.key, None)
+                return start, finding
         if isinstance(error, NotFound):
             return start, Found(wait_s=0)  # gone since it was listed
-        failures = self._failures[candidate.key] = self._failures.get(candidate.key, 0) + 1
-        if failures > self._settings.retries_max:
+        file = Refused(candidate.path, str(error))
+        before = self._failures.get(candidate.key)
+        failure = self._failures[candidate.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
+        if isinstance(error, CorruptData) and failure.tries > self._settings.retries_max:
             return start, parked(self._settings, start, f"it cannot be read: {error}")
-        return start, Found(wait_s=_RETRY.delay_after_s(failures) or 0)
+        return start, Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
+
+    def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
+        """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
+        if not self._failures:
+            return ()
+        highs = np.frombuffer(b"".join(self._failures), "<u8")[::2]
+        waiting = {listing.keys[place].tobytes() for place in places[np.isin(listing.keys[places, 0], highs)].tolist()}
+        self._failures = {key: failure for key, failure in self._failures.items() if key in waiting}
+        failures = self._failures.values()
+        return tuple(failure.file for failure in failures if failure.tries > self._settings.retries_max)
+
+    def _log_refusals(self, refused: Sequence[Refused]) -> bool:
+        """Warn of files that are refused since the last plan, and return True if there are any."""
+        new = [file for file in refused if file.path not in self._refused_paths]
+        for file in new[:_REFUSED_MAX]:
+            _log.warning("%r cannot be read, and is tried again, ever more seldom: %s", file.path, file.reason)
+        self._refused_paths = frozenset(file.path for file in refused)
+        return bool(new)
 
     def _take(self, draft: Draft, start: Start, found: Found, look_again: LookAgain) -> bool:
         """Put into the plan what was found, and return True if nothing more is left of the file."""
@@ -231,7 +269,7 @@ class Scanner:
             _log.warning("%r is left out until it changes: %s", candidate.path, found.parked)
         self._names.pop(candidate.key, None)
         if is_something:
-            self._failures.pop(candidate.key, None)
+            self._failures.pop(candidate.key, None)  # also of one that is parked
             self._settled.pop(candidate.key, None)
             if start.is_replaced and candidate.known is not None:
                 self._names[candidate.known.replaced_key()] = candidate.path
@@ -330,7 +368,7 @@ class Scanner:
     def _forget(self, survey: Survey) -> None:
         """Drop what is remembered of files that are no candidates any more, now and then."""
         memories: tuple[dict[bytes, Any], ...]
-        memories = self._settled, self._equal, self._failures, self._names
+        memories = self._settled, self._equal, self._names
         if max(len(memory) for memory in memories) > 2 * len(survey.places) + len(self._unlisted) + _REMEMBERED_MIN:
             keys = {survey.listing.keys[place].tobytes() for place in survey.places} | self._unlisted.keys()
             for memory in memories:

@@ -17,7 +17,7 @@ from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
 from ftfile.read.foreign.known import key_of, read_positions
 from ftfile.read.foreign.listing import list_files
-from ftfile.read.foreign.plan import Late, Parked, Plan
+from ftfile.read.foreign.plan import Late, Parked, Plan, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.settings import FilesSettings, split_path
 from ftfile.read.foreign.stream import FilesConfig, open_state, state_location
@@ -47,7 +47,8 @@ class SourceStatus:
     plan: int  # the newest one, counted from 0
     time_ms: int | None  # of that plan, since 1970 UTC by the clock of the state's store; None if its record is gone
     known: int  # files that are remembered
-    parked: tuple[Parked, ...]  # files that could not be read, with the reasons; they are tried again when they change
+    parked: tuple[Parked, ...]  # damaged files, with the reasons; they are tried again when they change
+    refused: tuple[Refused, ...]  # listed files that could not be opened at the newest plan; they are tried again
     late: int  # files that came too late to be read, ever
     late_files: tuple[Late, ...]  # those of them that kept plans name
     files_behind: int  # files with something to read, as far as their sizes tell
@@ -114,6 +115,7 @@ def status_of(
         time_ms=created_ms(log, plans.head.plan),
         known=len(known),
         parked=_parked(kept, listing, known),
+        refused=_refused(kept[-1], listing),
         late=known.late,
         late_files=tuple(late for plan in kept for late in plan.late),
         files_behind=len(unread),
@@ -136,6 +138,12 @@ def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
             sizes[suspect.place] = max(0, suspect.size_bytes - positions.get(identity, 0))
     found = [(size, listing.times[place]) for place, size in sizes.items() if size]
     return np.array(found, [("bytes", "<i8"), ("time", "<i8")])
+
+
+def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
+    """Return the files of a listing that a plan names as refused."""
+    paths = set(listing.paths) if plan.refused else set()
+    return tuple(file for file in plan.refused if file.path in paths)
 
 
 def _parked(kept: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:

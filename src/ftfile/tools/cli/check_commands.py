@@ -186,7 +186,7 @@ def source(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what streams of files have read, what is still to come, and which files are parked or came too late."""
+    """Show what streams of files have read, what is still to come, and which files are parked, refused or too late."""
     options: dict[str, object] = dict(settings_of(option, prefix="") or {})
     if checkpoint is not None:
         options["checkpointLocation"] = checkpoint
@@ -215,11 +215,12 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
             ("known files", count_text(status.known)),
             ("to be read", f"{behind}{oldest}"),
             ("parked", count_text(len(status.parked))),
+            ("refused", count_text(len(status.refused))),
             ("too late", count_text(status.late)),
         ]
     )
     if status.parked:
-        heading("Parked: files that could not be read; they are tried again when they change")
+        heading("Parked: damaged files; they are tried again when they change")
         columns = [
             Column("file", lambda file: file.path, folds=True),
             Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
@@ -227,6 +228,13 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
             Column("why", lambda file: file.reason, folds=True),
         ]
         print_table(columns, status.parked)
+    if status.refused:
+        heading("Refused: files that cannot be opened; they are tried again, ever more seldom")
+        refused = [
+            Column("file", lambda file: file.path, folds=True),
+            Column("why", lambda file: file.reason, folds=True),
+        ]
+        print_table(refused, status.refused)
     if status.late_files:
         heading("Too late to be read, ever")
         late = [

@@ -84,7 +84,8 @@ def _backlog(source: "SourceLag", now_ms: int) -> str:
     if source.versions_behind is not None:
         return count_text(source.versions_behind, "version")
     oldest = "" if source.oldest_unread_ms is None else f", the oldest changed {ago(source.oldest_unread_ms, now_ms)}"
-    excluded = [f"{count:,} {word}" for count, word in ((source.parked, "parked"), (source.late, "too late")) if count]
+    counts = ((source.parked, "parked"), (source.refused, "refused"), (source.late, "too late"))
+    excluded = [f"{count:,} {word}" for count, word in counts if count]
     files = f"{count_text(source.files_behind or 0, 'file')} of {bytes_text(source.bytes_behind or 0)}"
     return "; ".join([f"{files}{oldest}", *excluded])
 

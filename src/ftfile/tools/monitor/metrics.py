@@ -116,6 +116,12 @@ _TABLE = (
         ("directory", "query", "unit"),
         "How far a query's sources are behind, where they tell: `offsets`, `files` or `bytes`.",
     ),
+    Metric(
+        "ftfile_source_refused_files",
+        "gauge",
+        _QUERY,
+        "Files that its sources cannot open, from Spark 4.2 on; they are tried again.",
+    ),
 )
 METRICS = {metric.name: metric for metric in _TABLE}
 

@@ -29,7 +29,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.read.foreign import trimming
 from ftfile.read.foreign.known import key_of
-from ftfile.read.foreign.plan import Late, Move, Parked, Plan, PlanPosition, Range, Seen
+from ftfile.read.foreign.plan import Late, Move, Parked, Plan, PlanPosition, Range, Refused, Seen
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
@@ -116,6 +116,7 @@ def make_plans(path: Path) -> None:
         Plan(
             seen=(Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),),
             late=(Late("d.log", 5),),
+            refused=(Refused("e.log", "permission denied"),),
             replaced=("b.log",),
             low=1_600_000_000_000,
         ),

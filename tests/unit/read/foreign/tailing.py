@@ -90,7 +90,7 @@ class Tailing:
         if plan is None:
             return None
         assert Plan.from_json(plan.to_json()) == plan
-        assert not plan.is_empty or self.settings.starting_offsets == "latest"
+        assert not plan.is_empty or plan.refused or self.settings.starting_offsets == "latest"
         self.known = self.known.apply(plan)
         self.plans.append(plan)
         for each in plan.ranges:

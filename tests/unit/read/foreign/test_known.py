@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import CorruptData
 from ftfile.read.foreign import known as known_files
 from ftfile.read.foreign.known import ROW, KnownFiles, key_of
-from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Seen
+from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Refused, Seen
 
 MARKS = "00000000000000aa", "00000000000000bb"
 
@@ -30,11 +30,17 @@ def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
         seen=(Seen(names[3], 4, *marks, 9, times[3]),),
         parked=(Parked(names[4], "why", 3, times[4], "4"), Parked(names[1], "why", 3, times[1])),
         late=(Late("late", 1),) * draw.randrange(2),
+        refused=(Refused(names[6], "why"),),
         replaced=(names[5], names[0]),
         low=max(low, known.low),
         root="r:///x",
         planned_ms=draw.randrange(1 << 40),
     )
+
+
+def test_refused_files_stay_known_as_they_are() -> None:
+    known = KnownFiles().apply(Plan(ranges=(read("a"),), root="r:///x"))
+    assert known.apply(Plan(refused=(Refused("a", "why"), Refused("b", "why")), root="r:///x")) == known
 
 
 @pytest.mark.parametrize("pending_min", [0, 7, 4096])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +105,14 @@ def test_the_plans_are_those_of_one_file_after_the_other(
     assert plans[0] == plans[1]
 
 
+def _lines(number: int) -> list[str]:
+    """Return the lines of one of ten files."""
+    return (line("a", number) * (number + 1) + line("b", number)).splitlines()
+
+
 @BOTH
 @pytest.mark.parametrize("limits", [{}, {"maxFilesPerTrigger": "3"}, {"maxBytesPerTrigger": "1000"}])
-def test_files_that_cannot_be_opened_are_parked_and_those_that_are_gone_left_out(
+def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_left_out(
     identity: str, limits: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailing_module, "_numbers", itertools.repeat("alike"))
@@ -125,7 +131,13 @@ def test_files_that_cannot_be_opened_are_parked_and_those_that_are_gone_left_out
         tailing.drain()
         tailing.drain()
         found.append(tailing.plans)
-        assert [parked.path for plan in tailing.plans for parked in plan.parked] == ["in/3.log", "in/7.log"]
+        assert {file.path for plan in tailing.plans for file in plan.refused} == {"in/3.log", "in/7.log"}
+        assert not any(plan.parked for plan in tailing.plans)
+        store.failing = {"in/5.log": NotFound}
+        tailing.drain(seconds=1000)
+        assert Counter(tailing.text.splitlines()) == Counter(
+            text for number in range(10) if number != 5 for text in _lines(number)
+        )
         assert "in/5.log" not in {each.path for plan in tailing.plans for each in plan.ranges}
     assert found[0] == found[1]
 

@@ -564,7 +564,7 @@ def test_17_a_file_that_is_renamed_before_it_is_opened_is_not_told_by_another_on
 
 @pytest.mark.parametrize("how", ["compress", "copy"])
 @pytest.mark.parametrize("keeps", [False, True], ids=["moved", "kept"])
-def test_17_a_parked_file_goes_on_where_its_copy_is_found(how: str, keeps: bool) -> None:
+def test_17_a_refused_file_goes_on_where_its_copy_is_found(how: str, keeps: bool) -> None:
     tailing = Tailing(fileIdentity="content", maxRetries="0", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
@@ -579,12 +579,13 @@ def test_17_a_parked_file_goes_on_where_its_copy_is_found(how: str, keeps: bool)
 
     tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # of this store alone
     tailing.drain()
-    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/a.log"]
+    assert [file.path for file in tailing.plans[-1].refused] == ["in/a.log"]
     getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))
     is_refused = keeps
     if not keeps:
         tailing.delete("a.log")
     tailing.settle()
+    assert tailing.text == lines(0, 40 if keeps else 45), "a copy waits for its original"
     is_refused = False
     tailing.append("a.log", lines(45, 1))
     tailing.settle()

@@ -346,6 +346,7 @@ def test_the_report_counts_what_is_left() -> None:
     assert tailing.scanner.report() == {
         "known": 0,
         "parked": 0,
+        "refused": 0,
         "late": 0,
         "filesBehind": 2,
         "bytesBehind": 9,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.errors import ConfigError
+from ftfile.errors import ConfigError, PermissionDenied
 from ftfile.read.foreign.plan import Plan, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from tests.kit.files_run import FilesRun
 from tests.unit.read.foreign.plans import COLUMNS, Source
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.read.foreign.status import SourceStatus
+    from ftfile.storage.api import InputFile
 
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
@@ -84,6 +86,25 @@ def test_files_that_are_left_out_are_named(source: Source) -> None:
     assert found.late == 1
     assert [late.path.rpartition("/")[2] for late in found.late_files] == ["old.parquet"]
     assert (found.files_behind, found.plan) == (0, 1)
+
+
+def test_refused_files_are_named_while_they_are_there(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_file = LocalFileSystem.open
+
+    def refuse(store: LocalFileSystem, path: str) -> InputFile:
+        if path.endswith("b.log"):
+            raise PermissionDenied("open", path, "as the test wants it")
+        return open_file(store, path)
+
+    monkeypatch.setattr(LocalFileSystem, "open", refuse)
+    source.add("a.log")
+    (source.path / "b.log").write_text("b\n")
+    source.query(maxRetries="0").run()
+    (file,) = status_of(source).refused
+    assert file.path == "in/b.log"
+    assert "as the test wants it" in file.reason
+    (source.path / "b.log").unlink()
+    assert status_of(source).refused == ()
 
 
 def test_sources_of_other_paths_are_left_out(source: Source, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import logging
 from typing import TYPE_CHECKING
 
@@ -233,29 +234,110 @@ def test_AFI_20_a_file_that_fails_is_tried_again_and_read_once(error: Callable[.
     assert sorted(tailing.reads) == [("a.log", b"a\n"), ("b.log", b"b\n"), ("c.log", b"c\n")]
 
 
-def test_22_a_file_that_fails_too_often_is_parked_until_it_changes() -> None:
+def test_22_a_refused_file_is_tried_ever_more_seldom_and_read_once_it_opens(caplog: pytest.LogCaptureFixture) -> None:
     tailing = Tailing(maxRetries="3")
     tailing.write("b.log", "b\n")
     tailing.drain()
-    failing = _Failing(tailing, PermissionDenied, "in/b.log", 4)
-    tailing.append("b.log", "b\n")
-    times: list[int] = []
-    for second in range(60):
-        tailing.scan(seconds=1)
-        if failing.calls > len(times):
-            times.append(second)
-    assert len(times) == 4  # three retries, in growing intervals
-    assert [times[place + 1] - times[place] for place in range(3)] == [1, 2, 4]
-    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/b.log"]
+    known = tailing.known
+    failing = _Failing(tailing, PermissionDenied, "in/b.log", 13)
+    tailing.append("b.log", "c\n")
+    tries: list[int] = []
+    refused: list[int] = []
+    with caplog.at_level(logging.WARNING):
+        for second in range(3000):
+            plan = tailing.scan(seconds=1)
+            if failing.calls > len(tries):
+                tries.append(second)
+                refused += [second] if plan is not None else []
+    gaps = [after - before for before, after in itertools.pairwise(tries)]
+    assert gaps == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
+    assert refused == [tries[3]], "after three retries a plan has it, and no other plan is made for it"
+    (file,) = tailing.plans[1].refused
+    assert file.path == "in/b.log"
+    assert "as the test wants it" in file.reason
+    assert caplog.text.count("'in/b.log' cannot be read, and is tried again") == 1
+    assert not tailing.plans[1].parked
+    assert tailing.known.rows.tolist() == known.rows.tolist()
+    assert tailing.scanner.report()["refused"] == 1
+    tailing.scan(seconds=900)
+    assert tailing.text == "b\nc\n"
+    tailing.scan()
+    assert tailing.scanner.report()["refused"] == 0
+
+
+def test_22_a_refused_file_is_read_by_the_next_process() -> None:
+    tailing = Tailing(maxRetries="0")
+    failing = _Failing(tailing, PermissionDenied, "in/b.log", 9999)
+    tailing.write("b.log", "b\n")
+    for _ in range(3):
+        tailing.scan(seconds=1000)
+    assert [[file.path for file in plan.refused] for plan in tailing.plans] == [["in/b.log"]]
     tailing.restart()
+    failing.left = 0
     tailing.drain()
-    assert tailing.text == "b\n"
-    tailing.append("b.log", "b\n")
-    tailing.drain()
-    assert tailing.text == "b\nb\nb\n"
+    assert tailing.reads == [("b.log", b"b\n")]
 
 
-def test_a_parked_file_that_was_renamed_goes_on_when_it_changes() -> None:
+def test_a_refused_file_that_is_gone_is_not_counted() -> None:
+    tailing = Tailing(maxRetries="0")
+    _Failing(tailing, PermissionDenied, "in/b.log", 9999)
+    tailing.write("b.log", "b\n")
+    tailing.scan()
+    assert tailing.scanner.report()["refused"] == 1
+    tailing.delete("b.log")
+    tailing.scan()
+    assert tailing.scanner.report()["refused"] == 0
+
+
+def test_a_file_that_opens_and_has_nothing_new_is_not_refused() -> None:
+    tailing = Tailing(maxRetries="0")
+    _Failing(tailing, PermissionDenied, "in/b.log", 1)
+    tailing.write("b.log", "half a line")
+    tailing.scan()
+    assert tailing.scanner.report()["refused"] == 1
+    tailing.scan()
+    tailing.scan()
+    assert tailing.scanner.report()["refused"] == 0
+
+
+def test_no_more_than_a_hundred_refused_files_are_in_a_plan() -> None:
+    tailing = Tailing(maxRetries="0")
+
+    def refuse(path: str) -> Any:
+        raise PermissionDenied("open", path, "as the test wants it")
+
+    tailing.replace("open", refuse)
+    for number in range(120):
+        tailing.write(f"{number}.log", "b\n")
+    assert tailing.drain() == 1
+    assert len(tailing.plans[0].refused) == 100
+    assert tailing.scanner.report()["refused"] == 120
+
+
+@pytest.mark.parametrize("identity", ["native", "content"])
+def test_a_refused_file_that_is_renamed_again_and_again_is_read_once(identity: str) -> None:
+    """Also while it has the old name of another file, and another one has its own."""
+    tailing = Tailing(maxRetries="0", fileIdentity=identity)
+    line = f"{{}} {'x' * 300}\n".format
+    tailing.write("a.log.1", line("older"))
+    tailing.write("a.log", line("newer"))
+    tailing.drain()
+    tailing.append("a.log", line("rest"))
+    tailing.rename("a.log.1", "a.log.2")
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", line("next"))
+    failing = _Failing(tailing, PermissionDenied, "in/a.log.1", 9999)
+    for _ in range(5):
+        tailing.scan(seconds=20)
+    assert failing.calls > 1
+    tailing.rename("a.log.2", "a.log.3")
+    tailing.rename("a.log.1", "a.log.2")
+    tailing.settle()
+    words = [line.split()[0] for line in tailing.text.splitlines()]
+    assert sorted(words) == ["newer", "next", "older", "rest"]
+
+
+def test_a_renamed_file_that_could_not_be_opened_goes_on() -> None:
     tailing = Tailing(maxRetries="0")
     tailing.write("a.log", "a\n")
     tailing.drain()

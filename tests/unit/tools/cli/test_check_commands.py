@@ -13,6 +13,8 @@ import pytest
 import ftfile
 from ftfile.log.format import layout
 from ftfile.operate.doctor import Check, DoctorReport
+from ftfile.read.foreign.plan import Refused
+from ftfile.read.foreign.status import SourceStatus
 from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, run
 
@@ -80,8 +82,19 @@ def test_source(tmp_path: Path) -> None:
     assert "to be read\t1 file, 6 B, the oldest changed 2 h ago\n" in text
     assert documents(*found)[0][0]["files_behind"] == 1
     assert documents(*found[:4])[0][0]["files_behind"] == 1, "the state has the other options"
+    assert "refused\t0\n" in text
     assert "No stream" in run("source", tmp_path / "in", "-o", "fileFormat=text", "--checkpoint", tmp_path / "x").stdout
     assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr
+
+
+def test_source_names_refused_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = (Refused("in/b.log", "permission denied"),)
+    status = SourceStatus("f" * 32, "file:///in/", 3, None, 1, (), refused, 0, (), 1, 2, None)
+    monkeypatch.setattr(ftfile, "source_status", lambda *_, **__: (status,))
+    text = run("source", "/in").stdout
+    assert "refused\t1\n" in text
+    assert "Refused: files that cannot be opened; they are tried again, ever more seldom" in text
+    assert "in/b.log\tpermission denied" in text
 
 
 @pytest.mark.packages
