@@ -19,7 +19,14 @@ TRACE_MAX = 60
 # Of the store's times, with the seconds by which its clock is ahead.
 CLOCKS: tuple[tuple[Times, int], ...] = (("honest", 0), ("still", 0), ("coarse", 0), ("honest", -400), ("honest", 3600))
 LETTERS = {
-    "native": ("", "delete", "delete swap link", "delete again", "delete swap link again", "delete swap link refuse"),
+    "native": (
+        "",
+        "delete",
+        "delete swap link",
+        "delete again",
+        "delete swap link again",
+        "delete swap link again refuse",
+    ),
     "content": (
         "copy",
         "compress",

@@ -24,6 +24,8 @@ from ftfile.read.foreign.known import (
     marks_of,
     read_positions,
 )
+from ftfile.read.foreign.looks import open_listed
+from ftfile.read.foreign.matching import Rule
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.survey import Candidate, Start, Survey
+    from ftfile.read.foreign.file_table import Row, Table
+    from ftfile.read.foreign.matching import Match
     from ftfile.storage.api import FileSystem, InputFile
 
 
@@ -83,7 +86,7 @@ class Content:
 class Copy(NamedTuple):
     """A file that has the content of a known one."""
 
-    start: Start  # where reading goes on
+    match: Match  # where reading goes on
     codec: str  # in which the content is the same
     size: int  # of that content
     marks: Fingerprints  # at its end
@@ -104,46 +107,49 @@ class Copies:
     """The known files of which others may be copies."""
 
     def __init__(
-        self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start], cut_off: Mapping[bytes, str]
+        self, fs: FileSystem, table: Table, matches: Mapping[int, Match], cut_off: Mapping[bytes, str]
     ) -> None:
-        """Take the files of a survey, and where those begin that are known by now, by their places.
+        """Take the files of a table, and where those begin that are known by now, by their places.
 
         `cut_off` has the paths of files that the listing shows cut off, by the keys of the known files.
         """
         self._fs = fs
-        self._survey = survey
-        moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}
-        self._claimed = {known.key for known in moved.values()}
-        replaced = [start.candidate for start in starts.values() if start.is_replaced]
-        gone = np.array([candidate.place for candidate in replaced], np.intp)
-        self._orphans = _Heads(np.concatenate([survey.missing, survey.rows_at(gone)]))
+        self._table = table
+        moved = {match.row.place: match.file for match in matches.values() if match.previous_keys and match.file}
+        self._claimed = {file.key for file in moved.values()}
+        displaced = [match.row for match in matches.values() if match.displaces]
+        gone = np.array([row.place for row in displaced], np.intp)
+        self._orphans = _Heads(np.concatenate([table.missing, table.rows_at(gone)]))
         self._cut_off = cut_off
+        self.mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
         self._firsts: dict[str, bytes] = {}  # first KiB of files compared with, by path
-        self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that this plan finds, by their beginning
-        others = [place for place, start in starts.items() if start.moved is not None or not start.position]
-        places = np.setdiff1d(survey.known_places(), others)
-        renamed = np.frombuffer(b"".join(known.packed() for known in moved.values()), ROW)
-        rows = np.concatenate([survey.rows_at(places), renamed])
+        self._new: dict[bytes, list[Row]] = defaultdict(list)  # files that this plan finds, by their beginning
+        # One that is undecided may be any of them: its copies wait.
+        decided = [match for match in matches.values() if match.rule is not Rule.UNDECIDED]
+        others = [match.row.place for match in decided if match.previous_keys or not match.position]
+        places = np.setdiff1d(table.known_places(), others)
+        renamed = np.frombuffer(b"".join(file.packed() for file in moved.values()), ROW)
+        rows = np.concatenate([table.rows_at(places), renamed])
         self._live = _Heads(rows, np.concatenate([places, np.array([*moved], np.intp)]))
 
-    def find(self, starts: Sequence[Start]) -> list[Copy | FtfileError | None]:
+    def find(self, matches: Sequence[Match]) -> list[Copy | FtfileError | None]:
         """Return each file as a copy of a known one, or None, or why it cannot be read.
 
         An original that was found again is found once: the files are compared in their order, and only opened at once.
         """
         with ExitStack() as files:
-            opened = parallel(self._fs, partial(self._opened, files), starts)
-            return [self._find_in(start, one) for start, one in zip(starts, opened, strict=True)]
+            opened = parallel(self._fs, partial(self._opened, files), matches)
+            return [self._find_in(match, one) for match, one in zip(matches, opened, strict=True)]
 
-    def _opened(self, files: ExitStack, start: Start) -> _Opened:
+    def _opened(self, files: ExitStack, match: Match) -> _Opened:
         """Return the content of a file; none if it is no copy, whatever it has."""
-        known, path = start.candidate.known, start.candidate.path
+        known, path = match.row.known, match.row.path
         has_twin = known is not None and self._orphans.count(known) + self._live.count(known) > 1
-        if start.moved is not None or (start.position and not has_twin):
+        if match.position and (match.previous_keys or not has_twin):
             return _Opened()
         try:
-            file = files.enter_context(self._fs.open(path))
-            if not start.candidate.is_in_place(self._fs):
+            file = files.enter_context(open_listed(self._fs, match.row))
+            if file is None:
                 return _Opened(error=NotFound("open", path, "the file that was listed has another name now"))
             codec = codec_in(path, file.read_at)
             contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
@@ -154,32 +160,33 @@ class Copies:
             return _Opened(error=error)
         return _Opened(contents)
 
-    def _find_in(self, start: Start, opened: _Opened) -> Copy | FtfileError | None:
+    def _find_in(self, match: Match, opened: _Opened) -> Copy | FtfileError | None:
         try:
-            found = (self._find(start, content) for content in opened.contents)
+            found = (self._find(match, content) for content in opened.contents)
             copy = next((copy for copy in found if copy is not None), None)
-            if copy is not None and copy.start.moved is not None:  # another copy of it waits until this one is known
-                self._new[opened.contents[0].first[:CONTENT_BYTES_MIN]].append(start.candidate)
+            is_found = copy is not None and copy.match.rule is Rule.CONTINUED and bool(copy.match.previous_keys)
+            if is_found:  # another copy of it waits until this one is known
+                self._new[opened.contents[0].first[:CONTENT_BYTES_MIN]].append(match.row)
             if copy is None or (copy.original is None and not copy.codec):
                 return copy or opened.error
-            stored = fingerprints(opened.contents[0].file.read_at, start.candidate.size_bytes)
+            stored = fingerprints(opened.contents[0].file.read_at, match.row.size_bytes)
             return copy._replace(stored=stored)
         except (StorageError, CorruptData) as error:
             return error
 
-    def _find(self, start: Start, content: Content) -> Copy | None:
+    def _find(self, match: Match, content: Content) -> Copy | None:
         first, codec = content.first, content.codec
         if len(first) < CONTENT_BYTES_MIN:
             return None
-        rank = start.position, start.candidate.key
-        orphans = [known for known, _ in self._orphans.beginning(first) if known.position > start.position]
+        rank = match.position, match.row.key
+        orphans = [known for known, _ in self._orphans.beginning(first) if known.position > match.position]
         orphans = [known for known in orphans if known.key not in self._claimed]
         originals = self._live.beginning(first) + self._live.longer(len(first))
         # Of two equal files that are both known, one is the original.
         live = [(known, place) for known, place in originals if (known.position, known.key) > rank]
         if not (orphans or live):
-            return self._with_new(start, content, codec, first)
-        listed = self._survey.listing
+            return self._with_new(match, content, codec, first)
+        listed = self._table.listing
         done = [known for known, place in live if known.position >= listed.sizes[place]]
         size, marks = content.marks(known.position for known in (*orphans, *done))
         equal = [known for known in (*orphans, *done) if marks.get(known.position) == (known.head, known.tail)]
@@ -189,26 +196,26 @@ class Copies:
             if is_orphan:
                 self._claimed.add(begun.key)
             is_read = not is_orphan and begun.position == size
-            before = Fingerprints(begun.head, begun.tail)
-            going = replace(start, position=begun.position, moved=begun if is_orphan else None, before=before)
-            return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
-        live = [(known, place) for known, place in live if place != start.candidate.place]
+            previous_keys = (*match.previous_keys, *((begun.key,) if is_orphan else ()))
+            going = replace(match, rule=Rule.CONTINUED, file=begun, previous_keys=previous_keys)
+            return Copy(match if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
+        live = [(known, place) for known, place in live if place != match.row.place]
         newest = sorted(live, key=lambda pair: -pair[0].modified_ms)[:_ORIGINALS_MAX]
-        compared = [replace(self._survey.candidate(place), known=known) for known, place in newest]
+        compared = [replace(self._table.row(place), known=known) for known, place in newest]
         if size <= WINDOW_BYTES:
             parallel(self._fs, self._first_of, compared)
         for original in compared:
             if self._begins_with(original, size, marks[size]):
                 is_read = original.known is not None and size <= original.known.position
-                return Copy(start, codec, size, marks[size], original.path, is_read=is_read)
+                return Copy(match, codec, size, marks[size], original.path, is_read=is_read)
         cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
         if cut_off:
-            return Copy(start, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
-        return self._with_new(start, content, codec, first)
+            return Copy(match, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
+        return self._with_new(match, content, codec, first)
 
-    def _with_new(self, start: Start, content: Content, codec: str, first: bytes) -> Copy | None:
+    def _with_new(self, match: Match, content: Content, codec: str, first: bytes) -> Copy | None:
         """Return that a file waits: it is the beginning of one that is new itself, or the other way round."""
-        if start.position:
+        if match.position:
             return None
         others = self._new[first[:CONTENT_BYTES_MIN]]
         if others:
@@ -216,19 +223,19 @@ class Copies:
             for other in others[-_ORIGINALS_MAX:]:
                 at = min(size, other.size_bytes)
                 if self._begins_with(replace(other, known=None), at, marks[at]):
-                    return Copy(start, codec, size, marks[size], other.path)
+                    return Copy(match, codec, size, marks[size], other.path)
         if not codec:
-            others.append(start.candidate)
+            others.append(match.row)
         return None
 
-    def _begins_with(self, original: Candidate, size: int, marks: Fingerprints) -> bool:
+    def _begins_with(self, original: Row, size: int, marks: Fingerprints) -> bool:
         """Return True if a file begins so; raises as `_open_listed`."""
         if size <= WINDOW_BYTES:
             return fingerprints(partial(_slice, self._first_of(original)), size) == marks
         with self._open_listed(original) as file:
             return fingerprints(file.read_at, size) == marks
 
-    def _first_of(self, original: Candidate) -> bytes:
+    def _first_of(self, original: Row) -> bytes:
         """Return the first KiB of a file, or less of a shorter one; raises as `_open_listed`."""
         if original.path not in self._firsts:
             with self._open_listed(original) as file:
@@ -236,18 +243,20 @@ class Copies:
         return self._firsts[original.path]
 
     @contextmanager
-    def _open_listed(self, original: Candidate) -> Iterator[InputFile]:
+    def _open_listed(self, original: Row) -> Iterator[InputFile]:
         """Open a file that others are compared with, which begins with its known file.
 
         Raises:
             NotFound: it was renamed, cut off or replaced since it was listed, so that its content tells nothing of its
                 copies: the next listing does.
         """
-        with self._fs.open(original.path) as file:
-            is_listed = file.size_bytes >= original.size_bytes and original.is_in_place(self._fs)
-            if is_listed and (row := original.known) is not None and row.position:
-                is_listed = fingerprints(file.read_at, row.position) == (row.head, row.tail)
-            if not is_listed:
+        with open_listed(self._fs, original) as file:
+            known, is_listed = original.known, file is not None
+            if file is not None and known is not None and known.position:
+                is_listed = fingerprints(file.read_at, known.position) == (known.head, known.tail)
+                if not is_listed:
+                    self.mismatched.add(original.key)
+            if file is None or not is_listed:
                 raise NotFound("open", original.path, "it has changed since it was listed")
             yield file
 

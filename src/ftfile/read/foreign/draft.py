@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.codecs import codec_of
-from ftfile.core.errors import CorruptData
 from ftfile.read.foreign.known import (
     CONTENT_BYTES_MIN,
     END_MARKS,
@@ -20,6 +19,8 @@ from ftfile.read.foreign.known import (
     first_line_end,
     has_end_mark,
 )
+from ftfile.read.foreign.looks import open_listed
+from ftfile.read.foreign.matching import Rule
 from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Refused, Seen
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.read.foreign.copies import Copy
+    from ftfile.read.foreign.file_table import Row, Table
+    from ftfile.read.foreign.matching import Match
     from ftfile.read.foreign.settings import FilesSettings
-    from ftfile.read.foreign.survey import Candidate, Start, Survey
     from ftfile.storage.api import FileSystem, InputFile
 
 
@@ -42,9 +44,10 @@ class Found:
     parked: str = ""  # the reason
     warning: str = ""
     wait_s: float = math.inf
+    is_mismatch: bool = False  # its content is not the one that is known
 
 
-def next_of(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None) -> Found:
+def next_of(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None) -> Found:
     """Return the next range of a file that has certainly not changed for `unchanged_s`, or another finding.
 
     A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
@@ -52,50 +55,46 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: 
     Raises:
         NotFound: the file is gone.
         StorageError: it cannot be read now.
-        CorruptData: another file was put in its place.
     """
-    if start.candidate.size_bytes < 0:
-        return parked(settings, start, "its store does not tell how long it is: copy it to one that does")
-    if settings.reads_lines(start.candidate.path):
-        return _next_lines(fs, settings, start, unchanged_s, bytes_max)
-    return _next_whole(fs, settings, start, unchanged_s)
+    if match.row.size_bytes < 0:
+        return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
+    if settings.reads_lines(match.row.path):
+        return _next_lines(fs, settings, match, unchanged_s, bytes_max)
+    return _next_whole(fs, settings, match, unchanged_s)
 
 
-def parked(settings: FilesSettings, start: Start, reason: str) -> Found:
+def parked(settings: FilesSettings, match: Match, reason: str) -> Found:
     """Return that a file is left out until it changes; one that was found at another path stays known there."""
-    return Found(seen=unread(settings, start), parked=reason)
+    return Found(seen=unread(settings, match), parked=reason)
 
 
 def next_of_copy(settings: FilesSettings, copy: Copy, unchanged_s: float) -> Found:
     """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed."""
-    start = copy.start
-    candidate = start.candidate
+    match = copy.match
+    row = match.row
     if copy.original is not None and not copy.is_cut and (not copy.is_read or unchanged_s < settings.min_age_s):
         return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
     if copy.stored is None:
         return Found(wait_s=0)
-    seen = _seen(candidate, candidate.size_bytes, copy.stored)
+    seen = _seen(row, row.size_bytes, copy.stored)
     if copy.is_cut:
         return Found(seen=seen, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read")
-    if copy.original is not None or copy.size == start.position:
+    if copy.original is not None or copy.size == match.position:
         return Found(seen=seen)
-    rest = replace(_range(start, start.position, copy.size, copy.marks), compression=copy.codec)
+    rest = replace(_range(match, match.position, copy.size, copy.marks), compression=copy.codec)
     return Found(range=rest, seen=seen)
 
 
 def _next_lines(
-    fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None
+    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Found:
-    candidate, begin, size = start.candidate, start.position, start.candidate.size_bytes
-    nothing = Found(seen=unread(settings, start))
+    row, begin, size = match.row, match.position, match.row.size_bytes
+    nothing = Found(seen=unread(settings, match))
     if begin >= size:
         return nothing
-    with fs.open(candidate.path) as file:
-        if file.size_bytes < size or not candidate.is_in_place(fs):
-            return Found(wait_s=0)  # it was cut off or renamed since it was listed
-        if start.before is not None and fingerprints(file.read_at, begin) != start.before:
-            # Another file was put in its place; the next listing tells.
-            raise CorruptData(candidate.path, f"what was read before byte {begin}", "other content")
+    with open_listed(fs, row) as file:
+        if file is None:
+            return Found(wait_s=0)
         end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
         if settings.identity == "content" and end < CONTENT_BYTES_MIN:
             # A copy could not be told from it: it waits for more lines.
@@ -104,24 +103,35 @@ def _next_lines(
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
         if is_last and unchanged_s >= settings.close_inactive_s:
             end = size
-        if end == begin:
-            wait_s = max(settings.close_inactive_s - unchanged_s, 0)
-            return Found(seen=nothing.seen, wait_s=wait_s)
         marks = fingerprints(file.read_at, end)
-    return Found(wait_s=0) if marks is None else Found(range=_range(start, begin, end, marks))
+        is_line = end in {begin, size} or _ends_a_line(file, end, settings.separator)
+        # It may be cut off and written anew between two reads: the content that was read first is looked at again.
+        if match.before is not None and fingerprints(file.read_at, begin) != match.before:
+            return Found(wait_s=0, is_mismatch=True)
+        is_unchanged = is_line and marks is not None and fingerprints(file.read_at, end) == marks
+    if marks is None or not is_unchanged:
+        return Found(wait_s=0)
+    if end == begin:
+        return replace(nothing, wait_s=max(settings.close_inactive_s - unchanged_s, 0))
+    return Found(range=_range(match, begin, end, marks))
 
 
-def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float) -> Found:
-    candidate = start.candidate
-    path, size = candidate.path, candidate.size_bytes
+def _ends_a_line(file: InputFile, end: int, separator: bytes) -> bool:
+    return file.read_at(end - len(separator), len(separator)) == separator
+
+
+def _next_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Found:
+    row = match.row
+    path, size = row.path, row.size_bytes
     # Of logs that are compressed, it is the next one, whose inode is that of the last.
-    is_overwritten = start.position > 0 or (start.is_cut_off and settings.identity == "native" and not settings.tail)
-    if start.position == size:
-        return Found(seen=unread(settings, start))  # nothing but its name or its time is another one
-    with fs.open(path) as file:
-        if file.size_bytes != size or not candidate.is_in_place(fs):
+    is_truncated = match.rule is Rule.TRUNCATED and settings.identity == "native" and not settings.tail
+    is_overwritten = match.position > 0 or is_truncated
+    if match.position == size:
+        return Found(seen=unread(settings, match))  # nothing but its name or its time is another one
+    with open_listed(fs, row) as file:
+        if file is None or file.size_bytes != size:
             return Found(wait_s=0)
-        fault = _unfinished(fs, settings, candidate.path, file, unchanged_s)
+        fault = _unfinished(fs, settings, row.path, file, unchanged_s)
         marks = fingerprints(file.read_at, size)
         codec = codec_in(path, file.read_at)
     if fault is not None:
@@ -129,9 +139,9 @@ def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, unchanged
     if marks is None:
         return Found(wait_s=0)
     if is_overwritten and not settings.allow_overwrites:
-        seen = _seen(candidate, size, marks)
+        seen = _seen(row, size, marks)
         return Found(seen=seen, warning="has changed since it was read; allowOverwrites=true reads such files again")
-    return Found(range=replace(_range(start, 0, size, marks), whole=True, compression=codec))
+    return Found(range=replace(_range(match, 0, size, marks), whole=True, compression=codec))
 
 
 def _unfinished(
@@ -149,38 +159,37 @@ def _unfinished(
     return young
 
 
-def seen_at(fs: FileSystem, settings: FilesSettings, start: Start, unchanged_s: float, bytes_max: int | None) -> Found:
+def seen_at(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None) -> Found:
     """Return a file as known up to where `next_of` would read it; one that is not complete stays new."""
     # Too little to tell a copy is enough to tell where a file ends.
-    found = next_of(fs, replace(settings, identity="native"), start, unchanged_s, bytes_max)
+    found = next_of(fs, replace(settings, identity="native"), match, unchanged_s, bytes_max)
     if found.range is None:
         return found
     marks = Fingerprints(found.range.head, found.range.tail)
-    return Found(seen=_seen(start.candidate, found.range.end, marks))
+    return Found(seen=_seen(match.row, found.range.end, marks))
 
 
-def unread(settings: FilesSettings, start: Start) -> Seen | None:
+def unread(settings: FilesSettings, match: Match) -> Seen | None:
     """Return a file as it is known while nothing of it is read; None if it stays known, or unknown, as it is.
 
     One that was found at another path is known there up to where it was read. One that lies where another file was, or
     was cut off, is known from its start: the same content that comes again later is then new. What is read whole
     replaces the other file when it is read.
     """
-    file = start.moved
-    if file is not None:
-        return _seen(start.candidate, file.position, Fingerprints(file.head, file.tail))
-    is_new = start.is_replaced and settings.reads_lines(start.candidate.path)
-    return _seen(start.candidate, 0, Fingerprints("", "")) if is_new else None
+    if match.previous_keys:
+        return _seen(match.row, match.position, match.before or Fingerprints("", ""))
+    is_new = match.rule in {Rule.REPLACED, Rule.TRUNCATED} and settings.reads_lines(match.row.path)
+    return _seen(match.row, 0, Fingerprints("", "")) if is_new else None
 
 
-def _seen(candidate: Candidate, position: int, marks: Fingerprints) -> Seen:
-    return Seen(candidate.path, position, *marks, candidate.size_bytes, candidate.modified_ms, candidate.identity)
+def _seen(row: Row, position: int, marks: Fingerprints) -> Seen:
+    return Seen(row.path, position, *marks, row.size_bytes, row.modified_ms, row.identity)
 
 
-def _range(start: Start, begin: int, end: int, marks: Fingerprints) -> Range:
-    candidate = start.candidate
-    size_bytes, modified_ms = candidate.size_bytes, candidate.modified_ms
-    return Range(candidate.path, begin, end, marks.head, marks.tail, size_bytes, modified_ms, candidate.identity)
+def _range(match: Match, begin: int, end: int, marks: Fingerprints) -> Range:
+    row = match.row
+    size_bytes, modified_ms = row.size_bytes, row.modified_ms
+    return Range(row.path, begin, end, marks.head, marks.tail, size_bytes, modified_ms, row.identity)
 
 
 class Draft:
@@ -214,9 +223,9 @@ class Draft:
         """Return the keys of files that were found at other paths."""
         return frozenset(bytes.fromhex(move.key) for move in self._moves)
 
-    def add(self, start: Start, found: Found) -> bool:
+    def add(self, match: Match, found: Found) -> bool:
         """Take what was found of a file, and return True; False if that would pass a limit."""
-        candidate = start.candidate
+        row = match.row
         if found.range is not None:
             size_bytes = found.range.end - found.range.start
             if self._ranges and (self.is_full or size_bytes > (self.bytes_left or math.inf)):
@@ -227,37 +236,35 @@ class Draft:
         if found.seen is not None:
             self._seen.append(found.seen)
         if found.parked:
-            marks = candidate.size_bytes, candidate.modified_ms, candidate.identity
-            self._parked.append(Parked(candidate.path, found.parked, *marks))
-        if start.moved is not None:
-            self._moves.append(Move(start.moved.key.hex(), candidate.path))
-        # Where names tell files, what was cut off is never found again.
-        if start.is_replaced and not (start.is_cut_off and self._settings.identity == "native"):
-            self._replaced.append(candidate.path)
-        self._places.append(candidate.place)
+            marks = row.size_bytes, row.modified_ms, row.identity
+            self._parked.append(Parked(row.path, found.parked, *marks))
+        self._moves += [Move(key.hex(), row.path) for key in match.previous_keys]
+        if match.displaces:
+            self._replaced.append(row.path)
+        self._places.append(row.place)
         return True
 
-    def add_unread(self, starts: Iterable[Start]) -> None:
+    def add_unread(self, matches: Iterable[Match]) -> None:
         """Take files of which nothing is read now, and that are not known where they begin.
 
         Others may be at the old paths of those that were found again; and what was cut off may have its old content
         again before it is read.
         """
         places = set(self._places)
-        for start in starts:
-            seen = None if start.candidate.place in places else unread(self._settings, start)
+        for match in matches:
+            seen = None if match.row.place in places else unread(self._settings, match)
             if seen is not None:
-                self.add(start, Found(seen=seen))
+                self.add(match, Found(seen=seen))
 
-    def bytes_behind(self, survey: Survey, left: NDArray[np.intp]) -> int:
+    def bytes_behind(self, table: Table, left: NDArray[np.intp]) -> int:
         """Return the bytes that the plan leaves unread in files at some places of the listing."""
         read = {each.path: each.end - each.start for each in self._ranges}
-        planned = sum(read.get(survey.listing.paths[place], 0) for place in left) if read else 0
-        return int(survey.unread_bytes(left).sum()) - planned
+        planned = sum(read.get(table.listing.paths[place], 0) for place in left) if read else 0
+        return int(table.unread_bytes(left).sum()) - planned
 
     def plan(
         self,
-        survey: Survey,
+        table: Table,
         late: tuple[Late, ...],
         refused: tuple[Refused, ...],
         left: NDArray[np.intp],
@@ -271,33 +278,33 @@ class Draft:
             tuple(self._parked),
             late,
             tuple(self._replaced),
-            survey.known.low,
+            table.known.low,
             self._settings.root,
             now_ms,
             refused,
         )
         if plan.is_empty:
             return plan
-        low = self._low(survey, left, now_ms)
+        low = self._low(table, left, now_ms)
         places = set(self._places)
         refreshed = tuple(
             Seen(one.path, known.position, known.head, known.tail, known.size_bytes, low, one.identity)
-            for one in survey.touched_below(low)
+            for one in table.touched_below(low)
             if one.place not in places and (known := one.known) is not None and not known.is_parked
         )
         return replace(plan, seen=plan.seen + refreshed, low=low)
 
-    def _low(self, survey: Survey, left: NDArray[np.intp], now_ms: int) -> int:
+    def _low(self, table: Table, left: NDArray[np.intp], now_ms: int) -> int:
         """Return the time before which files are forgotten after this plan; none that is left to read is."""
-        low = survey.known.low
-        times = survey.listing.times
+        low = table.known.low
+        times = table.listing.times
         if self._ranges:
             newest = max(found.modified_ms for found in self._ranges)
             low = max(low, min(newest, now_ms) - int(self._settings.max_age_s * 1000))
-        known = survey.times_after(np.array(self._places, np.intp))
+        known = table.times_after(np.array(self._places, np.intp))
         over = len(known) - self._settings.tracked_max
         if over > 0:
             last = int(np.partition(known, over - 1)[over - 1])
             # Files of the newest time stay: others may yet appear with it, and would be late.
             low = max(low, min(last + 1, int(known.max())))
-        return max(survey.known.low, min(low, int(times[left].min()))) if len(left) else low
+        return max(table.known.low, min(low, int(times[left].min()))) if len(left) else low

@@ -14,10 +14,12 @@ from ftfile.core.errors import CorruptData, FtfileError, NotFound, SourceError, 
 from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Copies, Copy
 from ftfile.read.foreign.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
+from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
+from ftfile.read.foreign.looks import Looks
+from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
 from ftfile.read.foreign.plan import Late, Refused
-from ftfile.read.foreign.survey import Resolution, Survey, is_equal
 from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
@@ -27,15 +29,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.context import Context
+    from ftfile.read.foreign.file_table import Row
     from ftfile.read.foreign.known import KnownFiles
     from ftfile.read.foreign.listing import Listing
+    from ftfile.read.foreign.matching import Match
     from ftfile.read.foreign.plan import Plan
     from ftfile.read.foreign.settings import FilesSettings
-    from ftfile.read.foreign.survey import Candidate, Start
     from ftfile.storage.api import FileSystem
 
-    Look: TypeAlias = Callable[[FileSystem, FilesSettings, Start, float, int | None], Found]
-    LookAgain: TypeAlias = Callable[[Start, int | None], tuple[Start, Found]]
+    Extend: TypeAlias = Callable[[FileSystem, FilesSettings, Match, float, int | None], Found]
+    LookAgain: TypeAlias = Callable[[Match, int | None], tuple[Match, Found]]
     FoundCopies: TypeAlias = Mapping[int, Copy | FtfileError]
 
 
@@ -77,14 +80,13 @@ class Scanner:
         self._planned_ms = 0  # when the newest plan was made
         self._has_more = False  # of the last listing, beyond the limits of a plan
         self._settled: dict[bytes, tuple[object, float]] = {}  # by key: a state, and until when there is nothing in it
-        self._equal: dict[bytes, tuple[object, bool]] = {}  # by key: a state, and if the file goes on in it
+        self._looks = Looks(fs)
+        self._mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
         self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
         self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
         self._failures: dict[bytes, _Failure] = {}  # by key
         self._refused_paths: frozenset[str] = frozenset()  # of files that were refused when the last plan was made
         self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
-        self._unopened: set[int] = set()  # places of files of which it is not known where they begin
-        self._errors: dict[int, StorageError] = {}  # of files that could not be opened, by their places
         self._report: dict[str, Any] = {}
 
     def list(self) -> Listing:
@@ -111,25 +113,28 @@ class Scanner:
         listing = listing or self._current()
         if listing is None:
             return None
-        survey = Survey(listing, known)
+        mismatched, self._mismatched = self._mismatched, set()
+        table = Table(listing, known, mismatched)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
         draft = Draft(self._settings, is_limited=limited and not is_start)
-        self._forget(survey)
-        starts = self._starts(survey)
-        left = self._fill(draft, survey, starts, seen_at if is_start else next_of)
-        draft.add_unread(starts.values())
-        is_undecided = self._is_undecided(survey, left)
-        missing = () if is_undecided else self._missing_losses(survey, draft)
-        self._check_losses((*self._cut_off_losses(starts.values()), *missing))
+        self._forget(table)
+        for key in mismatched:
+            self._looks.prints.pop(key, None)
+        matches = self._match(table)
+        left = self._fill(draft, table, matches, seen_at if is_start else next_of)
+        draft.add_unread(matches.values())
+        is_undecided = self._is_undecided(table, matches, left)
+        missing = () if is_undecided else self._missing_losses(table, draft)
+        self._check_losses((*self._cut_off_losses(matches.values()), *missing))
         refused = self._refused(listing, left)
-        plan = draft.plan(survey, self._late(survey), refused[:_REFUSED_MAX], left, self._clock.now_ms())
+        plan = draft.plan(table, self._late(table), refused[:_REFUSED_MAX], left, self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": int(np.count_nonzero(known.rows["position"] < 0)),
             "refused": len(refused),
             "late": known.late,
             "filesBehind": len(left),
-            "bytesBehind": draft.bytes_behind(survey, left),
+            "bytesBehind": draft.bytes_behind(table, left),
             "oldestUnread": int(listing.times[left].min()) if len(left) else None,
         }
         has_new_refusals = self._log_refusals(refused)
@@ -148,23 +153,27 @@ class Scanner:
             return self.list()
         return self._listing if self._has_more else None
 
-    def _starts(self, survey: Survey) -> dict[int, Start]:
-        """Return where files begin that may be others than their paths say, by their places in the listing."""
-        self._errors, self._unopened = {}, set()
-        resolution = Resolution(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
-        starts = {start.candidate.place: start for start in resolution.starts()}
-        for start in starts.values():
-            if start.is_cut_off and (file := start.candidate.known) is not None:
-                self._cut_off |= dict.fromkeys([file.key, file.replaced_key()], start.candidate.path)
-        return starts
+    def _match(self, table: Table) -> dict[int, Match]:
+        """Return which files those are that may be others than their paths say, by their places in the listing."""
+        rows = table.suspects()
+        known = table.known_by_identity(rows)
+        answers = self._looks.answers_to(known_looks(rows, known), lambda row: self._wait_s(row) is None)
+        keeps_truncated = self._settings.identity == "content"
+        matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
+        for match in matches.values():
+            row = match.row
+            _log.debug("%r is %s: it is read from byte %d on", row.path, match.rule.value, match.position)
+            if match.rule is Rule.TRUNCATED and row.known is not None:
+                self._cut_off |= dict.fromkeys([row.known.key, row.known.replaced_key()], row.path)
+        return matches
 
-    def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
+    def _fill(self, draft: Draft, table: Table, matches: dict[int, Match], look: Extend) -> NDArray[np.intp]:
         """Fill a plan up to its limits, and return the places of files with something left to read."""
         self._has_more = False
         is_by_content = self._settings.identity == "content" and look is next_of
-        copies = Copies(self._fs, survey, starts, self._cut_off) if is_by_content else None
+        copies = Copies(self._fs, table, matches, self._cut_off) if is_by_content else None
         left: list[int] = []
-        places = survey.places.tolist()
+        places = table.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
         at = 0
         while at < len(places):
@@ -175,62 +184,67 @@ class Scanner:
             step = int(min(threads, draft.files_left))
             due = []
             for place in places[at : at + step]:
-                start = starts.get(place) or survey.start(place)
-                wait_s = self._wait_s(start.candidate)
-                if place in self._unopened and place not in self._errors:
-                    left.append(place)  # its time came after it was passed over: it is not known where it begins
+                match = matches.get(place) or match_unchanged(table.row(place))
+                wait_s = self._wait_s(match.row)
+                if match.rule is Rule.UNDECIDED and match.error is None:
+                    left.append(place)  # the next listing tells
                 elif wait_s is None:
-                    due.append(start)
+                    due.append(match)
                 elif math.isfinite(wait_s):
                     left.append(place)
             call = partial(self._look, look, self._find_copies(copies, due))
-            for start, found in parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due):
-                if not self._take(draft, start, found, call):
-                    left.append(start.candidate.place)
+            for match, found in parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due):
+                if not self._take(draft, match, found, call):
+                    left.append(match.row.place)
             at += step
         return np.array(left, np.intp)
 
-    def _find_copies(self, copies: Copies | None, starts: Sequence[Start]) -> FoundCopies:
+    def _find_copies(self, copies: Copies | None, matches: Sequence[Match]) -> FoundCopies:
         """Return files as copies of known ones, or why they cannot be read, by place; compressed ones once complete."""
         if copies is None:
             return {}
-        asked = [start for start in starts if self._may_be_copy(start.candidate)]
-        found = zip(asked, copies.find(asked), strict=True)
-        return {start.candidate.place: copy for start, copy in found if copy is not None}
+        asked = [match for match in matches if self._may_be_copy(match)]
+        pairs = zip(asked, copies.find(asked), strict=True)
+        by_place = {match.row.place: copy for match, copy in pairs if copy is not None}
+        self._mismatched |= copies.mismatched
+        return by_place
 
-    def _may_be_copy(self, candidate: Candidate) -> bool:
-        is_young = self._unchanged_s(candidate) < self._settings.min_age_s
+    def _may_be_copy(self, match: Match) -> bool:
+        row = match.row
+        is_young = self._unchanged_s(row) < self._settings.min_age_s
         is_growing = is_young and self._fs.capabilities.visible_at != "at_close"
-        is_whole = candidate.size_bytes >= 0 and not (is_growing and codec_of(candidate.path))
-        return is_whole and candidate.place not in self._errors
+        is_whole = row.size_bytes >= 0 and not (is_growing and codec_of(row.path))
+        return is_whole and match.rule is not Rule.UNDECIDED
 
-    def _look(self, look: Look, copies: FoundCopies, start: Start, bytes_max: int | None) -> tuple[Start, Found]:
+    def _look(self, look: Extend, copies: FoundCopies, match: Match, bytes_max: int | None) -> tuple[Match, Found]:
         """Return where a file begins, and its part of the plan; one that cannot be opened is tried again, for ever."""
-        candidate = start.candidate
-        copy = copies.get(candidate.place)
-        error = copy if isinstance(copy, FtfileError) else self._errors.get(candidate.place)
+        row = match.row
+        copy = copies.get(row.place)
+        error = copy if isinstance(copy, FtfileError) else match.error
         if isinstance(copy, Copy):
-            start = copy.start
+            match = copy.match
         if error is None:
             try:
-                unchanged_s = self._unchanged_s(candidate)
+                unchanged_s = self._unchanged_s(row)
                 if isinstance(copy, Copy) and (copy.original is not None or copy.codec):
                     finding = next_of_copy(self._settings, copy, unchanged_s)
                 else:
-                    finding = look(self._fs, self._settings, start, unchanged_s, bytes_max)
+                    finding = look(self._fs, self._settings, match, unchanged_s, bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
             else:
-                self._failures.pop(candidate.key, None)
-                return start, finding
+                self._failures.pop(row.key, None)
+                if finding.is_mismatch:
+                    self._mismatched.add(row.key)
+                return match, finding
         if isinstance(error, NotFound):
-            return start, Found(wait_s=0)  # gone since it was listed
-        file = Refused(candidate.path, str(error))
-        before = self._failures.get(candidate.key)
-        failure = self._failures[candidate.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
+            return match, Found(wait_s=0)  # gone since it was listed
+        file = Refused(row.path, str(error))
+        before = self._failures.get(row.key)
+        failure = self._failures[row.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
         if isinstance(error, CorruptData) and failure.tries > self._settings.retries_max:
-            return start, parked(self._settings, start, f"it cannot be read: {error}")
-        return start, Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
+            return match, parked(self._settings, match, f"it cannot be read: {error}")
+        return match, Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
 
     def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
         """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
@@ -250,94 +264,80 @@ class Scanner:
         self._refused_paths = frozenset(file.path for file in refused)
         return bool(new)
 
-    def _take(self, draft: Draft, start: Start, found: Found, look_again: LookAgain) -> bool:
+    def _take(self, draft: Draft, match: Match, found: Found, look_again: LookAgain) -> bool:
         """Put into the plan what was found, and return True if nothing more is left of the file."""
-        candidate = start.candidate
+        row = match.row
         is_something = found.range is not None or found.seen is not None or bool(found.parked)
         if found.range is not None and draft.is_full:
             self._has_more = True
             return False
-        if is_something and not draft.add(start, found):
+        if is_something and not draft.add(match, found):
             # Others took their share of the limit meanwhile.
-            found = look_again(start, draft.bytes_left)[1]
-            if found.range is None or not draft.add(start, found):
+            found = look_again(match, draft.bytes_left)[1]
+            if found.range is None or not draft.add(match, found):
                 self._has_more = True
                 return False
         if found.warning:
-            _log.warning("%r %s", candidate.path, found.warning)
+            _log.warning("%r %s", row.path, found.warning)
         if found.parked:
-            _log.warning("%r is left out until it changes: %s", candidate.path, found.parked)
-        self._names.pop(candidate.key, None)
+            _log.warning("%r is left out until it changes: %s", row.path, found.parked)
+        self._names.pop(row.key, None)
         if is_something:
-            self._failures.pop(candidate.key, None)  # also of one that is parked
-            self._settled.pop(candidate.key, None)
-            if start.is_replaced and candidate.known is not None:
-                self._names[candidate.known.replaced_key()] = candidate.path
+            self._failures.pop(row.key, None)  # also of one that is parked
+            self._settled.pop(row.key, None)
+            if match.displaces and row.known is not None:
+                self._names[row.known.replaced_key()] = row.path
         read = found.range
-        if read is not None and not read.whole and not found.seen and read.end < candidate.size_bytes:
-            self._names[candidate.key] = candidate.path
+        if read is not None and not read.whole and not found.seen and read.end < row.size_bytes:
+            self._names[row.key] = row.path
             self._has_more = True
             return False
         if not is_something:
-            self._settled[candidate.key] = candidate.state, self._clock.monotonic_s() + found.wait_s
+            self._settled[row.key] = row.state, self._clock.monotonic_s() + found.wait_s
         return is_something or math.isinf(found.wait_s)
 
-    def _wait_s(self, candidate: Candidate) -> float | None:
+    def _wait_s(self, row: Row) -> float | None:
         """Return the seconds until another look at a file makes sense; None if one does now."""
-        state, until_s = self._settled.get(candidate.key, (None, 0.0))
+        state, until_s = self._settled.get(row.key, (None, 0.0))
         wait_s = until_s - self._clock.monotonic_s()
-        return wait_s if state == candidate.state and wait_s > 0 else None
+        return wait_s if state == row.state and wait_s > 0 else None
 
-    def _unchanged_s(self, candidate: Candidate) -> float:
+    def _unchanged_s(self, row: Row) -> float:
         """Return the seconds for which a file has certainly not changed, as this process and the newest plan saw it.
 
         The time that the store gives a file may stand still while it is written, and the store's clock may be wrong. It
         counts only for a file of the first listing that is read whole, or that no other listing follows.
         """
-        durations_s = [self._clock.monotonic_s() - candidate.since_s]
-        if candidate.since_s <= self._first_s:
+        durations_s = [self._clock.monotonic_s() - row.since_s]
+        if row.since_s <= self._first_s:
             now_ms = self._clock.now_ms()
-            if candidate.known is not None and not candidate.is_changed:
+            if row.known is not None and not row.is_changed:
                 durations_s.append((now_ms - self._planned_ms) / 1000)
-            is_whole = not self._settings.reads_lines(candidate.path)
-            if (is_whole or self._is_fixed) and not candidate.has_stale_time:
-                durations_s.append((now_ms - candidate.modified_ms) / 1000)
+            is_whole = not self._settings.reads_lines(row.path)
+            if (is_whole or self._is_fixed) and not row.has_stale_time:
+                durations_s.append((now_ms - row.modified_ms) / 1000)
         return max(durations_s)
 
-    def _goes_on(self, pair: tuple[Candidate, KnownFile]) -> bool | None:
-        """Return True if a file goes on where a known one ended; None if it cannot be opened now."""
-        candidate, known = pair
-        marks = candidate.state, known
-        told, equal = self._equal.get(candidate.key, (None, False))
-        if told == marks:
-            return equal
-        if self._wait_s(candidate) is not None:
-            self._unopened.add(candidate.place)
-            return None
-        try:
-            equal = is_equal(self._fs, candidate, known)
-        except StorageError as error:
-            self._errors[candidate.place] = error
-            self._unopened.add(candidate.place)
-            return None
-        self._equal[candidate.key] = marks, equal
-        return equal
-
-    def _is_undecided(self, survey: Survey, left: NDArray[np.intp]) -> bool:
+    def _is_undecided(self, table: Table, matches: Mapping[int, Match], left: NDArray[np.intp]) -> bool:
         """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
-        return bool(self._unopened) or (self._settings.identity == "content" and survey.has_new(left))
+        is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
+        return is_undecided or (self._settings.identity == "content" and table.has_new(left))
 
-    def _cut_off_losses(self, starts: Iterable[Start]) -> Iterator[_Loss]:
+    def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_Loss]:
         """Yield what was not read of files that were cut off; by their content, they may lie elsewhere."""
-        for start in starts:
-            file, path = start.candidate.known, start.candidate.path
-            is_lost = start.is_cut_off and self._settings.identity == "native" and self._settings.reads_lines(path)
+        for match in matches:
+            file, path = match.row.known, match.row.path
+            is_lost = (
+                match.rule is Rule.TRUNCATED
+                and self._settings.identity == "native"
+                and self._settings.reads_lines(path)
+            )
             if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:
                 yield _Loss(path, file.size_bytes - file.position)
 
-    def _missing_losses(self, survey: Survey, draft: Draft) -> Iterator[_Loss]:
+    def _missing_losses(self, table: Table, draft: Draft) -> Iterator[_Loss]:
         """Yield what was not read of files that are gone, once the next listing has not shown them either."""
-        rows = survey.missing
+        rows = table.missing
         rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
         unlisted: dict[bytes, Listing | None] = {}
         moved = draft.moved
@@ -346,8 +346,8 @@ class Scanner:
             key = row[:KEY_BYTES]
             if key in moved:
                 continue
-            since = unlisted[key] = self._unlisted.get(key, survey.listing)
-            if since is not None and (self._is_fixed or since is not survey.listing):
+            since = unlisted[key] = self._unlisted.get(key, table.listing)
+            if since is not None and (self._is_fixed or since is not table.listing):
                 unlisted[key] = None
                 file = KnownFile.unpacked(row)
                 yield _Loss(self._names.get(key, ""), file.size_bytes - file.position)
@@ -365,22 +365,22 @@ class Scanner:
             raise SourceError(f"{text}. failOnDataLoss=false goes on without them")
         _log.warning("%s", text)
 
-    def _forget(self, survey: Survey) -> None:
+    def _forget(self, table: Table) -> None:
         """Drop what is remembered of files that are no candidates any more, now and then."""
         memories: tuple[dict[bytes, Any], ...]
-        memories = self._settled, self._equal, self._names
-        if max(len(memory) for memory in memories) > 2 * len(survey.places) + len(self._unlisted) + _REMEMBERED_MIN:
-            keys = {survey.listing.keys[place].tobytes() for place in survey.places} | self._unlisted.keys()
+        memories = self._settled, self._looks.prints, self._names
+        if max(len(memory) for memory in memories) > 2 * len(table.places) + len(self._unlisted) + _REMEMBERED_MIN:
+            keys = {table.listing.keys[place].tobytes() for place in table.places} | self._unlisted.keys()
             for memory in memories:
                 for key in memory.keys() - keys:
                     del memory[key]
 
-    def _late(self, survey: Survey) -> tuple[Late, ...]:
+    def _late(self, table: Table) -> tuple[Late, ...]:
         """Return files that have appeared since the listing before, older than all that is remembered.
 
         A file that was there under another name has its identity, and one that was compressed since its time.
         """
-        listing, before, places = survey.listing, self._before, survey.old
+        listing, before, places = table.listing, self._before, table.old
         if before is None or self._late_in is listing or not len(places):
             return ()
         self._late_in = listing

@@ -15,13 +15,13 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
+from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import key_of, read_positions
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.plan import Late, Parked, Plan, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.settings import FilesSettings, split_path
 from ftfile.read.foreign.stream import FilesConfig, open_state, state_location
-from ftfile.read.foreign.survey import Survey
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import normalise, open_filesystem
 
@@ -126,9 +126,9 @@ def status_of(
 
 def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
     """Return the files with something to read: bytes and time of each."""
-    survey = Survey(listing, known)
-    sizes = dict(zip(survey.places.tolist(), survey.unread_bytes(survey.places).tolist(), strict=True))
-    suspects = survey.suspects()
+    table = Table(listing, known)
+    sizes = dict(zip(table.places.tolist(), table.unread_bytes(table.places).tolist(), strict=True))
+    suspects = table.suspects()
     hashes = np.frombuffer(b"".join(suspect.identity_hash for suspect in suspects), "<u8")
     rows = known.rows[np.isin(known.rows["identity"], hashes[hashes != 0])]
     positions = dict(zip(rows["identity"].tolist(), read_positions(rows).tolist(), strict=True))

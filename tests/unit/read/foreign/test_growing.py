@@ -247,3 +247,22 @@ def test_line_ends_beyond_a_chunk_are_found() -> None:
     tailing.drain()
     assert tailing.text == text
     assert all(data.endswith(b"\n") for _, data in tailing.reads)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_log_with_other_content_than_is_known_is_new_whatever_its_listing_shows(restarts: bool) -> None:
+    """Where times stand still, and it is as long as before: once its lines are read, the content tells."""
+    tailing = Tailing(maxBytesPerTrigger="20", failOnDataLoss="false")
+    tailing.write("a.log", "".join(f"old line {number:03}\n" for number in range(9)))
+    tailing.scan()
+    assert tailing.text == "old line 000\n"
+    other = "".join(f"new line {number:03}\n" for number in range(9))
+    listed = tailing.fs.list
+    infos = {info.path: info for info in listed("in")}
+    tailing.replace("list", lambda path: [infos.get(info.path, info) for info in listed(path)])
+    tailing.write("a.log", other)
+    if restarts:
+        tailing.restart()
+    tailing.settle()
+    assert tailing.text == "old line 000\n" + other
+    assert not any(plan.parked for plan in tailing.plans)

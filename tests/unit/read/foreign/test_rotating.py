@@ -163,6 +163,20 @@ def test_18_a_copy_in_progress_is_followed_without_rows() -> None:
     assert {path for path, _ in tailing.reads} == {"a.log"}
 
 
+def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_moved() -> None:
+    """Its identity tells nothing of its content, as where that of a deleted file is used again."""
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.write("b.log", lines(60, 60))
+    tailing.drain()
+    tailing.write("a.log", "")
+    tailing.drain()
+    tailing.rename("a.log", "c.log")
+    tailing.copy("b.log", "c.log")
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 120).splitlines(keepends=True)
+
+
 def test_18_a_copy_that_goes_on_with_other_lines_is_read_from_there() -> None:
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 100))

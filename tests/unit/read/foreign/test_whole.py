@@ -337,6 +337,27 @@ def test_a_refused_file_that_is_renamed_again_and_again_is_read_once(identity: s
     assert sorted(words) == ["newer", "next", "older", "rest"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_new_log_that_begins_as_the_refused_one_waits_for_that(restarts: bool) -> None:
+    """It would be taken for the known one, which has another name now, and is read there once more when it opens."""
+    tailing = Tailing(maxRetries="0")
+    tailing.write("a.log", "banner\n")
+    tailing.drain()
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", "banner\nmore\n")
+    failing = _Failing(tailing, PermissionDenied, "in/a.log.1", 9999)
+    for _ in range(5):
+        tailing.scan(seconds=1000)
+        if restarts:
+            tailing.restart()
+    assert failing.calls > 1
+    failing.left = 0
+    tailing.settle()
+    tailing.drain(seconds=1000)
+    assert tailing.reads == [("a.log", b"banner\n"), ("a.log", b"banner\nmore\n")]
+    assert len(tailing.known) == 2
+
+
 def test_a_renamed_file_that_could_not_be_opened_goes_on() -> None:
     tailing = Tailing(maxRetries="0")
     tailing.write("a.log", "a\n")

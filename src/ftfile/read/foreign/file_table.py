@@ -1,0 +1,168 @@
+"""A listing beside the known files: which files there may be something to read of, as columns of both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftfile.read.foreign.known import KnownFile, read_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.listing import Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A listed file of which there may be something to read."""
+
+    place: int  # in the listing
+    path: str
+    key: bytes
+    size_bytes: int  # -1 if its store does not tell
+    modified_ms: int
+    identity: str | None
+    identity_hash: bytes
+    known: KnownFile | None  # at this path
+    since_s: float  # as in the listing
+    is_changed: bool = False  # it is known, and may have other content
+
+    @property
+    def marks(self) -> tuple[int, int, bytes]:
+        """Return all that must change before the content does, as far as a listing shows."""
+        return self.size_bytes, self.modified_ms, self.identity_hash
+
+    @property
+    def state(self) -> tuple[int, int, bytes, int]:
+        """Return all that must change before another look at the file finds something else."""
+        return *self.marks, -1 if self.known is None else self.known.position
+
+    @property
+    def has_stale_time(self) -> bool:
+        """Return True if the file has the known time, and another size: its store changes the time later, or never."""
+        file = self.known
+        return file is not None and file.modified_ms == self.modified_ms and file.size_bytes != self.size_bytes
+
+
+class Table:
+    """One listing beside the known files.
+
+    Attributes:
+        listing: the listing.
+        known: the known files.
+        places: of the candidates in the listing, by time, then by path.
+        missing: rows of the known files that are not listed.
+        old: places of files that are not known, and older than any known one.
+    """
+
+    def __init__(self, listing: Listing, known: KnownFiles, mismatched: Collection[bytes] = ()) -> None:
+        """Compare a listing with the known files.
+
+        Of `mismatched` ones, keys of paths, other content was seen than is known, whatever the listing shows.
+        """
+        self.listing, self.known = listing, known
+        rows = known.rows
+        self._index = index = known.find(listing.keys[:, 0], listing.keys[:, 1])
+        is_known = index >= 0
+        is_old = ~is_known & (listing.times < known.low)
+        is_candidate = ~is_known & ~is_old & (listing.sizes != 0)
+        self._is_changed = np.zeros(len(listing.keys), bool)
+        self._place_of = np.full(len(rows), -1, np.intp)  # in the listing, of each known file
+        if is_known.any():
+            places, numbers = np.flatnonzero(is_known), index[is_known]
+            self._place_of[numbers] = places
+            beside = rows[numbers]
+            is_changed = (
+                (beside["size"] != listing.sizes[places])
+                | (beside["modified"] != listing.times[places])
+                | (beside["identity"] != listing.hashes[places])
+            )
+            if mismatched:
+                is_changed |= np.isin(beside["high"], np.frombuffer(b"".join(mismatched), "<u8")[::2])
+            self._is_changed[places] = is_changed
+            position = beside["position"]
+            is_candidate[places] = is_changed | ((position >= 0) & (position < beside["size"]))
+        self.places = listing.in_order(np.flatnonzero(is_candidate))
+        self.missing = rows[self._place_of < 0]
+        self.old = np.flatnonzero(is_old)
+
+    def row(self, place: int) -> Row:
+        """Return a file by its place in the listing."""
+        listing, number = self.listing, self._index[place]
+        return Row(
+            int(place),
+            listing.paths[place],
+            listing.keys[place].tobytes(),
+            int(listing.sizes[place]),
+            int(listing.times[place]),
+            listing.identities[place],
+            listing.hashes[place].tobytes(),
+            None if number < 0 else KnownFile.unpacked(self.known.rows[number].tobytes()),
+            float(listing.since_s[place]),
+            bool(self._is_changed[place]),
+        )
+
+    def suspects(self) -> list[Row]:
+        """Return the files that may be others than their paths say: changed ones, and renamed ones."""
+        places, rows = self.places, self.known.rows
+        if not len(rows):
+            return []
+        is_changed = self._is_changed[places]
+        gone = np.concatenate([self.missing["identity"], rows["identity"][self._index[places[is_changed]]]])
+        is_renamed = np.isin(self.listing.hashes[places], gone[gone != 0])
+        return [self.row(place) for place in places[is_changed | is_renamed].tolist()]
+
+    def known_by_identity(self, rows: Sequence[Row]) -> dict[bytes, list[KnownFile]]:
+        """Return the known files with identities of listed ones; none that is at its path, and unchanged."""
+        files: dict[bytes, list[KnownFile]] = defaultdict(list)
+        if not rows:
+            return files
+        hashes = np.frombuffer(b"".join(row.identity_hash for row in rows), "<u8")
+        gone = self.known.rows[(self._place_of < 0) | self._is_changed[self._place_of]]
+        for record in gone[np.isin(gone["identity"], hashes[hashes != 0])]:
+            file = KnownFile.unpacked(record.tobytes())
+            files[file.identity].append(file)
+        return files
+
+    def has_new(self, places: NDArray[np.intp]) -> bool:
+        """Return True if a file at some places of the listing has a path that is not known."""
+        return bool(np.any(self._index[places] < 0))
+
+    def known_places(self) -> NDArray[np.intp]:
+        """Return the places in the listing of files with known paths."""
+        return np.flatnonzero(self._index >= 0)
+
+    def rows_at(self, places: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows of known files at places in the listing."""
+        return self.known.rows[self._index[places]]
+
+    def unread_bytes(self, places: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return for each of some places of the listing the bytes that were not read yet."""
+        sizes = np.maximum(self.listing.sizes[places], 0)
+        if not len(self.known.rows):
+            return sizes
+        index = self._index[places]
+        position = np.where(index >= 0, read_positions(self.known.rows[index]), 0)
+        unread: NDArray[np.int64] = np.maximum(sizes - position, 0)
+        return unread
+
+    def times_after(self, read: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the times of all files that are known when those at some places of the listing are, too."""
+        is_known = self._index >= 0
+        is_known[read] = True
+        times: NDArray[np.int64] = np.concatenate([self.missing["modified"], self.listing.times[is_known]])
+        return times
+
+    def touched_below(self, low: int) -> list[Row]:
+        """Return known files that would be forgotten below `low`, although their files have changed since then."""
+        rows, index = self.known.rows, self._index
+        is_known = index >= 0
+        places = np.flatnonzero(is_known)[rows["modified"][index[is_known]] < low]
+        return [self.row(place) for place in places if self.listing.times[place] >= low]

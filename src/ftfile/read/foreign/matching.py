@@ -1,0 +1,194 @@
+"""Which known file each listed file is: rules in their order, over values alone.
+
+The rules ask for looks at contents, all at once, and get the answers: nothing here reads a store. An answer is what is
+there, or that it changed meanwhile, or that it cannot be read; a file of which the rules are not certain is undecided,
+and the next listing shows more.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ftfile.read.foreign.known import NO_IDENTITY, Fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.core.errors import StorageError
+    from ftfile.read.foreign.file_table import Row
+    from ftfile.read.foreign.known import KnownFile
+
+
+class Rule(enum.Enum):
+    """How it was decided which file a listed one is; the value completes "it is …"."""
+
+    SAME = "the file known at its path"
+    MOVED = "a file known at another path"
+    CONTINUED = "a copy that goes on behind its original"
+    NEW = "new"
+    REPLACED = "new, where another file was"
+    TRUNCATED = "the file known at its path, with other content"
+    UNDECIDED = "not decided yet"
+
+
+class Look(NamedTuple):
+    """Fingerprints of a file that are asked for."""
+
+    row: Row
+    positions: frozenset[int]  # up to its listed size, at least one
+
+
+class Failure(NamedTuple):
+    """The file cannot be read; without an error, it only changed since it was listed."""
+
+    error: StorageError | None = None
+
+
+CHANGED = Failure()
+Answer: TypeAlias = "Mapping[int, Fingerprints] | Failure"  # by position
+KnownByIdentity: TypeAlias = "Mapping[bytes, Sequence[KnownFile]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which file a listed one is, and where reading it goes on."""
+
+    row: Row
+    rule: Rule
+    file: KnownFile | None = None  # behind which it goes on; None for a file that is read from its start
+    previous_keys: tuple[bytes, ...] = ()  # by which the file was known at other paths
+    displaces: bool = False  # another file was known at the path, and stays known elsewhere
+    error: StorageError | None = None  # why it is undecided, unless it only changed
+
+    @property
+    def position(self) -> int:
+        """Return the position from which on it is read."""
+        return 0 if self.file is None else self.file.position
+
+    @property
+    def before(self) -> Fingerprints | None:
+        """Return the fingerprints of the content before the position; None for none."""
+        return Fingerprints(self.file.head, self.file.tail) if self.file is not None and self.file.position else None
+
+
+def match_unchanged(row: Row) -> Match:
+    """Return which file a listed one is that is none of the suspects: the one at its path, or a new one."""
+    return Match(row, Rule.NEW if row.known is None else Rule.SAME, row.known)
+
+
+def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
+    """Return the looks that `match_known` needs: at all positions of each file where a known one may go on."""
+    looks = []
+    for row in rows:
+        files = [*known.get(row.identity_hash, ()), *([row.known] if row.known is not None and row.is_changed else [])]
+        positions = frozenset(file.position for file in files if 0 < file.position <= row.size_bytes)
+        looks += [Look(row, positions)] if positions else []
+    return looks
+
+
+def match_known(
+    rows: Sequence[Row], known: KnownByIdentity, answers: Mapping[int, Answer], *, keeps_truncated: bool
+) -> dict[int, Match]:
+    """Return which known file each of some listed ones is, by place.
+
+    0. Its look failed: undecided.
+    1. Same path, same identity, same content before the position: the same file.
+    2. Same identity, same content: a file that was renamed; of several the newest.
+    3. Same path, same content: the same file; undecided while the file that has the known identity now is.
+    4. Else a new file. The file that was known at its path was truncated, or is displaced.
+
+    Each rule counts for all rows before the next one does, and a known file is claimed once. A file whose listed size
+    is less than a position needs no look.
+
+    Args:
+        rows: all files that may be others than their paths say.
+        known: the files that may have other paths now, by identity.
+        answers: to the looks, by place.
+        keeps_truncated: what was cut off may be found again by its content.
+    """
+    matching = _Matching(rows, known, answers)
+    matching.leave_undecided()
+    matching.claim_at_their_paths()
+    matching.claim_renamed()
+    matching.claim_by_path()
+    return matching.result(keeps_truncated=keeps_truncated)
+
+
+class _Matching:
+    """Matches in the making; each method is a rule, for all files that none has decided yet."""
+
+    def __init__(self, rows: Sequence[Row], known: KnownByIdentity, answers: Mapping[int, Answer]) -> None:
+        self._rows = rows
+        self._known = known
+        self._answers = answers
+        self._matches: dict[int, Match] = {}  # by place
+        self._claimed: set[bytes] = set()
+
+    def leave_undecided(self) -> None:
+        """Decide nothing of files of which the look failed."""
+        for row in self._rows:
+            answer = self._answers.get(row.place)
+            if isinstance(answer, Failure):
+                self._matches[row.place] = Match(row, Rule.UNDECIDED, error=answer.error)
+
+    def claim_at_their_paths(self) -> None:
+        """Find known files by path, identity and content."""
+        for row in self._open_rows():
+            file = row.known
+            if file is not None and file.identity == row.identity_hash and self._goes_on(row, file):
+                self._claim(row, file, Rule.SAME)
+
+    def claim_renamed(self) -> None:
+        """Find known files by identity and content."""
+        for row in self._open_rows():
+            candidates = self._known.get(row.identity_hash, ())
+            files = [file for file in candidates if file.key != row.key and self._goes_on(row, file)]
+            if files:
+                self._claim(row, max(files, key=lambda file: (file.modified_ms, file.position)), Rule.MOVED)
+
+    def claim_by_path(self) -> None:
+        """Find known files by path and content, unless the file that has a known identity now is undecided."""
+        undecided = {match.row.identity_hash for match in self._matches.values() if match.rule is Rule.UNDECIDED}
+        for row in self._open_rows():
+            file = row.known
+            if file is None or not file.position or not self._goes_on(row, file):
+                continue
+            if file.identity != NO_IDENTITY and file.identity in undecided:
+                self._matches[row.place] = Match(row, Rule.UNDECIDED)
+            else:
+                self._claim(row, file, Rule.SAME)
+
+    def result(self, *, keeps_truncated: bool) -> dict[int, Match]:
+        """Return the matches; all other files are new, perhaps in the place of a known one that nobody claimed."""
+        matches = {row.place: self._matches.get(row.place, Match(row, Rule.NEW)) for row in self._rows}
+        return {place: self._beside_known(match, keeps_truncated=keeps_truncated) for place, match in matches.items()}
+
+    def _open_rows(self) -> list[Row]:
+        return [row for row in self._rows if row.place not in self._matches]
+
+    def _goes_on(self, row: Row, file: KnownFile) -> bool:
+        """Return True if nobody has claimed a known file, and a listed one begins with all that was read of it."""
+        if file.key in self._claimed:
+            return False
+        if not file.position or (file is row.known and not row.is_changed):
+            return True
+        answer = self._answers.get(row.place, CHANGED)
+        return not isinstance(answer, Failure) and answer.get(file.position) == (file.head, file.tail)
+
+    def _claim(self, row: Row, file: KnownFile, rule: Rule) -> None:
+        self._claimed.add(file.key)
+        self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is Rule.MOVED else ())
+
+    def _beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
+        """Return a match with its meaning for the file that was known at its path."""
+        row, file = match.row, match.row.known
+        is_here = match.rule in {Rule.NEW, Rule.MOVED}
+        if file is None or not is_here or not file.position or file.key in self._claimed:
+            return match
+        if match.rule is Rule.MOVED:
+            return replace(match, displaces=True)
+        if file.identity == row.identity_hash:
+            return replace(match, rule=Rule.TRUNCATED, displaces=keeps_truncated)
+        return replace(match, rule=Rule.REPLACED, displaces=True)

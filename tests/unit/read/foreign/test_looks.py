@@ -1,0 +1,141 @@
+"""Looks at files that others write, rename and cut off meanwhile, between any two calls of their store."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.options import parse_options
+from ftfile.read.foreign.draft import next_of
+from ftfile.read.foreign.file_table import Row
+from ftfile.read.foreign.known import Fingerprints, KnownFile, fingerprints, identity_hash, key_of
+from ftfile.read.foreign.looks import Looks, answer_to
+from ftfile.read.foreign.matching import CHANGED, Failure, Look, Match, Rule
+from ftfile.read.foreign.settings import FilesSettings
+from ftfile.testing.context import ManualClock
+from tests.histories.foreign_store import ForeignStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLD = b"".join(b"old %06d\n" % number for number in range(300))
+NEW = b"".join(b"new %06d\n" % number for number in range(400))
+POSITIONS = (700, 2000)
+SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, "files"))
+
+
+def prints(content: bytes, position: int) -> Fingerprints:
+    marks = fingerprints(lambda offset, length: content[offset : offset + length], position)
+    assert marks is not None
+    return marks
+
+
+class Logs:
+    """A store with one log, which was listed; something is done once, before one of the calls."""
+
+    def __init__(self, content: bytes = OLD) -> None:
+        self.store = ForeignStore(ManualClock(), random.Random(0), "honest", 0, 1)
+        self.log = self.store.create_file("a.log")
+        self.store.write(self.log, content)
+        self.calls = 0
+
+    def row(self, position: int = 0) -> Row:
+        info, key = self.store.stat("a.log"), key_of("r:///", "a.log")
+        marks = info.size_bytes, info.modified_ms, identity_hash(info.identity)
+        known = KnownFile(key, position, position, 1, marks[2], *prints(OLD, position)) if position else None
+        return Row(0, "a.log", key, *marks[:2], info.identity, marks[2], known, 0.0, is_changed=bool(position))
+
+    def do_before(self, call: int, deed: Callable[[], None]) -> None:
+        def count() -> None:
+            self.calls += 1
+            if self.calls == call:
+                deed()
+
+        self.store.on_call = count
+
+    def cut_off(self) -> None:
+        self.store.truncate(self.log)
+
+    def delete(self) -> None:
+        self.store.unlink("a.log")
+
+    def rewrite(self) -> None:
+        """Cut the log off, and write a longer one."""
+        self.cut_off()
+        self.store.write(self.log, NEW)
+
+    def rotate(self) -> None:
+        """Rename the log, and begin a longer one."""
+        self.store.move("a.log", "a.log.1")
+        self.store.write(self.store.create_file("a.log"), NEW)
+
+
+def test_a_look_has_the_fingerprints_that_are_asked_for() -> None:
+    logs = Logs()
+    answer = answer_to(logs.store, Look(logs.row(), frozenset(POSITIONS)))
+    assert answer == {position: prints(OLD, position) for position in POSITIONS}
+
+
+@pytest.mark.parametrize("how", ["rewrite", "rotate", "cut_off", "delete"])
+def test_a_look_has_one_content_or_none_whenever_the_file_changes(how: str) -> None:
+    answers = []
+    for call in itertools.count(1):
+        logs = Logs()
+        row = logs.row()
+        logs.do_before(call, getattr(logs, how))
+        answer = answer_to(logs.store, Look(row, frozenset(POSITIONS)))
+        if logs.calls < call:
+            break
+        answers.append(answer)
+    assert len(answers) == 8, "open, stat, and each fingerprint twice"
+    possible = (OLD, NEW) if how == "rewrite" else (OLD,)  # another file at the path is never taken for the listed one
+    contents = [{position: prints(content, position) for position in POSITIONS} for content in possible]
+    assert all(answer == CHANGED or answer in contents for answer in answers)
+    assert CHANGED in answers
+
+
+def test_a_refusal_is_an_answer() -> None:
+    logs = Logs()
+    row = logs.row()
+    logs.store.refused = {"a.log"}
+    answer = answer_to(logs.store, Look(row, frozenset(POSITIONS)))
+    assert isinstance(answer, Failure)
+    assert "as the history wants it" in str(answer.error)
+
+
+def test_answers_of_before_count_while_a_file_is_as_it_was() -> None:
+    logs = Logs()
+    looks, asked = Looks(logs.store), Look(logs.row(), frozenset(POSITIONS))
+    first = looks.answers_to([asked], lambda _: True)
+    logs.store.refused = {"a.log"}
+    assert looks.answers_to([asked], lambda _: False) == first
+    assert looks.answers_to([asked._replace(positions=frozenset({700}))], lambda _: False) == first
+    other = asked._replace(positions=frozenset({800}))
+    assert looks.answers_to([other], lambda _: False) == {0: CHANGED}, "its time has not come"
+    assert isinstance(looks.answers_to([other], lambda _: True)[0], Failure)
+    logs.store.write(logs.log, b"more\n")
+    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], lambda _: True)[0], Failure)
+
+
+@pytest.mark.parametrize("position", [0, 700, 2000])
+@pytest.mark.parametrize("how", ["rewrite", "rotate"])
+def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: int) -> None:
+    ranges = []
+    for call in itertools.count(1):
+        logs = Logs()
+        row = logs.row(position)
+        logs.do_before(call, getattr(logs, how))
+        match = Match(row, Rule.SAME if position else Rule.NEW, row.known)
+        finding = next_of(logs.store, SETTINGS, match, 0.0, None)
+        if logs.calls < call:
+            break
+        ranges += [finding.range] if finding.range is not None else []
+        assert finding.range is not None or finding.wait_s == 0
+    for planned in ranges:
+        contents = [content for content in (OLD, NEW) if prints(content, planned.end) == (planned.head, planned.tail)]
+        assert len(contents) == 1
+        assert contents[0][: planned.end].endswith(b"\n")
+        assert not position or contents == [OLD], "what was read before is not in the new one"

@@ -1,0 +1,197 @@
+"""Which known file each listed one is: the rules over values, without a store."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import PermissionDenied
+from ftfile.read.foreign.file_table import Row
+from ftfile.read.foreign.known import NO_IDENTITY, Fingerprints, KnownFile
+from ftfile.read.foreign.matching import CHANGED, Failure, Match, Rule, known_looks, match_known, match_unchanged
+
+if TYPE_CHECKING:
+    from ftfile.read.foreign.matching import Answer
+
+BOTH = pytest.mark.parametrize("keeps_truncated", [False, True], ids=["native", "content"])
+REFUSED = Failure(PermissionDenied("open", "a", "as the test wants it"))
+
+
+def key(path: str) -> bytes:
+    return path.encode().ljust(16, b"\0")
+
+
+def identity(number: int) -> bytes:
+    return number.to_bytes(8, "little") if number else NO_IDENTITY
+
+
+def known(path: str, number: int, position: int = 100, content: str = "x", modified_ms: int = 5) -> KnownFile:
+    """Return a file of which so much was read, and which was as long then."""
+    marks = Fingerprints(f"{content}{position}", content)
+    return KnownFile(key(path), position, position, modified_ms, identity(number), *marks)
+
+
+def listed(path: str, number: int, at_path: KnownFile | None = None, size_bytes: int = 200, time_ms: int = 9) -> Row:
+    """Return a file that is as it was known, or else changed."""
+    marks = size_bytes, time_ms, identity(number)
+    is_changed = at_path is not None and marks != (at_path.size_bytes, at_path.modified_ms, at_path.identity)
+    place = ord(path)
+    return Row(place, path, key(path), size_bytes, time_ms, str(number), identity(number), at_path, 0.0, is_changed)
+
+
+def prints(content: str = "x", positions: tuple[int, ...] = (100,)) -> dict[int, Fingerprints]:
+    return {position: Fingerprints(f"{content}{position}", content) for position in positions}
+
+
+def decide(
+    rows: list[Row], answers: dict[str, Answer], *elsewhere: KnownFile, keeps_truncated: bool = False
+) -> dict[str, Match]:
+    """Return the matches of rows by path, in whatever order they come."""
+    files: dict[bytes, list[KnownFile]] = {}
+    for file in (*elsewhere, *(row.known for row in rows if row.known is not None and row.is_changed)):
+        files.setdefault(file.identity, []).append(file)
+    by_place = {ord(path): answer for path, answer in answers.items()}
+    results = []
+    for ordered in itertools.permutations(rows):
+        matches = match_known(ordered, files, by_place, keeps_truncated=keeps_truncated)
+        results.append({row.path: matches[row.place] for row in rows})
+        claimed = [match.file.key for match in matches.values() if match.file is not None]
+        assert len(set(claimed)) == len(claimed), "a known file is claimed once"
+    assert all(result == results[0] for result in results)
+    return results[0]
+
+
+def rules(matches: dict[str, Match]) -> dict[str, Rule]:
+    return {path: match.rule for path, match in matches.items()}
+
+
+@BOTH
+def test_a_file_that_grows_goes_on(keeps_truncated: bool) -> None:
+    file = known("a", 1)
+    match = decide([listed("a", 1, file)], {"a": prints()}, keeps_truncated=keeps_truncated)["a"]
+    assert (match.rule, match.position, match.before) == (Rule.SAME, 100, Fingerprints("x100", "x"))
+    assert (match.previous_keys, match.displaces) == ((), False)
+
+
+@BOTH
+@pytest.mark.parametrize("size_bytes", [0, 50, 200])
+def test_a_file_with_other_content_was_truncated(size_bytes: int, keeps_truncated: bool) -> None:
+    """A listed size below the position is proof enough; by name alone what was cut off is never found again."""
+    row = listed("a", 1, known("a", 1), size_bytes)
+    assert len(known_looks([row], {})) == (size_bytes == 200)
+    answers: dict[str, Answer] = {"a": prints("other")} if size_bytes == 200 else {}
+    match = decide([row], answers, keeps_truncated=keeps_truncated)["a"]
+    assert (match.rule, match.position, match.before) == (Rule.TRUNCATED, 0, None)
+    assert match.displaces == keeps_truncated
+
+
+@BOTH
+@pytest.mark.parametrize("answer", [CHANGED, REFUSED])
+def test_a_file_of_which_the_look_failed_is_undecided(answer: Failure, keeps_truncated: bool) -> None:
+    """And so nothing that it may be is displaced."""
+    file = known("a", 1)
+    for row in (listed("a", 1, file), listed("a", 2, file), listed("b", 1)):
+        match = decide([row], {row.path: answer}, file, keeps_truncated=keeps_truncated)[row.path]
+        assert match == Match(row, Rule.UNDECIDED, error=answer.error)
+
+
+@BOTH
+def test_a_renamed_file_goes_on_and_the_new_one_is_read(keeps_truncated: bool) -> None:
+    file = known("a", 1)
+    rows = [listed("a", 2, file), listed("b", 1)]
+    matches = decide(rows, {"a": prints("new"), "b": prints()}, keeps_truncated=keeps_truncated)
+    assert rules(matches) == {"a": Rule.NEW, "b": Rule.MOVED}
+    assert (matches["b"].position, matches["b"].previous_keys) == (100, (file.key,))
+    assert not matches["a"].displaces
+
+
+@BOTH
+def test_a_file_renamed_onto_a_known_name_displaces_that(keeps_truncated: bool) -> None:
+    rows = [listed("b", 1, known("b", 2, content="y"))]
+    match = decide(rows, {"b": prints()}, known("a", 1), keeps_truncated=keeps_truncated)["b"]
+    assert (match.rule, match.position, match.displaces) == (Rule.MOVED, 100, True)
+
+
+@BOTH
+def test_two_files_that_exchange_their_names_go_on(keeps_truncated: bool) -> None:
+    first, second = known("a", 1), known("b", 2, content="y")
+    rows = [listed("a", 2, first), listed("b", 1, second)]
+    matches = decide(rows, {"a": prints("y"), "b": prints()}, keeps_truncated=keeps_truncated)
+    assert rules(matches) == {"a": Rule.MOVED, "b": Rule.MOVED}
+    assert [match.file for match in matches.values()] == [second, first]
+    assert not any(match.displaces for match in matches.values())
+
+
+@BOTH
+@pytest.mark.parametrize(("content", "rule"), [("x", Rule.SAME), ("y", Rule.REPLACED)])
+def test_another_file_at_a_path_goes_on_if_it_begins_as_the_known_one(
+    content: str, rule: Rule, keeps_truncated: bool
+) -> None:
+    match = decide([listed("a", 2, known("a", 1))], {"a": prints(content)}, keeps_truncated=keeps_truncated)["a"]
+    assert (match.rule, match.displaces) == (rule, rule is Rule.REPLACED)
+    assert match.position == (100 if rule is Rule.SAME else 0)
+
+
+def test_path_and_identity_come_before_the_identity_alone() -> None:
+    """An identity that was used again: both known files begin as the listed one does."""
+    here, elsewhere = known("a", 1), known("b", 1, modified_ms=50)
+    match = decide([listed("a", 1, here)], {"a": prints()}, elsewhere)["a"]
+    assert (match.rule, match.file) == (Rule.SAME, here)
+
+
+def test_the_identity_comes_before_the_path_alone() -> None:
+    """A new file that begins as the renamed one did is new."""
+    file = known("a", 1)
+    matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints(), "b": prints()})
+    assert rules(matches) == {"a": Rule.NEW, "b": Rule.MOVED}
+
+
+def test_of_several_files_with_an_identity_the_newest_that_is_equal_goes_on() -> None:
+    old, new, other = known("a", 1, 50), known("b", 1, 100, modified_ms=6), known("c", 1, 120, "y", modified_ms=7)
+    row = listed("d", 1)
+    (look,) = known_looks([row], {identity(1): [old, new, other]})
+    assert look.positions == {50, 100, 120}
+    match = decide([row], {"d": prints(positions=(50, 100, 120))}, old, new, other)["d"]
+    assert match.file == new
+
+
+def test_a_path_does_not_tell_while_the_file_with_the_known_identity_is_undecided() -> None:
+    """It may be the known one, and then the one at the path is another."""
+    file = known("a", 1)
+    matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints(), "b": REFUSED})
+    assert rules(matches) == {"a": Rule.UNDECIDED, "b": Rule.UNDECIDED}
+    assert matches["a"].error is None
+    matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints("new"), "b": REFUSED})
+    assert rules(matches) == {"a": Rule.REPLACED, "b": Rule.UNDECIDED}, "it stays known for when that opens"
+
+
+def test_without_identities_path_and_content_tell() -> None:
+    file = known("a", 0)
+    other = known("b", 0, content="y")
+    rows = [listed("a", 0, file), listed("b", 0, other), listed("c", 0)]
+    matches = decide(rows, {"a": prints(), "b": prints("z"), "c": prints()})
+    assert rules(matches) == {"a": Rule.SAME, "b": Rule.TRUNCATED, "c": Rule.NEW}
+
+
+def test_of_a_file_of_which_nothing_was_read_the_identity_tells() -> None:
+    file = known("a", 1, 0)
+    assert known_looks([listed("b", 1)], {identity(1): [file]}) == []
+    assert rules(decide([listed("a", 1, file)], {})) == {"a": Rule.SAME}
+    assert rules(decide([listed("b", 1)], {}, file)) == {"b": Rule.MOVED}
+    match = decide([listed("a", 2, file)], {})["a"]
+    assert (match.rule, match.displaces) == (Rule.NEW, False)
+
+
+def test_files_that_nobody_suspects_are_the_ones_at_their_paths() -> None:
+    file = known("a", 1, 100)
+    assert match_unchanged(listed("a", 1, file)) == Match(listed("a", 1, file), Rule.SAME, file)
+    assert match_unchanged(listed("b", 2)).rule is Rule.NEW
+
+
+def test_one_look_is_at_all_positions_up_to_the_listed_size() -> None:
+    file, elsewhere = known("a", 1, 100), known("b", 2, 150)
+    row = listed("a", 2, file, size_bytes=120)
+    assert known_looks([row], {identity(2): [elsewhere]}) == [(row, frozenset({100}))]
+    assert known_looks([listed("c", 3)], {}) == []
