@@ -16,6 +16,7 @@ from ftfile.filters.decoded import plain_pieces
 from ftfile.read.foreign.known import (
     CONTENT_BYTES_MIN,
     ROW,
+    START_BYTES,
     WINDOW_BYTES,
     Fingerprints,
     KnownFile,
@@ -181,7 +182,7 @@ class Copies:
         rank = match.position, match.row.key
         orphans = [known for known, _ in self._orphans.beginning(first) if known.position > match.position]
         orphans = [known for known in orphans if known.key not in self._claimed]
-        originals = self._live.beginning(first) + self._live.longer(len(first))
+        originals = self._live.beginning(first) + self._live.longer(first)
         # Of two equal files that are both known, one is the original.
         live = [(known, place) for known, place in originals if (known.position, known.key) > rank]
         if not (orphans or live):
@@ -273,38 +274,41 @@ class _Heads:
         is_long = positions >= CONTENT_BYTES_MIN
         self._rows = rows[is_long]
         self._places = np.full(len(self._rows), -1) if places is None else places[is_long]
-        self._order = np.argsort(self._rows["head"], kind="stable")
-        self._sorted = self._rows["head"][self._order]
+        starts = self._rows["head"].astype("<u4")  # its lower half: that of the first 256 bytes
+        self._order = np.argsort(starts, kind="stable")
+        self._sorted = starts[self._order]
         self._windows = np.minimum(positions[is_long], WINDOW_BYTES)
-        self._lengths = np.unique(self._windows).tolist()
 
     def count(self, known: KnownFile) -> int:
-        """Return the number of files with the first bytes of a known one, with itself."""
+        """Return the number of files with the first 256 bytes of a known one, with itself."""
         return len(self._with(known.head))
 
     def beginning(self, first: bytes) -> list[tuple[KnownFile, int]]:
         """Return the files that begin with these bytes, as far as they were read."""
-        found: list[tuple[KnownFile, int]] = []
-        for length in self._lengths:
-            if length > len(first):
-                break
-            marks = fingerprints(partial(_slice, first), length)
-            numbers = () if marks is None else self._with(marks.head)
-            found += [self._at(number) for number in numbers if self._windows[number] == length]
-        return found
+        files = [self._at(number) for number in self._starting(first) if self._windows[number] <= len(first)]
+        return [(file, place) for file, place in files if file.head == _head(first, file.position)]
 
-    def longer(self, length: int) -> list[tuple[KnownFile, int]]:
-        """Return the newest files of which more was read than `length` bytes, which are less than a window."""
-        if length >= WINDOW_BYTES:
-            return []
-        numbers = np.flatnonzero(self._windows > length)
+    def longer(self, first: bytes) -> list[tuple[KnownFile, int]]:
+        """Return the newest files of which more was read than these bytes, a window or less, and that start so."""
+        numbers = self._starting(first)
+        numbers = numbers[self._windows[numbers] > len(first)]
         newest = np.argsort(self._rows["modified"][numbers])[-_ORIGINALS_MAX:]
         return [self._at(number) for number in numbers[newest]]
+
+    def _starting(self, first: bytes) -> NDArray[np.intp]:
+        return self._with(_head(first, CONTENT_BYTES_MIN))
 
     def _at(self, number: np.intp) -> tuple[KnownFile, int]:
         return KnownFile.unpacked(self._rows[number].tobytes()), int(self._places[number])
 
     def _with(self, head: str) -> NDArray[np.intp]:
-        number = np.frombuffer(bytes.fromhex(head).ljust(8, b"\0"), "<u8")[0]
-        low, high = np.searchsorted(self._sorted, number, "left"), np.searchsorted(self._sorted, number, "right")
+        start = np.frombuffer(bytes.fromhex(head)[:START_BYTES], "<u4")[0]
+        low, high = np.searchsorted(self._sorted, start, "left"), np.searchsorted(self._sorted, start, "right")
         return self._order[low:high]
+
+
+def _head(first: bytes, position: int) -> str:
+    """Return the head of a content with these first bytes, at least as many as count."""
+    prints = fingerprints(partial(_slice, first), min(position, WINDOW_BYTES))
+    assert prints is not None, "there are as many"
+    return prints.head

@@ -43,7 +43,7 @@ _LZ4_FRAME = bytes.fromhex("04224d18")
 
 WINDOW_BYTES = 1024
 CONTENT_BYTES_MIN = 256  # shorter ones are too often equal by chance, such as two logs with one header
-_DIGEST_BYTES = 8
+START_BYTES = 4  # of the half of a head that is of the first 256 bytes
 
 
 def codec_in(path: str, read: Read) -> str:
@@ -102,8 +102,8 @@ def first_line_end(read: Read, begin: int, size: int, separator: bytes) -> int |
 class Fingerprints(NamedTuple):
     """Of the content before a position, 64 bits each, as hexadecimal digits."""
 
-    head: str
-    tail: str
+    head: str  # 8 digits of the first 256 bytes, by which contents are looked up, and 8 of the first KiB
+    tail: str  # of the last KiB
 
 
 def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprints | None:
@@ -116,7 +116,7 @@ def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprin
     tail = head if position <= WINDOW_BYTES else read(position - length, length)
     if len(head) < length or len(tail) < length:
         return None
-    return Fingerprints(_digest(head), _digest(tail))
+    return _fingerprints(head, tail)
 
 
 def marks_of(pieces: Iterable[bytes], positions: Iterable[int]) -> tuple[int, dict[int, Fingerprints]]:
@@ -138,11 +138,15 @@ def _marks_at(head: bytes, window: bytes, begin: int, position: int) -> Fingerpr
     """Return the fingerprints at a position, of the first bytes of a content and of those from `begin` on."""
     length, end = min(position, WINDOW_BYTES), position - begin
     tail = head if position <= WINDOW_BYTES else window[end - length : end]
-    return Fingerprints(_digest(head[:length]), _digest(tail[:length]))
+    return _fingerprints(head[:length], tail[:length])
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+def _fingerprints(head: bytes, tail: bytes) -> Fingerprints:
+    return Fingerprints(_digest(head[:CONTENT_BYTES_MIN], START_BYTES) + _digest(head, START_BYTES), _digest(tail, 8))
+
+
+def _digest(data: bytes, size: int) -> str:
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
 ROW = np.dtype(

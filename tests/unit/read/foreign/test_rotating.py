@@ -177,6 +177,24 @@ def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_move
     assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 120).splitlines(keepends=True)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("ends", [(10, 20, 100), (20, 50, 100), (20, 100), (7, 100)])
+def test_18_a_copy_that_rests_below_a_kib_and_grows_is_not_read(ends: tuple[int, ...], restarts: bool) -> None:
+    """It is known by then, with a beginning that is shorter than the known one of its original."""
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 100))
+    tailing.drain()
+    for end in ends:
+        tailing.write("a.log.1", lines(0, end))
+        tailing.settle()
+        if restarts:
+            tailing.restart()
+    assert tailing.text == lines(0, 100)
+    tailing.append("a.log.1", lines(100, 1))
+    tailing.settle()
+    assert tailing.text == lines(0, 101)
+
+
 def test_18_a_copy_that_goes_on_with_other_lines_is_read_from_there() -> None:
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 100))
@@ -535,9 +553,9 @@ def test_18_a_file_that_is_cut_off_while_it_is_compared_tells_nothing() -> None:
         content.marks([200])
 
 
-@pytest.mark.parametrize("banner", ["", "#" * 1100 + "\n"], ids=["within the first KiB", "beyond it"])
-def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing(banner: str) -> None:
+def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing() -> None:
     """The file that is taken for its copy has its name by then, and would be compared with itself."""
+    banner = "#" * 1100 + "\n"
     tailing = Tailing(fileIdentity="content")
     tailing.write("a.log", banner + lines(0, 60))
     tailing.drain()
