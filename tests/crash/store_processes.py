@@ -1,0 +1,109 @@
+"""Processes of a store on one disk: each may be killed in the middle of a call, and all die when the power goes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
+from ftfile.testing.context import SeededIds
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.tree import PickledByReference
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from ftfile.storage.api import FileSystem, InputFile, OutputStream
+    from ftfile.testing.context import ManualClock
+    from ftfile.testing.fs.volume import Store
+
+__all__ = ("Killed", "Machine", "Process")
+
+Result = TypeVar("Result")
+_numbers = itertools.count()
+
+
+class Killed(BaseException):
+    """The process was killed: no code of it that handles errors has any effect."""
+
+
+class _Stream(WrapperStream):
+    """A stream that a killed process does not remove."""
+
+    _owner: Process
+
+    def _abort(self) -> bool:
+        return self._owner.is_alive and super()._abort()
+
+
+class Process(WrapperFileSystem, PickledByReference):
+    """The file system as one process has it.
+
+    Attributes:
+        url: of the file system, as this process alone opens it.
+        is_alive: False once it was killed.
+    """
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.url = f"process{next(_numbers)}://store"
+        self.is_alive = True
+        self._calls_left: int | None = None
+        register(self.url.partition(":")[0], lambda _: self)
+
+    def kill_after(self, calls: int | None) -> None:
+        """Let the process be killed after a number of calls; None to let it live."""
+        self._calls_left = calls
+
+    def kill(self) -> None:
+        """Kill it now."""
+        self.is_alive = False
+        unregister(self.url.partition(":")[0])
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        if self._calls_left == 0:
+            self.kill()
+        if not self.is_alive:
+            raise Killed(f"{operation} {path}")
+        if self._calls_left is not None:
+            self._calls_left -= 1
+        return call()
+
+    def create(self, path: str) -> OutputStream:
+        return _Stream(super().create(path), self)
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)
+
+
+class Machine:
+    """A disk, and the processes that use it.
+
+    Attributes:
+        disk: after the last power cut.
+    """
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.disk = CrashingFileSystem(clock=clock, store=store)
+        self._processes: list[Process] = []
+
+    def start(self) -> Process:
+        """Return a new process."""
+        self._processes.append(Process(self.disk))
+        return self._processes[-1]
+
+    def cut_power(self, rng: random.Random, since: int) -> str:
+        """Go back to a moment since a number of steps, and leave what a power cut may; return what was lost."""
+        chosen = rng.randint(since, len(self.disk.journal))
+        self.stop()
+        replay = next(replay for point, _, replay in self.disk.states() if point == chosen)
+        disk, loss = next(replay.sample(SeededIds(rng.getrandbits(32))))
+        self.disk = self.disk.after_power_cut(disk, ())
+        return f"step {chosen - since} of this: {loss}"
+
+    def stop(self) -> None:
+        """Kill all processes."""
+        for process in self._processes:
+            process.kill()
+        self._processes = []

@@ -1,0 +1,41 @@
+"""Random histories of stores that queries and an operator write, with upkeep, kills, zombies and power cuts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.share import THOROUGH
+from tests.crash.store_history import STEPS, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "40"))
+AT_ONCE = 20
+# Rarer ones happen in some hundred histories: a late batch that is refused, a feed that is left behind.
+EVENTS = {"killed", "cut", "late", "fenced", "restored", "old"}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Merges that are dropped, and windows that are lost, would fill the report."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
+def test_rows_are_those_of_a_dict_that_follows_the_log(place: int, seed: int) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(place, min(place + AT_ONCE, HISTORIES)):
+        counts += play(f"{seed}-{number}")
+    if place + AT_ONCE <= HISTORIES:
+        expected = EVENTS | {step.__name__ for step in STEPS}
+        assert counts.keys() >= expected, expected - counts.keys()
