@@ -343,6 +343,7 @@ class TestHolds:
         retry, flush = plan_of([*self.LIVE, *more], holds)
         assert (retry.id, retry.attempts, hold_of(retry)) == (self.LIVE[0].id, 1, holds[0])
         assert len(retry.inputs) == 32
+        assert sum(add.logical_length for add in retry.inputs) * 1_000_000 < retry.payload["jobBytes"]  # it has no cut
         assert groups_of(retry)[0].terms == JobTerms((0, 31), True, -SETTINGS.tombstone_ttl_ms)
         assert named([flush]) == [("flush", points(*range(16, 32)))]
 

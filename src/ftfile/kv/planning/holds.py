@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A retry that failed as often is left out for a number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
+# A retry that ended at a cut would begin anew at the next one, and never come behind it.
+_UNCUT_BYTES = 1 << 62
 
 
 class Hold(NamedTuple):
@@ -88,7 +90,8 @@ def retries(
     now_ms: int,
     tasks: int,
 ) -> Iterator[AssemblyTask]:
-    """Yield the retry of each hold of a bucket: its runs and all newer ones, up to those of another hold."""
+    """Yield the retry of each hold of a bucket: its runs and all newer ones, up to those of another hold, at once."""
+    settings = replace(settings, job_bytes=_UNCUT_BYTES)
     places = {bars.start: hold for hold in holds if (bars := hold.bars(stretches))}
     bucket_runs = [run for stretch in stretches for run in stretch.runs]
     for start, hold in places.items():
