@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.core.errors import ConfigError, Fenced, FtfileError, StaleFiles
+from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.log.commit_log import CommitLog
@@ -384,7 +384,7 @@ class History:
             return
         store, number = operator.store, self.ended if last else self.rng.choice(numbers)
         if operator.buckets != self.head.buckets:
-            with pytest.raises(ConfigError, match="buckets"):
+            with pytest.raises(SchemaError, match="buckets"):
                 store.committed(number)
             self.counts["other buckets"] += 1
             self.observe()

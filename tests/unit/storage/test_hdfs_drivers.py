@@ -504,6 +504,8 @@ class TestHints:
         monkeypatch.setattr(native_driver, "HINT_TIMEOUT_S", 0.1)
         names.slow = True
         native.put("hint", b"content")
+        with names.changed:
+            assert names.changed.wait_for(lambda: names.files.get("/out/hint") == b"content", 300)
         began_s = time.monotonic()
         assert native.stat("hint").size_bytes == 7
         assert time.monotonic() - began_s < 300

@@ -87,7 +87,7 @@ def test_a_failing_attempt_leaves_no_spill_file(out: str) -> None:
 # Other threads of a process of tests have files open, too.
 WITH_200_FILES = """
 import resource, sys
-from tests.unit.write.files.test_many_buckets import rows, write
+from tests.unit.write.files.test_part_writer import rows, write
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 write(sys.argv[1], [rows(1_000, 500)], fileFormat="json", maxOpenBytes="64MiB")
 """
