@@ -128,5 +128,7 @@ def _open(to: str, log: CommitLog, head: LogState, url: str, table: str | None) 
     versions = Versions(log, head, LIMITS[to])
     if to == "hive":
         return HiveManifests(versions, url, table)
+    if to == "iceberg":
+        LIMITS[to].refuse_location(url)  # its metadata names files by whole paths
     opened = DeltaLog(log.fs) if to == "delta" else IcebergTable(log.fs, url)
     return Exporter(versions, opened, log.fs.context)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = (re.compile(r"[\x00-\x1f\x7f]"), "a tab, a line break or another control character")
+# Some readers of Iceberg take a path for a URL, which ends there.
+_CONTROL_OR_URL = (re.compile(r"[\x00-\x1f\x7f#?]"), "`#`, `?`, or a control character such as a tab or a line break")
 _WIDER = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
     ("integer", "long"), ("float", "double"),
@@ -31,6 +33,7 @@ class Limits:
     name: str  # of the format
     types: re.Pattern[str]  # names of the types, in Spark's JSON, that it has
     refused_in_names: tuple[re.Pattern[str], str] | None  # characters that no column's name has, and how errors say so
+    refused_in_paths: tuple[re.Pattern[str], str]  # characters that no path has, likewise
     reads_as: Callable[[Any, Any], bool]  # returns True if files with a column of one type can be read as another type
 
     def refuse_columns(self, schema: str) -> None:
@@ -67,12 +70,19 @@ class Limits:
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
         """Raise a ConfigError for a file with a path that the format's readers cannot open."""
-        path = next((path for path in paths if path is not None and _CONTROL.search(path)), None)
+        pattern, characters = self.refused_in_paths
+        path = next((path for path in paths if path is not None and pattern.search(path)), None)
         if path is not None:
             raise ConfigError(
-                f"the path of file {path!r} has a tab, a line break or another control character, and {self.name}'s "
-                "readers fail at it: an overwrite with all rows writes them to other files"
+                f"the path of file {path!r} has {characters}, and {self.name}'s readers fail at it: an overwrite with "
+                "all rows writes them to other files"
             )
+
+    def refuse_location(self, url: str) -> None:
+        """Raise a ConfigError for a directory in which the format's readers cannot open any file."""
+        pattern, characters = self.refused_in_paths
+        if pattern.search(url):
+            raise ConfigError(f"the directory {url!r} has {characters} in its name, and {self.name}'s readers fail at it")
 
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
         """Return the name of a type within one, in Spark's JSON, that the format does not have."""
@@ -106,8 +116,11 @@ LIMITS = {
         "Delta",
         re.compile(f"{_COMMON}|timestamp_ntz"),
         (re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
+        _CONTROL,
         eq,
     ),
-    "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _promotes),
-    "hive": Limits("Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), eq),
+    "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
+    "hive": Limits(
+        "Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), _CONTROL, eq
+    ),
 }

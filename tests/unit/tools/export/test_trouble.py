@@ -69,8 +69,10 @@ class TestTrouble:
             assert export(url, to) == ExportReport(version=2, versions=1 if to == "hive" else 2)
             check_newest(url, to)
 
-    @pytest.mark.parametrize("to", FORMATS)
-    @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\x7fb"])
+    @pytest.mark.parametrize(
+        ("name", "to"),
+        [*itertools.product(["a\tb", "a\nb", "a\x7fb"], FORMATS), ("a#b", "iceberg"), ("a?b", "iceberg")],
+    )
     def test_a_name_that_no_reader_opens_is_refused(self, name: str, to: str, tmp_path: Path) -> None:
         """ftfile writes none, and a migration leaves files where they are; an overwrite makes other files."""
         pq.write_table(pa.Table.from_pylist(rows(0)), tmp_path / f"{name}.parquet")
@@ -82,6 +84,18 @@ class TestTrouble:
         assert not (tmp_path / DIRECTORIES[to]).exists()
         MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(2)])
         assert export(url, to) == ExportReport(version=1, versions=1)
+
+    @pytest.mark.parametrize("name", ["a#b", "a?b"])
+    def test_a_directory_in_whose_name_a_url_ends_is_refused(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("ftfile.tools.export.export.normalise", lambda path: f"file://{path}")
+        url = str(tmp_path / name)
+        MicroBatch(url, COLUMNS).run(0, [rows(0)])
+        with pytest.raises(ConfigError, match=re.escape(f"the directory 'file://{url}/' has `#`, `?`")):
+            export(url, "iceberg")
+        assert not (tmp_path / name / "_iceberg").exists()
+        assert export(url, "delta") == ExportReport(version=0, versions=1)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
