@@ -103,7 +103,6 @@ class CommitLog(Records):
         self._newest_content: bytes | None = None
         self._durable_to = -1
         self._prepared = False
-        self.has_hint = False  # this process has written it, or will with the next parts
         self.known_paths = KnownPaths()
         self.lock = threading.RLock()
 
@@ -222,7 +221,7 @@ class CommitLog(Records):
                 return self._state
             self.checkpoints.useless.clear()
             self.known_compacted.clear()
-        self._prepared = self.has_hint = False
+        self._prepared = False
         self._reset()
         checkpoint = self.checkpoints.read_newest()
         self.reads += checkpoint is not None

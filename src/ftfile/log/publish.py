@@ -84,9 +84,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
             continue
         head.unpublished.pop(version, None)
         log.notes.recoveries += version != created
-    if not head.unpublished:
+    if not head.unpublished and created is None:  # else `post_commit` writes it
         write_published(log.fs, PublishedHint(head.version, head.nonce))
-        log.has_hint = True  # or the next parts bring it: a store that fails is not asked twice
     return problems
 
 
@@ -197,9 +196,9 @@ PAUSES_MAX = 6
 
 def post_commit(log: CommitLog, head: LogState) -> None:
     """Write a hint, a range and a checkpoint when they are due."""
-    if not log.has_hint and not head.unpublished:
-        # Of records without parts, as those of stores, nothing else tells later that they are lost.
-        log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
+    if not head.unpublished:
+        # Nothing else outside of the newest record tells later that it is lost.
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
     recent = log.recent
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
         if head.version >= recent.paused_to:

@@ -46,15 +46,13 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
         return None
 
 
-def write_published(fs: FileSystem, hint: PublishedHint) -> bool:
-    """Overwrite the hint and return True; failing is harmless and only logged."""
+def write_published(fs: FileSystem, hint: PublishedHint) -> None:
+    """Overwrite the hint; failing is harmless and only logged."""
     text = json.dumps({"version": hint.version, "nonce": hint.nonce}).encode()
     try:
         write_file(fs, fs.put, layout.PUBLISHED_HINT, to_checked_text([text]))
     except StorageError as error:
         _log.warning("could not write a hint, the next start will look at more files: %s", error)
-        return False
-    return True
 
 
 def store_now_ms(fs: FileSystem) -> int:

@@ -52,6 +52,15 @@ def test_a_warm_committer_stops_too(driver: Driver) -> None:
         driver.commit_new(3)
 
 
+def test_a_lost_record_without_parts_is_missed(driver: Driver) -> None:
+    driver.commit_new(0)
+    driver.commit(1)
+    driver.fs.delete(layout.record_path(1))
+    driver.restart()
+    with pytest.raises(CorruptData, match="version 1 was published: the log has lost its newest records"):
+        driver.commit_new(1)
+
+
 def test_a_hole_stops_readers(driver: Driver) -> None:
     for batch in range(3):
         driver.commit_new(batch)

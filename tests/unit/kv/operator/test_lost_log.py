@@ -11,6 +11,7 @@ from ftfile.core.errors import CommitOutcomeUnknown, CorruptData
 from ftfile.kv.operator import recording
 from ftfile.log.format import layout
 from ftfile.log.protocol import commit
+from ftfile.log.records import read_published
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 
@@ -196,10 +197,12 @@ def test_a_record_of_an_unknown_outcome_may_have_later_windows(monkeypatch: pyte
     assert [store.read(key) for key in ("w0", "w1")] == [1, 1], "a recorded window counts once"
 
 
-def test_what_tells_of_it_is_written_once() -> None:
+def test_what_tells_of_it_is_written_behind_each_record() -> None:
     fs = CrashingFileSystem()
     with open_store(fs, **SHAPE) as store:
         for window in range(10):
             end_window(store, window)
             store.committed(window)
-    assert sum((step.kind, step.path) == ("put", layout.PUBLISHED_HINT) for step in fs.journal) == 1
+            hint = read_published(fs)
+            assert hint is not None
+            assert layout.record_path(hint.version) == max(info.path for info in fs.list(layout.LOG))
