@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
+from ftfile.log.format.record import to_checked_text
 from ftfile.testing.fs.tree import DIRECTORY
 from tests.crash.share import SHARE, THOROUGH
 
@@ -29,7 +30,8 @@ def told(disk: Disk) -> int:
         for path, number in disk.tree.walk()
         if not path.endswith(".tmp")
     }
-    if contents.get(layout.FORMAT_FILE, LAYOUT_VERSION) == LAYOUT_VERSION:
+    plain = to_checked_text([LAYOUT_VERSION])
+    if contents.get(layout.FORMAT_FILE, plain) == plain:
         staged = [path for path, content in contents.items() if content is not None and layout.is_staged(path)]
         text = b"".join(
             content

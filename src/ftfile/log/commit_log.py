@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, CorruptData, StorageError
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, StorageError
 from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
-from ftfile.log.format.record import IS_SEALED
+from ftfile.log.format.record import IS_SEALED, from_checked_text, to_checked_text
 from ftfile.log.records import Records, outcome_unknown
 from ftfile.log.state import LogState
 
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-_LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
-LAYOUT_VERSION = b"ftfile directory, layout 1\n"
+LAYOUT_VERSION = b"ftfile directory, layout 1"
 # Of the log of a source of files.
-PLANS_LAYOUT = b"ftfile plans, layout 1\n"
+PLANS_LAYOUT = b"ftfile plans, layout 1"
 # Times that reading starts over from a newer checkpoint, which others write meanwhile.
 REFRESH_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.
@@ -35,6 +33,10 @@ DIRECTORIES_KEPT = 100_000
 _HAS_PLANS = (
     "this directory is the state of a stream that reads files: it has plans and no rows, and the stream trims it by "
     "itself. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
+)
+_FORMAT_ADVICE = (
+    "ftfile.repair(path, dry_run=False) puts it aside and writes it again; that of an encrypted directory has to be "
+    "restored from a copy"
 )
 
 
@@ -114,7 +116,7 @@ class CommitLog(Records):
         for directory in ("", *layout.DIRECTORIES):
             self.fs.make_directories(directory)
         try:
-            self.fs.create_exclusive(layout.FORMAT_FILE, self._layout_line)
+            self.fs.create_exclusive(layout.FORMAT_FILE, to_checked_text([self._layout_line]))
         except AlreadyExists:
             self.check_layout()
         # The maker of a directory may have died before its name was durable: everybody syncs all of them.
@@ -123,20 +125,21 @@ class CommitLog(Records):
         self._prepared = True
 
     def check_layout(self) -> None:
-        """Refuse another kind of log, one that a later ftfile laid out, or that is encrypted; NotFound for no log."""
-        line = self.fs.read(layout.FORMAT_FILE)
+        """Refuse a damaged format file, as CorruptData, another kind of log, and a later layout; NotFound for no log.
+
+        Raises:
+            ConfigError: the log is of another kind or layout, or encrypted, and no keys are known.
+        """
+        line, *seal = from_checked_text(self.fs.read(layout.FORMAT_FILE), layout.FORMAT_FILE, _FORMAT_ADVICE)
         if line == PLANS_LAYOUT != self._layout_line:
             raise ConfigError(_HAS_PLANS)
-        if line.startswith(LAYOUT_VERSION) and line != LAYOUT_VERSION:
-            raise ConfigError(IS_SEALED)
-        if (newer := _LAYOUT.fullmatch(line)) and int(newer[1]) > 1:
-            raise ConfigError(
-                f"this directory has layout {int(newer[1])}, which this version of ftfile does not know: install the "
-                "version that wrote it, or a later one"
-            )
         if line != self._layout_line:
-            advice = "Use the version of ftfile that wrote it"
-            raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(line[:80]), advice)
+            raise ConfigError(
+                f"this directory is of the format {line[:80].decode(errors='replace')!r}, which this version of ftfile "
+                "does not know here: install the version that wrote it, or a later one"
+            )
+        if seal:
+            raise ConfigError(IS_SEALED)
 
     def refresh(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
+from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import list_or_empty, list_own, stat_or_none
 from ftfile.storage.registry import normalise
 
@@ -191,7 +192,8 @@ def check_is_store(head: LogState, path: str) -> None:
 class DirectoryMarker:
     """The marker of a directory."""
 
-    id: str  # random, written once; a copy of the directory has it, too
+    # Random text, written once; a copy of the directory has it, too. Damage that all hosts see alike does no harm.
+    text: str
     host: str  # of the driver, for messages
 
 
@@ -206,7 +208,7 @@ def write_marker(fs: FileSystem) -> DirectoryMarker | None:
     for directory in ("", layout.META):
         fs.make_directories(directory)
     with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
-        fs.create_exclusive(layout.MARKER, fs.context.ids.unique().encode())
+        fs.create_exclusive(layout.MARKER, to_checked_text([fs.context.ids.unique().encode()]))
     return read_marker(fs)
 
 
@@ -215,9 +217,13 @@ def read_marker(fs: FileSystem) -> DirectoryMarker | None:
     if not _may_differ(fs):
         return None
     try:
-        return DirectoryMarker(fs.read(layout.MARKER).decode(), socket.gethostname())
+        return DirectoryMarker(_marker_text(fs), socket.gethostname())
     except NotFound:
         return None
+
+
+def _marker_text(fs: FileSystem) -> str:
+    return fs.read(layout.MARKER).decode(errors="backslashreplace")
 
 
 def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:
@@ -225,13 +231,13 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
     if marker is None:
         return
     try:
-        marker_id = fs.read(layout.MARKER).decode()
+        text = _marker_text(fs)
     except NotFound:
-        marker_id = None
-    if marker_id != marker.id:
+        text = None
+    if text != marker.text:
         raise ConfigError(
             f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
-            f"{'no such directory' if marker_id is None else 'another directory'} there than the driver on "
+            f"{'no such directory' if text is None else 'another directory'} there than the driver on "
             f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
             "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
             "driver's host"

@@ -45,7 +45,8 @@ def open_log(
 
     Raises:
         ConfigError: it has no log, or its keys are not known.
-        CorruptData: its format file is lost; not raised for a caller that `repairs` it.
+        CorruptData: its format file is lost or damaged; not raised for a caller that `repairs` it, unless the directory
+            is encrypted.
     """
     url = normalise(os.fspath(path))
     try:
@@ -88,22 +89,33 @@ def _check_layout(log: CommitLog, *, repairs: bool) -> None:
     """Check the format file; NotFound where there is no log either."""
     try:
         log.check_layout()
-    except NotFound:
-        listed = (layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, ""))
-        newest = max((name.version for name in listed if name is not None), default=None)
-        if newest is None:
+    except (NotFound, CorruptData) as error:
+        newest = _newest_version(log)
+        if newest is None and isinstance(error, NotFound):
             raise
         sealed = _is_sealed(log, newest)
         if repairs and not sealed:
             return
+        actual = error.found if isinstance(error, CorruptData) else "no such file"
         advice = _RESTORE_FORMAT if sealed else _WRITE_FORMAT
-        raise CorruptData(layout.FORMAT_FILE, "the layout of the log", "no such file", advice) from None
+        raise CorruptData(layout.FORMAT_FILE, "the layout of the log", actual, advice) from None
 
 
-def _is_sealed(log: CommitLog, version: int) -> bool:
-    """Return True if a record ends in a MAC, or keys were given."""
+def _newest_version(log: CommitLog) -> int | None:
+    """Return the newest version of which there is a file; None for none."""
+    try:
+        listed = [layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, "")]
+    except NotFound:
+        return None
+    return max((name.version for name in listed if name is not None), default=None)
+
+
+def _is_sealed(log: CommitLog, version: int | None) -> bool:
+    """Return True if the record of a version ends in a MAC, or keys were given."""
     if isinstance(log.fs, SealedFileSystem):
         return True
+    if version is None:
+        return False
     try:
         log.read_record(version)
     except ConfigError as error:

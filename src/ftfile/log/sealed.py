@@ -49,10 +49,9 @@ class Seal:
     key_provider: str | None  # where its first writer had its keys from; None where readers must say it themselves
 
     @classmethod
-    def of(cls, content: bytes) -> Seal:
-        """Return the seal in the format file's lines after the first one; CorruptData if it is damaged or unknown."""
+    def of(cls, line: bytes) -> Seal:
+        """Return the seal in the format file's second line; CorruptData if it is unknown."""
         # A record under the id of no directory would be there for good, and nobody could read it.
-        line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
         try:
             text = json.loads(line)
             seal = cls(text["directoryId"], text["keyProvider"])
@@ -63,10 +62,10 @@ class Seal:
             pass
         raise CorruptData(layout.FORMAT_FILE, "the line of a sealed directory", repr(line[:80]), _ADVICE)
 
-    def to_text(self) -> bytes:
-        """Return the format file's statement of it."""
+    def to_line(self) -> bytes:
+        """Return the second line of the format file."""
         text = {"sealed": 1, "directoryId": self.directory_id, "keyProvider": self.key_provider}
-        return to_checked_text([json.dumps(text).encode()])
+        return json.dumps(text).encode()
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
@@ -104,9 +103,7 @@ class SealedFileSystem(WrapperFileSystem):
         """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
         content = self.inner.read(path)
         if path == layout.FORMAT_FILE:
-            first, newline, _ = content.partition(b"\n")
-            self._take(content)
-            return first + newline
+            return to_checked_text([self._take(content)])
         return self._checked(path, content) if _is_sealed(path) else content
 
     def open(self, path: str) -> InputFile:
@@ -121,7 +118,7 @@ class SealedFileSystem(WrapperFileSystem):
             # Readers may follow it unasked, and it holds no secret.
             reference = self.keys.reference if self.keys.may_be_told else None
             seal = Seal(self.context.ids.unique(), reference)
-            self.inner.create_exclusive(path, content + seal.to_text())
+            self.inner.create_exclusive(path, to_checked_text([*from_checked_text(content, path), seal.to_line()]))
             self._seal = seal
             return
         self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
@@ -188,15 +185,17 @@ class SealedFileSystem(WrapperFileSystem):
             why += f", for {path!r}" if path != layout.FORMAT_FILE else ""
             raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
 
-    def _take(self, content: bytes) -> None:
-        _, _, seal = content.partition(b"\n")
+    def _take(self, content: bytes) -> bytes:
+        """Take the seal of the format file's content; return its first line."""
+        line, *seal = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)
         if not seal:
             raise ConfigError(
                 "keys were given, and this directory is not encrypted, so that nothing in it can be trusted: "
                 "encryption begins with the first commit to a directory. To write, take another directory; to read "
                 "this one as it is, leave out encryption and keyProvider"
             )
-        self._seal = Seal.of(seal)
+        self._seal = Seal.of(seal[0])
+        return line
 
 
 def open_with_keys(
@@ -208,11 +207,7 @@ def open_with_keys(
     whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
     """
     fs = open_filesystem(url, context, dict(settings))
-    try:
-        _, _, statement = fs.read(layout.FORMAT_FILE).partition(b"\n")
-    except NotFound:
-        statement = b""
-    seal = Seal.of(statement) if statement else None
+    seal = _read_seal(fs)
     if seal is None and key_provider is None:
         return fs
     from ftfile.filters.keys import Keys  # noqa: PLC0415 - most directories are not encrypted
@@ -230,6 +225,15 @@ def open_with_keys(
     if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
         fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
     return SealedFileSystem(fs, keys)
+
+
+def _read_seal(fs: FileSystem) -> Seal | None:
+    """Return the seal of a directory; None if it is not sealed, or its file is lost: `check_layout` refuses that."""
+    try:
+        _, *seal = from_checked_text(fs.read(layout.FORMAT_FILE), layout.FORMAT_FILE)
+    except (NotFound, CorruptData):
+        return None
+    return Seal.of(seal[0]) if seal else None
 
 
 def _is_sealed(path: str) -> bool:

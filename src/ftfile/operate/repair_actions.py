@@ -15,8 +15,10 @@ from ftfile.kv.planning.runs import is_run
 from ftfile.kv.upkeep.purge import keep_purges
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
+from ftfile.log.directory import write_marker
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, Remove
+from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import has_content, list_or_empty, stat_or_none
 from ftfile.log.protocol import commit, record_of
 from ftfile.log.publish import publish, skip_published
@@ -241,7 +243,7 @@ def _make_directory(mender: Mender, action: Action) -> None:
 
 def _write_format(mender: Mender, action: Action) -> None:
     with contextlib.suppress(AlreadyExists):  # a commit did it meanwhile
-        mender.fs.create_exclusive(action.path, LAYOUT_VERSION)
+        mender.fs.create_exclusive(action.path, to_checked_text([LAYOUT_VERSION]))
     mender.fs.sync_directory(layout.META)
 
 
@@ -303,6 +305,7 @@ def _add_of(action: Action) -> Add:
 MENDS: dict[str, Mend] = {
     "make-directory": _make_directory,
     "write-format": _write_format,
+    "write-marker": lambda mender, _: write_marker(mender.fs),
     "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
     "cut-log": lambda mender, action: _cut_log(mender.fs, action.version),
     "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),

@@ -157,7 +157,7 @@ def sealed() -> Iterator[MemoryFileSystem]:
         patch.setenv("FTFILE_TEST_KEYS", f"one {base64.b64encode(bytes(range(32))).decode()}")
         forget_keys()
         fs = directory("sealed")
-        with_keys(fs).create_exclusive(FORMAT_FILE, LAYOUT_VERSION)
+        with_keys(fs).create_exclusive(FORMAT_FILE, to_checked_text([LAYOUT_VERSION]))
         with_keys(fs, "one").create_exclusive(record_path(0), ENCODED)
         yield fs
     forget_keys()
@@ -178,8 +178,8 @@ class TestSealed:
         fs = directory("sealed elsewhere")
         fs.put(record_path(0), sealed.read(record_path(0)))
         line = json.loads(sealed.read(FORMAT_FILE).splitlines()[1])
-        other = to_checked_text([json.dumps(data.draw(forged(line))).encode()])
-        fs.put(FORMAT_FILE, data.draw(damaged(sealed.read(FORMAT_FILE)) | st.just(LAYOUT_VERSION + other)))
+        other = to_checked_text([LAYOUT_VERSION, json.dumps(data.draw(forged(line))).encode()])
+        fs.put(FORMAT_FILE, data.draw(damaged(sealed.read(FORMAT_FILE)) | st.just(other)))
         try:
             found = with_keys(fs).read(record_path(0))
         except (CorruptData, ConfigError):

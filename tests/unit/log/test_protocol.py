@@ -32,7 +32,7 @@ from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Fingerprint, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor, Transaction
-from ftfile.log.format.record import encode_record
+from ftfile.log.format.record import encode_record, to_checked_text
 from ftfile.log.protocol import Committed
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.records import PublishedHint, read_published, write_published
@@ -87,17 +87,22 @@ class TestFirstCommit:
         with pytest.raises(CorruptData, match="no such file"):
             driver.commit(0, add)
 
-    def test_a_directory_of_a_later_layout_is_refused(self, driver: Driver) -> None:
+    @pytest.mark.parametrize("text", ["ftfile directory, layout 2", "ftfile tree"])
+    def test_a_directory_of_another_layout_is_refused(self, driver: Driver, text: str) -> None:
         driver.fs.make_directories(layout.META)
-        driver.fs.create_exclusive(layout.FORMAT_FILE, b"ftfile directory, layout 2\n")
-        with pytest.raises(ConfigError, match=r"has layout 2, .* install the version that wrote it, or a later one"):
+        driver.fs.create_exclusive(layout.FORMAT_FILE, to_checked_text([text.encode()]))
+        with pytest.raises(ConfigError, match=f"format '{text}', .* install the version that wrote it, or a later one"):
             driver.commit(0)
 
-    def test_a_directory_of_no_layout_is_corrupt(self, driver: Driver) -> None:
-        driver.fs.make_directories(layout.META)
-        driver.fs.create_exclusive(layout.FORMAT_FILE, b"ftfile directory, layout x\n")
-        with pytest.raises(CorruptData, match="Use the version of ftfile that wrote it"):
-            driver.commit(0)
+    def test_a_layout_with_a_wrong_bit_is_never_another_one(self, driver: Driver) -> None:
+        driver.log.prepare_directory()
+        content = driver.fs.read(layout.FORMAT_FILE)
+        for bit in range(8 * len(content)):
+            wrong = bytearray(content)
+            wrong[bit // 8] ^= 1 << bit % 8
+            driver.fs.put(layout.FORMAT_FILE, bytes(wrong))
+            with pytest.raises(CorruptData, match=r"ftfile\.repair\(path, dry_run=False\) puts it aside"):
+                driver.log.check_layout()
 
 
 class TestReplay:

@@ -716,6 +716,57 @@ def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
     assert world.fs.read(copy.path) == content
 
 
+@pytest.mark.parametrize("content", [b"", b"ftfile directory, layout 1\n", b"ftfile directory, layout 3\n"])
+def test_a_damaged_format_file_is_put_aside_and_written_again(world: World, content: bytes) -> None:
+    world.driver.commit_new(0)
+    right = world.fs.read(layout.FORMAT_FILE)
+    world.write(layout.FORMAT_FILE, content)
+    for opens in (ftfile.open, ftfile.flush):
+        with pytest.raises(CorruptData, match=r"ftfile\.repair\(path, dry_run=False\) writes it again"):
+            opens(world.url)
+    assert {step.code for step in mend(world).steps} == {"bad-format"}
+    assert world.fs.read(layout.FORMAT_FILE) == right
+    assert quarantined(world) == [layout.FORMAT_FILE]
+    world.driver.restart()
+    world.driver.commit_new(1)
+
+
+def test_a_damaged_marker_is_put_aside_where_none_is_needed(world: World) -> None:
+    world.driver.commit_new(0)
+    world.write(layout.MARKER, b"\xff")
+    assert world.codes() == ["bad-marker"]
+    assert mend(world).ok
+    assert not world.fs.exists(layout.MARKER)
+    assert quarantined(world) == [layout.MARKER]
+
+
+def test_a_damaged_marker_stops_nothing_and_is_written_again(tmp_path: Path) -> None:
+    query = MicroBatch(str(tmp_path), {"word": "string"}, {"fileFormat": "text"})
+    query.run(0, [[{"word": "a"}]])
+    (tmp_path / layout.MARKER).write_bytes(b"\xff")
+    query.restart()
+    query.run(1, [[{"word": "b"}]])
+    (damage,) = ftfile.open(tmp_path).verify().findings
+    assert (damage.code, damage.severity) == ("bad-marker", "warning")
+    assert ftfile.repair(tmp_path, dry_run=False).ok
+    assert re.fullmatch(rb"[0-9a-f]{32}\ncrc32:[0-9a-f]{8}\n", (tmp_path / layout.MARKER).read_bytes())
+
+
+def test_the_damaged_format_file_of_an_encrypted_directory_is_restored(out: str, ring: Path) -> None:
+    stream(out, ring).run(0, [rows_of("a")])
+    path = Path(out, layout.FORMAT_FILE)
+    right = path.read_bytes()
+    opened = ftfile.open(out, key_provider=f"file:{ring}")
+    path.write_bytes(right.replace(b"layout 1", b"layout 3"))
+    for key_provider in (f"file:{ring}", None):
+        with pytest.raises(CorruptData, match="Restore it from a copy"):
+            ftfile.repair(out, dry_run=False, key_provider=key_provider)
+    (damage,) = [finding for finding in opened.verify().findings if finding.code == "bad-format"]
+    assert (damage.severity, damage.repair, damage.actions) == ("error", "no", ())
+    path.write_bytes(right)
+    assert committed(out) == ["a"]
+
+
 def test_every_kind_of_finding_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs/repair.md").read_text().partition("## By symptom")[2]
     codes = {

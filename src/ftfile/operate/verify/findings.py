@@ -58,6 +58,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
     },
     ("error", "yes", _REPAIR): {
+        "bad-format": "The file that tells the format of the log is damaged",
         "horizon-ahead": "A vacuum has noted a time in the future",
         "impossible-name": "A committed file has a name that this store does not take",
         "repeated-name": "Two committed files have one name",
@@ -66,6 +67,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
     },
     ("warning", "yes", _REPAIR): {
         "missing-directory": "A directory that ftfile needs is missing",
+        "bad-marker": "The mark by which hosts recognise the directory is damaged",
         "bad-checkpoint": "A summary of the log is wrong",
         "bad-range": "A list of files that readers use is wrong",
         "bad-hint": "A note of how far files are published is wrong",
@@ -105,8 +107,9 @@ STRANGERS = frozenset({"foreign-files", "unknown-files"})
 # files, then files, then what is derived of the log.
 ACTIONS = {
     "make-directory": "make the directory {path!r}",
-    "write-format": "write {path!r} again",
     "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
+    "write-format": "write {path!r} again",
+    "write-marker": "write {path!r} again, where hosts may see different directories",
     "cut-log": f"move the records from version {{version}} on, and what they made visible, to {layout.QUARANTINE}",
     "lower-horizon": "record a vacuum horizon that is not in the future",
     "bring-back": "publish {path!r} again, from {source!r}",

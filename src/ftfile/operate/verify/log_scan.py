@@ -6,11 +6,12 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
+from ftfile.log.format.record import from_checked_text
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
@@ -90,9 +91,7 @@ class _Hiding(WrapperFileSystem):
 def scan_log(fs: FileSystem) -> LogScan:
     """Read checkpoints and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
-    if not fs.exists(layout.FORMAT_FILE):
-        path, action = layout.FORMAT_FILE, Action("write-format", layout.FORMAT_FILE)
-        scan.findings.append(find("missing-format", path, "the layout of the log", "no such file", action))
+    scan.findings += [*_check_format(scan), *_check_marker(fs)]
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
         if path != layout.LOG and not fs.exists(path):
             actual = "none: a copy without empty directories, or somebody deleted it"
@@ -111,6 +110,30 @@ def scan_log(fs: FileSystem) -> LogScan:
     _check_log_directory(scan)
     scan.findings += [*_check_hint(scan), *_check_horizon(scan)]
     return scan
+
+
+def _check_format(scan: LogScan) -> Iterator[Finding]:
+    path, expected = layout.FORMAT_FILE, "the layout of the log"
+    write = Action("write-format", path)
+    try:
+        scan.log.check_layout()
+    except NotFound:
+        yield find("missing-format", path, expected, "no such file", write)
+    except CorruptData as error:
+        finding = find("bad-format", path, expected, error.found, Action("move-aside", path), write)
+        # The id of an encrypted directory is in no other file.
+        yield finding.without_repair() if isinstance(scan.log.fs, SealedFileSystem) else finding
+
+
+def _check_marker(fs: FileSystem) -> Iterator[Finding]:
+    path = layout.MARKER
+    try:
+        from_checked_text(fs.read(path), path)
+    except NotFound:
+        return
+    except (CorruptData, ConfigError):
+        actions = Action("move-aside", path), Action("write-marker", path)
+        yield find("bad-marker", path, "the mark of the directory", "something else", *actions)
 
 
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:

@@ -82,7 +82,7 @@ class Limits:
         """Raise a ConfigError for a directory in which the format's readers cannot open any file."""
         pattern, characters = self.refused_in_paths
         if pattern.search(url):
-            raise ConfigError(f"the directory {url!r} has {characters} in its name, and {self.name}'s readers fail at it")
+            raise ConfigError(f"the directory {url!r} has {characters}, and {self.name}'s readers fail at that")
 
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
         """Return the name of a type within one, in Spark's JSON, that the format does not have."""

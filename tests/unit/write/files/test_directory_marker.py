@@ -121,7 +121,7 @@ def test_of_two_drivers_that_mark_at_once_both_take_what_is_there(tmp_path: Path
 
     marker = write_marker(Late(LocalFileSystem(str(tmp_path), SYSTEM)))
     assert marker is not None
-    assert marker.id == "of another"
+    assert marker.text == "of another"
 
 
 def test_a_reader_marks_nothing(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ class TestRecords:
     def test_when_all_that_says_that_they_have_macs_is_gone(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         seal = Path(out, "_ftfile/format")
-        line = seal.read_bytes().splitlines(keepends=True)[0]
+        line = record_format.to_checked_text(seal.read_bytes().splitlines()[:1])
         seal.unlink()
         assert_noticed(out, CorruptData, ConfigError)
         with pytest.raises(CorruptData, match="no such file"):
@@ -357,8 +357,9 @@ class TestDowngrade:
 class TestWhereKeysAre:
     def seal(self, out: str, key_provider: str | None) -> None:
         path = Path(out, "_ftfile/format")
-        first, _, text = path.read_bytes().partition(b"\n")
-        path.write_bytes(first + b"\n" + replace(Seal.of(text), key_provider=key_provider).to_text())
+        first, line = record_format.from_checked_text(path.read_bytes(), "format")
+        line = replace(Seal.of(line), key_provider=key_provider).to_line()
+        path.write_bytes(record_format.to_checked_text([first, line]))
         forget_all()
 
     @pytest.mark.parametrize("reference", ["command:touch {out}/started", "env:HOME", "aws-kms:", "module:x", "", None])
@@ -472,9 +473,7 @@ class TestWhereKeysAre:
     def test_a_seal_that_is_none(self, out: str, ring: Path, line: str) -> None:
         three_batches(out, ring)
         path = Path(out, "_ftfile/format")
-        path.write_bytes(
-            path.read_bytes().splitlines(keepends=True)[0] + record_format.to_checked_text([line.encode()])
-        )
+        path.write_bytes(record_format.to_checked_text([path.read_bytes().splitlines()[0], line.encode()]))
         assert_noticed(out)
 
 
