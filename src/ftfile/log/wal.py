@@ -85,6 +85,14 @@ def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
     return sorted(name for name in wal_names if name is not None)
 
 
+def check_wal_checksum(path: str, stored: bytes) -> bytes:
+    """Return a stored file without the checksum at its end; CorruptData if that is not its checksum."""
+    content, stored_checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
+    if checksum(content).encode() != stored_checksum:
+        raise CorruptData(path, f"{checksum(content)} at its end", repr(stored_checksum))
+    return content
+
+
 class WalFiles:
     """The files of a writer's windows: a line of JSON, an Arrow stream, and a checksum; sealed where the log is."""
 
@@ -121,10 +129,7 @@ class WalFiles:
     def read(self, name: layout.WalName) -> tuple[dict[str, Any], memoryview]:
         """Return the JSON and the message of a file; CorruptData for anything but the bytes that were written."""
         path = self._path(name)
-        stored = self.fs.read(path)
-        content, stored_checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
-        if checksum(content).encode() != stored_checksum:
-            raise CorruptData(path, f"{checksum(content)} at its end", repr(stored_checksum))
+        content = check_wal_checksum(path, self.fs.read(path))
         with stream_errors(path):
             header, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
         return json.loads(header), memoryview(message)

@@ -39,6 +39,10 @@ _GIVE_UP = (
     "that its {rows} are gone"
 )
 
+_WINDOWS = (
+    "Restore the file from a copy; if there is none, open the store with `restore`, which forgets the windows behind "
+    "the last recorded one, and let what feeds it go back"
+)
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
@@ -88,6 +92,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "damaged-part": "A committed file is not what was written",
         "damaged-segment": "Committed rows of an open file are not what was written",
     },
+    ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that no commit has yet are damaged"},
     ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
         "bad-record": "The record of a commit was changed by hand",

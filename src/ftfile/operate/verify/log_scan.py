@@ -17,6 +17,7 @@ from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
+from ftfile.log.wal import check_wal_checksum, list_wal, list_wal_writers, opening_of
 from ftfile.operate.verify.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
@@ -108,7 +109,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
     _check_log_directory(scan)
-    scan.findings += [*_check_hint(scan), *_check_horizon(scan)]
+    scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_windows(scan)]
     return scan
 
 
@@ -261,6 +262,23 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
         actual = f"version {hint.version} of another history"
     scan.misleading.add(path)
     yield find("bad-hint", path, "the newest published version", actual, *_anew(path, "hint"))
+
+
+def _check_windows(scan: LogScan) -> Iterator[Finding]:
+    """Yield the damaged files of windows that count by the log; without a key, and so nothing of what they say."""
+    fs = scan.log.fs
+    for directory in list_wal_writers(fs):
+        writer = directory.rpartition("/")[2]
+        epoch = opening_of(scan.state, writer).wal_epoch
+        for name in list_wal(fs, writer):
+            path = layout.wal_path(writer, name)
+            try:
+                if name.epoch == epoch:
+                    check_wal_checksum(path, fs.read(path))
+            except NotFound:
+                continue  # its windows are recorded meanwhile
+            except CorruptData as error:
+                yield find("damaged-windows", path, error.expected, error.found)
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:

@@ -12,6 +12,8 @@ from ftfile.kv.operator import recording
 from ftfile.log.format import layout
 from ftfile.log.protocol import commit
 from ftfile.log.records import read_published
+from ftfile.log.wal import list_wal_writers
+from ftfile.operate.verify.verify_directory import verify
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 
@@ -195,6 +197,23 @@ def test_a_record_of_an_unknown_outcome_may_have_later_windows(monkeypatch: pyte
     record_without_reply(store, 1, monkeypatch)
     store.committed(0)
     assert [store.read(key) for key in ("w0", "w1")] == [1, 1], "a recorded window counts once"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", None], ids=["emptied", "replaced", "a wrong bit"])
+def test_damaged_windows_are_verified(content: bytes | None) -> None:
+    fs = CrashingFileSystem()
+    with open_store(fs, **SHAPE) as store:
+        end_window(store, 0)
+        end_window(store, 1)
+        store.committed(0)
+    (writer,) = list_wal_writers(fs)
+    path = max(info.path for info in fs.list(writer))
+    assert not verify(fs).findings
+    stored = bytearray(fs.read(path))
+    stored[7] ^= 1
+    fs.put(path, bytes(stored) if content is None else content)
+    (damage,) = verify(fs).findings
+    assert (damage.code, damage.path, damage.severity, damage.repair) == ("damaged-windows", path, "error", "no")
 
 
 def test_what_tells_of_it_is_written_behind_each_record() -> None:
