@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -33,6 +33,7 @@ LETTERS = {
         "copy compress delete",
         "copy compress delete swap link again",
         "copy delete refuse",
+        "copy compress delete swap link again refuse",
     ),
 }
 
@@ -40,15 +41,13 @@ LETTERS = {
 def draw_conditions(seed: int) -> Conditions:
     """Return the conditions of one history."""
     draw = random.Random(f"conditions {seed}")
-    identity = draw.choice(["native", "native", "content"])
+    identity: Literal["native", "content"] = draw.choice(["native", "content"])
     letters = frozenset(draw.choice(LETTERS[identity]).split())
-    if identity == "content":
-        return Conditions("content", letters, at_once=draw.choice([1, 4]))
     times, skew_s = draw.choice(CLOCKS)
     meddling = draw.choice([0.0, 0.05])
     is_available_now = draw.random() < 0.5
     return Conditions(
-        "native", letters, times, skew_s, meddling, is_available_now, 1 if meddling else draw.choice([1, 4])
+        identity, letters, times, skew_s, meddling, is_available_now, 1 if meddling else draw.choice([1, 4])
     )
 
 

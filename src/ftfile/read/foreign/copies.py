@@ -1,314 +1,323 @@
-"""Copies of known files, also compressed ones, found by their content: `fileIdentity=content`."""
+"""Which listed files are copies of others, also compressed ones, by their content: `fileIdentity=content`.
+
+As in `matching`, rules over values: they yield looks, and get the answers.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
-from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import plain_pieces
-from ftfile.read.foreign.known import (
-    CONTENT_BYTES_MIN,
-    ROW,
-    START_BYTES,
-    WINDOW_BYTES,
-    Fingerprints,
-    KnownFile,
-    codec_in,
-    fingerprints,
-    marks_of,
-    read_positions,
-)
-from ftfile.read.foreign.looks import open_listed
-from ftfile.read.foreign.matching import Rule
-from ftfile.storage.calls import parallel
+from ftfile.core.codecs import codec_of
+from ftfile.read.foreign.known import CONTENT_BYTES_MIN, NO_IDENTITY, WINDOW_BYTES
+from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, Look, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from ftfile.core.errors import FtfileError
     from ftfile.read.foreign.file_table import Row, Table
-    from ftfile.read.foreign.matching import Match
-    from ftfile.storage.api import FileSystem, InputFile
+    from ftfile.read.foreign.known import Fingerprints, KnownFile
+    from ftfile.read.foreign.matching import Answer, Match
+
+    Key: TypeAlias = tuple[int, str]  # of a content: place and codec, as looks have them
+    Answers: TypeAlias = Mapping[Key, Answer]
 
 
-_ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest ones
-_READ_BYTES = 64 << 10
+_ORIGINALS_MAX = 64  # files that one file is compared with: the newest ones that are gone, and that are listed
 
 
-@dataclass(frozen=True)
-class Content:
-    """The plain content of an open file; of a compressed one, each call decodes it from its start."""
+class Original(NamedTuple):
+    """A file of which another one may be a copy."""
 
-    file: InputFile
-    codec: str  # by its name; empty for none
+    file: KnownFile | None  # None for one that is new itself
+    row: Row | None  # None for one that is gone
+    cut_off: str = ""  # the path where the listing shows it cut off
 
-    @cached_property
-    def first(self) -> bytes:
-        """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
-        if not self.codec:
-            return self.file.read_at(0, WINDOW_BYTES)
-        data = b""
-        for piece in self._pieces():
-            data += piece[: WINDOW_BYTES - len(data)]
-            if len(data) == WINDOW_BYTES:
-                break
-        return data
-
-    def marks(self, positions: Iterable[int]) -> tuple[int, dict[int, Fingerprints]]:
-        """Return the length, and the fingerprints at its end and at positions, as far as there is so much content.
-
-        Raises:
-            CorruptData: it cannot be decoded.
-            NotFound: it was cut off since it was opened.
-        """
-        if not self.codec:
-            size, marks = self.file.size_bytes, {}
-            for position in {size, *(position for position in positions if position <= size)}:
-                at = fingerprints(self.file.read_at, position)
-                if at is None:
-                    raise NotFound("read", self.file.path, "it was cut off while it was compared")
-                marks[position] = at
-            return size, marks
-        return marks_of(self._pieces(), positions)
-
-    def _pieces(self) -> Iterator[bytes]:
-        stored = (self.file.read_at(at, _READ_BYTES) for at in range(0, self.file.size_bytes, _READ_BYTES))
-        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self.file.path)
+    @property
+    def modified_ms(self) -> int:
+        """Return the time by which the newest are found."""
+        return self.row.modified_ms if self.row is not None else self.file.modified_ms if self.file is not None else 0
 
 
-class Copy(NamedTuple):
-    """A file that has the content of a known one."""
+class Originals:
+    """The known files of which others may be copies; where each is now, a listing has shown."""
 
-    match: Match  # where reading goes on
-    codec: str  # in which the content is the same
-    size: int  # of that content
-    marks: Fingerprints  # at its end
-    original: str | None = None  # path of the known file, if that goes on itself
-    is_read: bool = False  # all of the content was read at the original
-    is_cut: bool = False  # the original was cut off, and its content before that is not there to compare
-    stored: Fingerprints | None = None  # at the end of the file as it is stored and was listed; None if it is shorter
-
-
-class _Opened(NamedTuple):
-    """A file that may be a copy: its content as it is stored, and as it is decoded; or why it cannot be read."""
-
-    contents: tuple[Content, ...] = ()
-    error: FtfileError | None = None
-
-
-class Copies:
-    """The known files of which others may be copies."""
-
-    def __init__(
-        self, fs: FileSystem, table: Table, matches: Mapping[int, Match], cut_off: Mapping[bytes, str]
-    ) -> None:
-        """Take the files of a table, and where those begin that are known by now, by their places.
+    def __init__(self, table: Table, matches: Mapping[int, Match], cut_off: Mapping[bytes, str]) -> None:
+        """Take a listing beside the known files, and the matches of `match_known`.
 
         `cut_off` has the paths of files that the listing shows cut off, by the keys of the known files.
         """
-        self._fs = fs
         self._table = table
-        moved = {match.row.place: match.file for match in matches.values() if match.previous_keys and match.file}
-        self._claimed = {file.key for file in moved.values()}
-        displaced = [match.row for match in matches.values() if match.displaces]
-        gone = np.array([row.place for row in displaced], np.intp)
-        self._orphans = _Heads(np.concatenate([table.missing, table.rows_at(gone)]))
+        self._matches = matches
         self._cut_off = cut_off
-        self.mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
-        self._firsts: dict[str, bytes] = {}  # first KiB of files compared with, by path
-        self._new: dict[bytes, list[Row]] = defaultdict(list)  # files that this plan finds, by their beginning
-        # One that is undecided may be any of them: its copies wait.
-        decided = [match for match in matches.values() if match.rule is not Rule.UNDECIDED]
-        others = [match.row.place for match in decided if match.previous_keys or not match.position]
-        places = np.setdiff1d(table.known_places(), others)
-        renamed = np.frombuffer(b"".join(file.packed() for file in moved.values()), ROW)
-        rows = np.concatenate([table.rows_at(places), renamed])
-        self._live = _Heads(rows, np.concatenate([places, np.array([*moved], np.intp)]))
+        self._moved = {match.file.key: match.row for match in matches.values() if match.previous_keys and match.file}
+        undecided = {match.row.identity_hash: match.row for match in matches.values() if match.rule is Rule.UNDECIDED}
+        undecided.pop(NO_IDENTITY, None)
+        self._undecided = undecided  # any of them may be the known file with its identity
+        self._by_start: dict[str, tuple[Original, ...]] = {}
 
-    def find(self, matches: Sequence[Match]) -> list[Copy | FtfileError | None]:
-        """Return each file as a copy of a known one, or None, or why it cannot be read.
+    def starting(self, start: str) -> tuple[Original, ...]:
+        """Return the files of which enough was read, and with a content that starts so; the newest first."""
+        if start not in self._by_start:
+            originals = [self._original(file, place) for file, place in self._table.known_by_start(start)]
+            self._by_start[start] = tuple(sorted(originals, key=lambda one: -one.modified_ms))
+        return self._by_start[start]
 
-        An original that was found again is found once: the files are compared in their order, and only opened at once.
-        """
-        with ExitStack() as files:
-            opened = parallel(self._fs, partial(self._opened, files), matches)
-            return [self._find_in(match, one) for match, one in zip(matches, opened, strict=True)]
+    def may_have(self, match: Match) -> bool:
+        """Return True if a file may be a copy: nothing was read of it yet, or of another one, too, with its start."""
+        if match.rule is Rule.UNDECIDED or match.row.size_bytes < 0:
+            return False
+        return match.before is None or len(self.starting(match.before.start)) > 1
 
-    def _opened(self, files: ExitStack, match: Match) -> _Opened:
-        """Return the content of a file; none if it is no copy, whatever it has."""
-        known, path = match.row.known, match.row.path
-        has_twin = known is not None and self._orphans.count(known) + self._live.count(known) > 1
-        if match.position and (match.previous_keys or not has_twin):
-            return _Opened()
-        try:
-            file = files.enter_context(open_listed(self._fs, match.row))
-            if file is None:
-                return _Opened(error=NotFound("open", path, "the file that was listed has another name now"))
-            codec = codec_in(path, file.read_at)
-            contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
-            for content in contents:
-                with suppress(CorruptData):  # raised again if this content is needed
-                    _ = content.first
-        except StorageError as error:
-            return _Opened(error=error)
-        return _Opened(contents)
+    def _original(self, file: KnownFile, place: int) -> Original:
+        match = self._matches.get(place)
+        row = self._moved.get(file.key)
+        if row is None and place >= 0 and (match is None or match.rule in {Rule.SAME, Rule.UNDECIDED}):
+            row = self._table.row(place)
+        if row is None:
+            row = self._undecided.get(file.identity)
+        return Original(file, row, self._cut_off.get(file.key, "") if row is None else "")
 
-    def _find_in(self, match: Match, opened: _Opened) -> Copy | FtfileError | None:
-        try:
-            found = (self._find(match, content) for content in opened.contents)
-            copy = next((copy for copy in found if copy is not None), None)
-            is_found = copy is not None and copy.match.rule is Rule.CONTINUED and bool(copy.match.previous_keys)
-            if is_found:  # another copy of it waits until this one is known
-                self._new[opened.contents[0].first[:CONTENT_BYTES_MIN]].append(match.row)
-            if copy is None or (copy.original is None and not copy.codec):
-                return copy or opened.error
-            stored = fingerprints(opened.contents[0].file.read_at, match.row.size_bytes)
-            return copy._replace(stored=stored)
-        except (StorageError, CorruptData) as error:
-            return error
 
-    def _find(self, match: Match, content: Content) -> Copy | None:
-        first, codec = content.first, content.codec
-        if len(first) < CONTENT_BYTES_MIN:
-            return None
-        rank = match.position, match.row.key
-        orphans = [known for known, _ in self._orphans.beginning(first) if known.position > match.position]
-        orphans = [known for known in orphans if known.key not in self._claimed]
-        originals = self._live.beginning(first) + self._live.longer(first)
-        # Of two equal files that are both known, one is the original.
-        live = [(known, place) for known, place in originals if (known.position, known.key) > rank]
-        if not (orphans or live):
-            return self._with_new(match, content, codec, first)
-        listed = self._table.listing
-        done = [known for known, place in live if known.position >= listed.sizes[place]]
-        size, marks = content.marks(known.position for known in (*orphans, *done))
-        equal = [known for known in (*orphans, *done) if marks.get(known.position) == (known.head, known.tail)]
-        if equal:
-            begun = max(equal, key=lambda known: known.position)
-            is_orphan = begun in orphans
-            if is_orphan:
-                self._claimed.add(begun.key)
-            is_read = not is_orphan and begun.position == size
-            previous_keys = (*match.previous_keys, *((begun.key,) if is_orphan else ()))
-            going = replace(match, rule=Rule.CONTINUED, file=begun, previous_keys=previous_keys)
-            return Copy(match if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
-        live = [(known, place) for known, place in live if place != match.row.place]
-        newest = sorted(live, key=lambda pair: -pair[0].modified_ms)[:_ORIGINALS_MAX]
-        compared = [replace(self._table.row(place), known=known) for known, place in newest]
-        if size <= WINDOW_BYTES:
-            parallel(self._fs, self._first_of, compared)
-        for original in compared:
-            if self._begins_with(original, size, marks[size]):
-                is_read = original.known is not None and size <= original.known.position
-                return Copy(match, codec, size, marks[size], original.path, is_read=is_read)
-        cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
-        if cut_off:
-            return Copy(match, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
-        return self._with_new(match, content, codec, first)
+@dataclass
+class Contents:
+    """Contents that one plan has seen so far.
 
-    def _with_new(self, match: Match, content: Content, codec: str, first: bytes) -> Copy | None:
-        """Return that a file waits: it is the beginning of one that is new itself, or the other way round."""
-        if match.position:
-            return None
-        others = self._new[first[:CONTENT_BYTES_MIN]]
-        if others:
-            size, marks = content.marks([other.size_bytes for other in others])
-            for other in others[-_ORIGINALS_MAX:]:
-                at = min(size, other.size_bytes)
-                if self._begins_with(replace(other, known=None), at, marks[at]):
-                    return Copy(match, codec, size, marks[size], other.path)
-        if not codec:
-            others.append(match.row)
+    Attributes:
+        new: files of which nothing was read yet, by the start of their content.
+        claimed: keys of files that are gone, and go on in a copy.
+        mismatched: keys of paths where other content was seen than is known.
+    """
+
+    new: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    claimed: set[bytes] = field(default_factory=set)
+    mismatched: set[bytes] = field(default_factory=set)
+
+
+def match_content(
+    matches: Sequence[Match], starting: Callable[[str], Sequence[Original]], contents: Contents
+) -> Generator[list[Look], Answers, list[Match]]:
+    """Return matches in their order; those of copies go on as their contents say.
+
+    5. Equal to a listed file, or the beginning of one: its copy.
+    6. A comparison failed, or its file has changed: undecided.
+    7. It begins with all that was read of a file that is gone, or with a listed one that has no unread bytes: it goes
+       on there, behind as much as possible. A file that is gone goes on once; its other copies wait for the next plan.
+    8. Its first KiB is that of a file that was cut off, and longer: a copy of that, which cannot be compared.
+    9. Else the match stays.
+
+    The stored bytes of a file count before the decoded ones. It yields looks, and is sent the answers: at the first
+    KiB of each content, at all where another file ended, and at the listed originals.
+
+    Args:
+        matches: of files that may be copies.
+        starting: returns the known files with a content that starts so.
+        contents: of the plan; it is changed.
+    """
+    variants = [(match, codec) for match in matches for codec in _codecs(match.row)]
+    firsts = yield [Look(match.row, frozenset(), codec) for match, codec in variants]
+    originals: dict[Key, list[Original]] = {}
+    looks = _Looks()
+    for match, codec in variants:
+        row = match.row
+        content = firsts[row.place, codec]
+        if isinstance(content, Failure) or content.size_bytes < CONTENT_BYTES_MIN:
+            continue
+        first = _first(content)
+        new = [Original(None, other) for other in contents.new[first.start]] if not match.position else []
+        candidates = _candidates([*starting(first.start), *new], match, content)
+        if candidates:
+            originals[row.place, codec] = candidates
+            looks.add(row, "", row.size_bytes)
+            looks.add(row, codec, *(one.row.size_bytes for one in candidates if one.row is not None))
+            looks.add(row, codec, *(one.file.position for one in candidates if one.file is not None))
+        if not codec and not match.position:
+            contents.new[first.start].append(row)
+    answers = {**firsts, **(yield looks.list())}
+    looks = _Looks()
+    for key, candidates in originals.items():
+        content = answers[key] = _unless_rewritten(firsts[key], answers[key])
+        for one in candidates:
+            if isinstance(content, Content) and one.row is not None:
+                looks.add(one.row, "", min(content.size_bytes, one.row.size_bytes))
+                looks.add(one.row, "", *([one.file.position] if one.file is not None else []))
+    others = yield looks.list()
+    return [_matched(match, answers, originals, others, contents) for match in matches]
+
+
+def _codecs(row: Row) -> Iterator[str]:
+    """Yield the codecs in which a file may have enough content; empty for its stored bytes."""
+    if row.size_bytes >= CONTENT_BYTES_MIN:
+        yield ""
+    codec = codec_of(row.path)
+    if codec:
+        yield codec
+
+
+def _first(content: Content) -> Fingerprints:
+    """Return the fingerprints of the first KiB, or less of a shorter content."""
+    return content.prints[min(content.size_bytes, WINDOW_BYTES)]
+
+
+def _candidates(originals: Sequence[Original], match: Match, content: Content) -> list[Original]:
+    """Return the files of which one may be a copy: the newest ones that are gone, and that are listed."""
+    head, is_window = _first(content).head, content.size_bytes >= WINDOW_BYTES
+    candidates: dict[bool, list[Original]] = {True: [], False: []}
+    for one in sorted(originals, key=lambda one: -one.modified_ms):
+        file, row = one.file, one.row
+        if row is not None and row.place == match.row.place:
+            continue
+        if file is not None:
+            # Of two equal files that are both known, one is the original.
+            rank, own_rank = (file.position, file.key), (match.position, match.row.key)
+            is_beyond = file.position > match.position if row is None else rank > own_rank
+            if not is_beyond or (is_window and file.position >= WINDOW_BYTES and file.head != head):
+                continue
+        candidates[row is None].append(one)
+    return [*candidates[True][:_ORIGINALS_MAX], *candidates[False][:_ORIGINALS_MAX]]
+
+
+def _unless_rewritten(first: Answer, second: Answer) -> Answer:
+    """Return the second of two answers about a content, unless it begins otherwise than the first one."""
+    if isinstance(first, Failure) or isinstance(second, Failure):
+        return second
+    return second if second.prints[second.size_bytes].start == _first(first).start else CHANGED
+
+
+class _Looks:
+    """Looks in the making, one at each content."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, Row] = {}
+        self._positions: dict[Key, set[int]] = defaultdict(set)
+
+    def add(self, row: Row, codec: str, *positions: int) -> None:
+        """Ask for fingerprints at more positions of a content."""
+        self._rows[row.place, codec] = row
+        self._positions[row.place, codec].update(positions)
+
+    def list(self) -> list[Look]:
+        """Return the looks."""
+        return [Look(row, frozenset(self._positions[key]), key[1]) for key, row in self._rows.items()]
+
+
+def _matched(
+    match: Match,
+    answers: Mapping[Key, Answer],
+    originals: Mapping[Key, Sequence[Original]],
+    others: Answers,
+    contents: Contents,
+) -> Match:
+    """Return a match as the contents of its file say, the stored bytes first."""
+    place = match.row.place
+    stored = answers.get((place, ""))
+    stored_end = stored.prints.get(match.row.size_bytes) if isinstance(stored, Content) else None
+    for codec in _codecs(match.row):
+        content = answers[place, codec]
+        if isinstance(content, Failure):
+            return replace(match, rule=Rule.UNDECIDED, error=content.error)
+        compared = [_compare(one, content, others) for one in originals.get((place, codec), ())]
+        rows = [one.row for one in _related(compared, Relation.MISMATCH)]
+        contents.mismatched.update(row.key for row in rows if row is not None)
+        decisions = (rule(match, Copy(content, stored=stored_end), compared, contents) for rule in _RULES)
+        decision = next((decision for decision in decisions if decision is not None), None)
+        if decision is not None:
+            return decision
+    return match
+
+
+class Relation(enum.Enum):
+    """How a content and another file are related."""
+
+    OTHER = enum.auto()  # neither begins with the other one, or the other one is gone, and longer
+    BEGINNING = enum.auto()  # it is the beginning of a listed file, or equal to it
+    UNREAD = enum.auto()  # it begins with a listed file that is new, or has unread bytes, or is equal to a new one
+    BEHIND = enum.auto()  # it begins with all that was read of a file that has no more, or is gone
+    MISMATCH = enum.auto()  # the other one has other content than is known
+    FAILED = enum.auto()  # the other one has changed since it was listed, or cannot be read
+
+
+class Comparison(NamedTuple):
+    """A content beside a file of which it may be a copy."""
+
+    original: Original
+    relation: Relation
+    error: FtfileError | None = None
+
+
+def _compare(original: Original, content: Content, others: Answers) -> Comparison:
+    file, row = original.file, original.row
+    if row is None:
+        is_behind = file is not None and content.begins_as(file)
+        return Comparison(original, Relation.BEHIND if is_behind else Relation.OTHER)
+    answer = others[row.place, ""]
+    if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
+        return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
+    at = min(content.size_bytes, row.size_bytes)
+    if file is not None and not answer.begins_as(file):
+        relation = Relation.MISMATCH
+    elif content.prints.get(at) != answer.prints.get(at):
+        relation = Relation.OTHER
+    elif file is not None and content.size_bytes <= row.size_bytes:
+        relation = Relation.BEGINNING
+    else:
+        relation = Relation.UNREAD if file is None or file.position < row.size_bytes else Relation.BEHIND
+    return Comparison(original, relation)
+
+
+def _related(compared: Sequence[Comparison], *relations: Relation) -> list[Original]:
+    return [one.original for one in compared if one.relation in relations]
+
+
+def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
+    """Rule 5."""
+    size_bytes = copy.content.size_bytes
+    beginnings = [(one, one.file.position) for one in _related(compared, Relation.BEGINNING) if one.file is not None]
+    unread = [(one, -1) for one in _related(compared, Relation.UNREAD)]
+    if not (beginnings or unread):
         return None
-
-    def _begins_with(self, original: Row, size: int, marks: Fingerprints) -> bool:
-        """Return True if a file begins so; raises as `_open_listed`."""
-        if size <= WINDOW_BYTES:
-            return fingerprints(partial(_slice, self._first_of(original)), size) == marks
-        with self._open_listed(original) as file:
-            return fingerprints(file.read_at, size) == marks
-
-    def _first_of(self, original: Row) -> bytes:
-        """Return the first KiB of a file, or less of a shorter one; raises as `_open_listed`."""
-        if original.path not in self._firsts:
-            with self._open_listed(original) as file:
-                self._firsts[original.path] = file.read_at(0, WINDOW_BYTES)
-        return self._firsts[original.path]
-
-    @contextmanager
-    def _open_listed(self, original: Row) -> Iterator[InputFile]:
-        """Open a file that others are compared with, which begins with its known file.
-
-        Raises:
-            NotFound: it was renamed, cut off or replaced since it was listed, so that its content tells nothing of its
-                copies: the next listing does.
-        """
-        with open_listed(self._fs, original) as file:
-            known, is_listed = original.known, file is not None
-            if file is not None and known is not None and known.position:
-                is_listed = fingerprints(file.read_at, known.position) == (known.head, known.tail)
-                if not is_listed:
-                    self.mismatched.add(original.key)
-            if file is None or not is_listed:
-                raise NotFound("open", original.path, "it has changed since it was listed")
-            yield file
+    original, position = max(beginnings or unread, key=lambda pair: pair[1])
+    path = "" if original.row is None else original.row.path
+    copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
+    return replace(match, rule=Rule.COPY, copy=copy)
 
 
-def _slice(content: bytes, offset: int, length: int) -> bytes:
-    return content[offset : offset + length]
+def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
+    """Rule 6."""
+    failures = [one for one in compared if one.relation in {Relation.FAILED, Relation.MISMATCH}]
+    error = next((one.error for one in failures if one.error is not None), None)
+    return replace(match, rule=Rule.UNDECIDED, error=error) if failures else None
 
 
-class _Heads:
-    """Known files by their first bytes, with their places in the listing if they are listed."""
-
-    def __init__(self, rows: NDArray[Any], places: NDArray[np.intp] | None = None) -> None:
-        positions = read_positions(rows)
-        is_long = positions >= CONTENT_BYTES_MIN
-        self._rows = rows[is_long]
-        self._places = np.full(len(self._rows), -1) if places is None else places[is_long]
-        starts = self._rows["head"].astype("<u4")  # its lower half: that of the first 256 bytes
-        self._order = np.argsort(starts, kind="stable")
-        self._sorted = starts[self._order]
-        self._windows = np.minimum(positions[is_long], WINDOW_BYTES)
-
-    def count(self, known: KnownFile) -> int:
-        """Return the number of files with the first 256 bytes of a known one, with itself."""
-        return len(self._with(known.head))
-
-    def beginning(self, first: bytes) -> list[tuple[KnownFile, int]]:
-        """Return the files that begin with these bytes, as far as they were read."""
-        files = [self._at(number) for number in self._starting(first) if self._windows[number] <= len(first)]
-        return [(file, place) for file, place in files if file.head == _head(first, file.position)]
-
-    def longer(self, first: bytes) -> list[tuple[KnownFile, int]]:
-        """Return the newest files of which more was read than these bytes, a window or less, and that start so."""
-        numbers = self._starting(first)
-        numbers = numbers[self._windows[numbers] > len(first)]
-        newest = np.argsort(self._rows["modified"][numbers])[-_ORIGINALS_MAX:]
-        return [self._at(number) for number in numbers[newest]]
-
-    def _starting(self, first: bytes) -> NDArray[np.intp]:
-        return self._with(_head(first, CONTENT_BYTES_MIN))
-
-    def _at(self, number: np.intp) -> tuple[KnownFile, int]:
-        return KnownFile.unpacked(self._rows[number].tobytes()), int(self._places[number])
-
-    def _with(self, head: str) -> NDArray[np.intp]:
-        start = np.frombuffer(bytes.fromhex(head)[:START_BYTES], "<u4")[0]
-        low, high = np.searchsorted(self._sorted, start, "left"), np.searchsorted(self._sorted, start, "right")
-        return self._order[low:high]
+def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
+    """Rule 7."""
+    behind = [(one.file, one.row) for one in _related(compared, Relation.BEHIND) if one.file is not None]
+    if not behind:
+        return None
+    file, row = max(behind, key=lambda pair: (pair[0].position, pair[1] is not None))
+    if row is None and file.key in contents.claimed:
+        return replace(match, rule=Rule.UNDECIDED)
+    is_packed = bool(copy.content.codec)
+    decision = replace(match, rule=Rule.CONTINUED, file=file, copy=copy if is_packed else None)
+    if row is not None:
+        return decision
+    contents.claimed.add(file.key)
+    # What is gone stays known beside a compressed copy: that may be unpacked again.
+    if is_packed:
+        return replace(decision, advances=file.key)
+    return replace(decision, previous_keys=(*match.previous_keys, file.key))
 
 
-def _head(first: bytes, position: int) -> str:
-    """Return the head of a content with these first bytes, at least as many as count."""
-    prints = fingerprints(partial(_slice, first), min(position, WINDOW_BYTES))
-    assert prints is not None, "there are as many"
-    return prints.head
+def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
+    """Rule 8; all that is compared has the same first KiB."""
+    size_bytes = copy.content.size_bytes
+    for one in _related(compared, Relation.OTHER):
+        if one.cut_off and one.file is not None and one.file.position > size_bytes >= WINDOW_BYTES:
+            return replace(match, rule=Rule.CUT_COPY, copy=copy._replace(original=one.cut_off, is_read=True))
+    return None
+
+
+_RULES = (_copied, _undecided, _continued, _cut_copy)

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.copies import Copy
     from ftfile.read.foreign.file_table import Row, Table
-    from ftfile.read.foreign.matching import Match
+    from ftfile.read.foreign.matching import Copy, Match
     from ftfile.read.foreign.settings import FilesSettings
     from ftfile.storage.api import FileSystem, InputFile
 
@@ -58,6 +57,8 @@ def next_of(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: 
     """
     if match.row.size_bytes < 0:
         return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
+    if match.copy is not None:
+        return _next_of_copy(fs, settings, match, match.copy, unchanged_s)
     if settings.reads_lines(match.row.path):
         return _next_lines(fs, settings, match, unchanged_s, bytes_max)
     return _next_whole(fs, settings, match, unchanged_s)
@@ -68,21 +69,27 @@ def parked(settings: FilesSettings, match: Match, reason: str) -> Found:
     return Found(seen=unread(settings, match), parked=reason)
 
 
-def next_of_copy(settings: FilesSettings, copy: Copy, unchanged_s: float) -> Found:
-    """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed."""
-    match = copy.match
-    row = match.row
-    if copy.original is not None and not copy.is_cut and (not copy.is_read or unchanged_s < settings.min_age_s):
-        return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
+def _next_of_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Copy, unchanged_s: float) -> Found:
+    row, size_bytes = match.row, copy.content.size_bytes
+    if match.rule is Rule.COPY:
+        if not copy.is_read or unchanged_s < settings.min_age_s:
+            return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
+        if not (copy.content.codec or copy.is_whole or _is_ended(fs, settings, row)):
+            return Found(wait_s=0)  # it stops in a line: it is still being made
     if copy.stored is None:
         return Found(wait_s=0)
     seen = _seen(row, row.size_bytes, copy.stored)
-    if copy.is_cut:
+    if match.rule is Rule.CUT_COPY:
         return Found(seen=seen, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read")
-    if copy.original is not None or copy.size == match.position:
+    if match.rule is Rule.COPY or size_bytes == match.position:
         return Found(seen=seen)
-    rest = replace(_range(match, match.position, copy.size, copy.marks), compression=copy.codec)
+    rest = replace(_range(match, match.position, size_bytes, copy.end), compression=copy.content.codec)
     return Found(range=rest, seen=seen)
+
+
+def _is_ended(fs: FileSystem, settings: FilesSettings, row: Row) -> bool:
+    with open_listed(fs, row) as file:
+        return file is not None and _ends_a_line(file, row.size_bytes, settings.separator)
 
 
 def _next_lines(
@@ -204,6 +211,7 @@ class Draft:
         self._places: list[int] = []  # in the listing, of all files of the plan
         self._ranges: list[Range] = []
         self._moves: list[Move] = []
+        self._advances: list[Move] = []
         self._seen: list[Seen] = []
         self._parked: list[Parked] = []
         self._replaced: list[str] = []
@@ -220,8 +228,8 @@ class Draft:
 
     @property
     def moved(self) -> frozenset[bytes]:
-        """Return the keys of files that were found at other paths."""
-        return frozenset(bytes.fromhex(move.key) for move in self._moves)
+        """Return the keys of files that were found at other paths, or in compressed copies."""
+        return frozenset(bytes.fromhex(move.key) for move in (*self._moves, *self._advances))
 
     def add(self, match: Match, found: Found) -> bool:
         """Take what was found of a file, and return True; False if that would pass a limit."""
@@ -233,6 +241,7 @@ class Draft:
             self._ranges.append(found.range)
             self._size_bytes += size_bytes
             self.files_left -= 1
+            self._advances += [Move(match.advances.hex(), row.path)] if match.advances else []
         if found.seen is not None:
             self._seen.append(found.seen)
         if found.parked:
@@ -282,6 +291,7 @@ class Draft:
             self._settings.root,
             now_ms,
             refused,
+            tuple(self._advances),
         )
         if plan.is_empty:
             return plan

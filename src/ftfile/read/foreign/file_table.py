@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.read.foreign.known import KnownFile, read_positions
+from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KnownFile, read_positions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -131,17 +132,29 @@ class Table:
             files[file.identity].append(file)
         return files
 
+    def known_by_start(self, start: str) -> list[tuple[KnownFile, int]]:
+        """Return the known files with a content that starts so, each with its place in the listing; -1 if it has none.
+
+        A start is that of `Fingerprints`; files of which less than 256 bytes were read have none.
+        """
+        starts, numbers = self._by_start
+        digest = np.frombuffer(bytes.fromhex(start), "<u4")[0]
+        low, high = (int(np.searchsorted(starts, digest, side)) for side in ("left", "right"))
+        rows = self.known.rows
+        files = ((KnownFile.unpacked(rows[at].tobytes()), int(self._place_of[at])) for at in numbers[low:high].tolist())
+        return list(files)
+
+    @cached_property
+    def _by_start(self) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+        """The starts of the known files with enough content, sorted, and the numbers of their rows."""
+        numbers = np.flatnonzero(read_positions(self.known.rows) >= CONTENT_BYTES_MIN)
+        starts = self.known.rows["head"][numbers].astype("<u4")  # the lower half of a head
+        order = np.argsort(starts, kind="stable")
+        return starts[order], numbers[order]
+
     def has_new(self, places: NDArray[np.intp]) -> bool:
         """Return True if a file at some places of the listing has a path that is not known."""
         return bool(np.any(self._index[places] < 0))
-
-    def known_places(self) -> NDArray[np.intp]:
-        """Return the places in the listing of files with known paths."""
-        return np.flatnonzero(self._index >= 0)
-
-    def rows_at(self, places: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the rows of known files at places in the listing."""
-        return self.known.rows[self._index[places]]
 
     def unread_bytes(self, places: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return for each of some places of the listing the bytes that were not read yet."""

@@ -105,6 +105,11 @@ class Fingerprints(NamedTuple):
     head: str  # 8 digits of the first 256 bytes, by which contents are looked up, and 8 of the first KiB
     tail: str  # of the last KiB
 
+    @property
+    def start(self) -> str:
+        """Return the digits of the first 256 bytes."""
+        return self.head[: 2 * START_BYTES]
+
 
 def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprints | None:
     """Return the fingerprints of the content before `position`; None if there is less of it.
@@ -282,6 +287,13 @@ class KnownFiles:
             key, position = key_of(plan.root, one.path), one.end if isinstance(one, Range) else one.position
             marks = one.size_bytes, one.modified_ms, identity_hash(one.identity), one.head, one.tail
             changes[key] = KnownFile(key, position, *marks).packed()
+        ranges = {planned.path: planned for planned in plan.ranges}
+        for advance in plan.advances:
+            file, planned = self.get(bytes.fromhex(advance.key)), ranges[advance.path]
+            if file is not None and file.key not in changes:
+                position, modified_ms = planned.end, max(file.modified_ms, planned.modified_ms)
+                file = file._replace(position=position, size_bytes=position, modified_ms=modified_ms)
+                changes[file.key] = file._replace(head=planned.head, tail=planned.tail).packed()
         for parked in plan.parked:
             key = key_of(plan.root, parked.path)
             row = changes.get(key)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import NotFound, StorageError
-from ftfile.read.foreign.known import fingerprints
-from ftfile.read.foreign.matching import CHANGED, Failure
+from ftfile.core.errors import CorruptData, NotFound, StorageError
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import plain_pieces
+from ftfile.read.foreign.known import WINDOW_BYTES, codec_as_written, fingerprints, marks_of
+from ftfile.read.foreign.matching import CHANGED, Content, Failure
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from ftfile.read.foreign.copies import Answers
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known import Fingerprints
     from ftfile.read.foreign.matching import Answer, Look
     from ftfile.storage.api import FileSystem, InputFile
+
+Result = TypeVar("Result")
+
+_READ_BYTES = 64 << 10
 
 
 @contextmanager
@@ -45,31 +51,48 @@ class Looks:
     """Answers to looks, those of before for files that are as they were then.
 
     Attributes:
-        prints: by key, the marks of a file, and the fingerprints that a look saw.
+        contents: by key, the marks of a file, and its stored bytes as a look saw them.
     """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self.prints: dict[bytes, tuple[object, Mapping[int, Fingerprints]]] = {}
+        self.contents: dict[bytes, tuple[object, Content]] = {}
 
     def answers_to(self, looks: Sequence[Look], is_due: Callable[[Row], bool]) -> dict[int, Answer]:
-        """Return the answers by place; `CHANGED` for files of which none is due yet."""
+        """Return the answers of stored bytes by place; `CHANGED` for files of which none is due yet."""
         answers: dict[int, Answer] = {}
         new = []
         for look in looks:
             row = look.row
-            marks, prints = self.prints.get(row.key, (None, {}))
-            if marks == row.marks and look.positions <= prints.keys():
-                answers[row.place] = prints
+            marks, content = self.contents.get(row.key, (None, None))
+            if content is not None and marks == row.marks and look.positions <= content.prints.keys():
+                answers[row.place] = content
             elif is_due(row):
                 new.append(look)
             else:
                 answers[row.place] = CHANGED
-        for look, answer in zip(new, parallel(self._fs, partial(answer_to, self._fs), new), strict=True):
-            answers[look.row.place] = answer
-            if not isinstance(answer, Failure):
-                self.prints[look.row.key] = look.row.marks, answer
+        for (place, _), answer in self._answers(new).items():
+            answers[place] = answer
+        for look in new:
+            answer = answers[look.row.place]
+            if isinstance(answer, Content):
+                self.contents[look.row.key] = look.row.marks, answer
         return answers
+
+    def run(self, steps: Generator[list[Look], Answers, Result]) -> Result:
+        """Return the result of steps that yield looks, and are sent the answers."""
+        answers: Answers | None = None
+        while True:
+            try:
+                looks = next(steps) if answers is None else steps.send(answers)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            answers = self._answers(looks)
+
+    def _answers(self, looks: Sequence[Look]) -> Answers:
+        answers = parallel(self._fs, partial(answer_to, self._fs), looks)
+        return {(look.row.place, look.codec): answer for look, answer in zip(looks, answers, strict=True)}
 
 
 def answer_to(fs: FileSystem, look: Look) -> Answer:
@@ -78,11 +101,40 @@ def answer_to(fs: FileSystem, look: Look) -> Answer:
         with open_listed(fs, look.row) as file:
             if file is None:
                 return CHANGED
-            # One that is cut off and written anew between two reads has a content that it never had: it is read twice.
-            first, second = ({at: fingerprints(file.read_at, at) for at in look.positions} for _ in range(2))
+            return _decoded(fs, file, look) if look.codec else _stored(file, look)
     except NotFound:
         return CHANGED
     except StorageError as error:
         return Failure(error)
-    answer = {position: prints for position, prints in first.items() if prints is not None}
-    return answer if first == second == answer else CHANGED
+
+
+def _stored(file: InputFile, look: Look) -> Answer:
+    size_bytes = look.row.size_bytes
+    positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
+    # One that is cut off and written anew between two reads has a content that it never had: it is read twice.
+    first, second = ({at: fingerprints(file.read_at, at) for at in positions if at <= size_bytes} for _ in range(2))
+    prints = {position: one for position, one in first.items() if one is not None}
+    return Content(prints, size_bytes, file.size_bytes) if first == second == prints else CHANGED
+
+
+def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:
+    size_bytes = look.row.size_bytes
+    stored = (file.read_at(at, min(_READ_BYTES, size_bytes - at)) for at in range(0, size_bytes, _READ_BYTES))
+    codec = codec_as_written(look.codec, file.read_at)
+    pieces = plain_pieces(stored, Chain.for_reading((codec,)).decoder(""), look.row.path)
+    try:
+        size, prints = marks_of(pieces if look.positions else _first_window(pieces), look.positions)
+    except CorruptData as error:
+        # Bytes of two moments cannot be decoded, either.
+        return Failure(error) if fs.stat(look.row.path).modified_ms == look.row.modified_ms else CHANGED
+    return Content(prints, size, file.size_bytes, codec)
+
+
+def _first_window(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the first KiB of a content, and decode little more."""
+    rest = WINDOW_BYTES
+    for piece in pieces:
+        yield piece[:rest]
+        rest -= len(piece)
+        if rest <= 0:
+            return

@@ -16,7 +16,7 @@ from ftfile.read.foreign.known import NO_IDENTITY, Fingerprints
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.core.errors import StorageError
+    from ftfile.core.errors import FtfileError
     from ftfile.read.foreign.file_table import Row
     from ftfile.read.foreign.known import KnownFile
 
@@ -26,29 +26,60 @@ class Rule(enum.Enum):
 
     SAME = "the file known at its path"
     MOVED = "a file known at another path"
-    CONTINUED = "a copy that goes on behind its original"
     NEW = "new"
     REPLACED = "new, where another file was"
     TRUNCATED = "the file known at its path, with other content"
+    COPY = "a copy of a listed file"
+    CUT_COPY = "a copy of what a listed file was before it was cut off"
+    CONTINUED = "a copy that goes on behind its original"
     UNDECIDED = "not decided yet"
 
 
 class Look(NamedTuple):
-    """Fingerprints of a file that are asked for."""
+    """Fingerprints of a content that are asked for."""
 
     row: Row
-    positions: frozenset[int]  # up to its listed size, at least one
+    positions: frozenset[int]  # in the content; none for that of its first KiB, or less of a shorter one
+    codec: str = ""  # by the name of the file; empty for the bytes as they are stored
+
+
+class Content(NamedTuple):
+    """Fingerprints of a file that is at least as long as it was listed."""
+
+    prints: Mapping[int, Fingerprints]  # by position, as far as there is so much; and at the end of decoded content
+    size_bytes: int  # of the content; of stored bytes, as listed
+    stored_bytes: int  # when the file was opened
+    codec: str = ""  # as the file is written
+
+    def begins_as(self, file: KnownFile) -> bool:
+        """Return True if it begins with all that was read of a file, which is more than nothing."""
+        return self.prints.get(file.position) == (file.head, file.tail)
 
 
 class Failure(NamedTuple):
-    """The file cannot be read; without an error, it only changed since it was listed."""
+    """The content cannot be read, or not be decoded; without an error, it only changed since it was listed."""
 
-    error: StorageError | None = None
+    error: FtfileError | None = None
 
 
 CHANGED = Failure()
-Answer: TypeAlias = "Mapping[int, Fingerprints] | Failure"  # by position
+Answer: TypeAlias = "Content | Failure"
 KnownByIdentity: TypeAlias = "Mapping[bytes, Sequence[KnownFile]]"
+
+
+class Copy(NamedTuple):
+    """The content that a file shares with another one."""
+
+    content: Content  # with the fingerprints at its end
+    original: str = ""  # path of the other file; empty if it is gone
+    is_read: bool = False  # all of the content was read at the original
+    is_whole: bool = False  # and no more than that
+    stored: Fingerprints | None = None  # of all bytes of the file as it is stored; None if it has changed
+
+    @property
+    def end(self) -> Fingerprints:
+        """Return the fingerprints at the end of the content."""
+        return self.content.prints[self.content.size_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +91,9 @@ class Match:
     file: KnownFile | None = None  # behind which it goes on; None for a file that is read from its start
     previous_keys: tuple[bytes, ...] = ()  # by which the file was known at other paths
     displaces: bool = False  # another file was known at the path, and stays known elsewhere
-    error: StorageError | None = None  # why it is undecided, unless it only changed
+    error: FtfileError | None = None  # why it is undecided, unless it only changed
+    advances: bytes = b""  # key of a file that is gone, and stays known, with what is read of its compressed copy
+    copy: Copy | None = None
 
     @property
     def position(self) -> int:
@@ -175,7 +208,7 @@ class _Matching:
         if not file.position or (file is row.known and not row.is_changed):
             return True
         answer = self._answers.get(row.place, CHANGED)
-        return not isinstance(answer, Failure) and answer.get(file.position) == (file.head, file.tail)
+        return isinstance(answer, Content) and answer.begins_as(file)
 
     def _claim(self, row: Row, file: KnownFile, rule: Rule) -> None:
         self._claimed.add(file.key)

@@ -55,7 +55,10 @@ class FileShare:
 
 
 class Move(NamedTuple):
-    """A known file that was found again at another path, which has a range or is seen in the same plan."""
+    """A known file that was found again at another path, which has a range or is seen in the same plan.
+
+    One of which a compressed copy is there advances instead: it stays known by its key, up to the end of the range.
+    """
 
     key: str  # by which it was known, as hexadecimal digits
     path: str  # where it is now
@@ -111,6 +114,7 @@ class Plan:
     root: str = ""  # URL of the directory to which all paths are relative
     planned_ms: int = 0  # when it was made, by the driver's clock, since 1970 UTC
     refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
+    advances: tuple[Move, ...] = ()  # to compressed copies with ranges
 
     @property
     def is_empty(self) -> bool:
@@ -150,7 +154,14 @@ def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:
         yield Cut(found, start, min(start + max_bytes, found.end))
 
 
-_LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late, "refused": Refused}
+_LISTS: dict[str, Any] = {
+    "moves": Move,
+    "seen": Seen,
+    "parked": Parked,
+    "late": Late,
+    "refused": Refused,
+    "advances": Move,
+}
 
 
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -10,10 +10,10 @@ import numpy as np
 
 from ftfile.core.codecs import codec_of
 from ftfile.core.context import RetryPolicy
-from ftfile.core.errors import CorruptData, FtfileError, NotFound, SourceError, StorageError
+from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.read.foreign.copies import Copies, Copy
-from ftfile.read.foreign.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
+from ftfile.read.foreign.copies import Contents, Originals, match_content
+from ftfile.read.foreign.draft import Draft, Found, next_of, parked, seen_at
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
     Extend: TypeAlias = Callable[[FileSystem, FilesSettings, Match, float, int | None], Found]
-    LookAgain: TypeAlias = Callable[[Match, int | None], tuple[Match, Found]]
-    FoundCopies: TypeAlias = Mapping[int, Copy | FtfileError]
+    LookAgain: TypeAlias = Callable[[Match, int | None], Found]
 
 
 _log = get_logger(__name__)
@@ -119,11 +118,14 @@ class Scanner:
         draft = Draft(self._settings, is_limited=limited and not is_start)
         self._forget(table)
         for key in mismatched:
-            self._looks.prints.pop(key, None)
+            self._looks.contents.pop(key, None)
         matches = self._match(table)
-        left = self._fill(draft, table, matches, seen_at if is_start else next_of)
+        decisions = dict(matches)
+        left = self._fill(draft, table, decisions, seen_at if is_start else next_of)
         draft.add_unread(matches.values())
-        is_undecided = self._is_undecided(table, matches, left)
+        for match in decisions.values():
+            _log.debug("%r is %s: behind byte %d", match.row.path, match.rule.value, match.position)
+        is_undecided = self._is_undecided(table, decisions, left)
         missing = () if is_undecided else self._missing_losses(table, draft)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
         refused = self._refused(listing, left)
@@ -162,16 +164,19 @@ class Scanner:
         matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
         for match in matches.values():
             row = match.row
-            _log.debug("%r is %s: it is read from byte %d on", row.path, match.rule.value, match.position)
             if match.rule is Rule.TRUNCATED and row.known is not None:
                 self._cut_off |= dict.fromkeys([row.known.key, row.known.replaced_key()], row.path)
         return matches
 
-    def _fill(self, draft: Draft, table: Table, matches: dict[int, Match], look: Extend) -> NDArray[np.intp]:
-        """Fill a plan up to its limits, and return the places of files with something left to read."""
+    def _fill(self, draft: Draft, table: Table, decisions: dict[int, Match], look: Extend) -> NDArray[np.intp]:
+        """Fill a plan up to its limits, and return the places of files with something left to read.
+
+        `decisions` are those of `match_known`, by place; those of files that are looked at are put among them.
+        """
         self._has_more = False
         is_by_content = self._settings.identity == "content" and look is next_of
-        copies = Copies(self._fs, table, matches, self._cut_off) if is_by_content else None
+        originals = Originals(table, dict(decisions), self._cut_off) if is_by_content else None
+        contents = Contents()
         left: list[int] = []
         places = table.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
@@ -184,7 +189,7 @@ class Scanner:
             step = int(min(threads, draft.files_left))
             due = []
             for place in places[at : at + step]:
-                match = matches.get(place) or match_unchanged(table.row(place))
+                match = decisions.get(place) or match_unchanged(table.row(place))
                 wait_s = self._wait_s(match.row)
                 if match.rule is Rule.UNDECIDED and match.error is None:
                     left.append(place)  # the next listing tells
@@ -192,59 +197,55 @@ class Scanner:
                     due.append(match)
                 elif math.isfinite(wait_s):
                     left.append(place)
-            call = partial(self._look, look, self._find_copies(copies, due))
-            for match, found in parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due):
-                if not self._take(draft, match, found, call):
-                    left.append(match.row.place)
+            if originals is not None:
+                due = list(self._match_content(due, originals, contents))
+            decisions |= {match.row.place: match for match in due}
+            call = partial(self._look, look)
+            findings = parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due)
+            left += [
+                match.row.place
+                for match, finding in zip(due, findings, strict=True)
+                if not self._take(draft, match, finding, call)
+            ]
             at += step
+        self._mismatched |= contents.mismatched
         return np.array(left, np.intp)
 
-    def _find_copies(self, copies: Copies | None, matches: Sequence[Match]) -> FoundCopies:
-        """Return files as copies of known ones, or why they cannot be read, by place; compressed ones once complete."""
-        if copies is None:
-            return {}
-        asked = [match for match in matches if self._may_be_copy(match)]
-        pairs = zip(asked, copies.find(asked), strict=True)
-        by_place = {match.row.place: copy for match, copy in pairs if copy is not None}
-        self._mismatched |= copies.mismatched
-        return by_place
+    def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
+        """Return matches in their order, of copies as their contents say; compressed files once they are complete."""
+        asked = [match for match in matches if originals.may_have(match) and not self._is_growing(match.row)]
+        decided = self._looks.run(match_content(asked, originals.starting, contents))
+        by_place = {match.row.place: match for match in decided}
+        return (by_place.get(match.row.place, match) for match in matches)
 
-    def _may_be_copy(self, match: Match) -> bool:
-        row = match.row
+    def _is_growing(self, row: Row) -> bool:
+        """Return True if a compressed file may not be complete yet."""
         is_young = self._unchanged_s(row) < self._settings.min_age_s
-        is_growing = is_young and self._fs.capabilities.visible_at != "at_close"
-        is_whole = row.size_bytes >= 0 and not (is_growing and codec_of(row.path))
-        return is_whole and match.rule is not Rule.UNDECIDED
+        return is_young and bool(codec_of(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
-    def _look(self, look: Extend, copies: FoundCopies, match: Match, bytes_max: int | None) -> tuple[Match, Found]:
-        """Return where a file begins, and its part of the plan; one that cannot be opened is tried again, for ever."""
-        row = match.row
-        copy = copies.get(row.place)
-        error = copy if isinstance(copy, FtfileError) else match.error
-        if isinstance(copy, Copy):
-            match = copy.match
+    def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Found:
+        """Return a file's part of the plan; one that cannot be opened is tried again, for ever."""
+        row, error = match.row, match.error
+        if error is None and match.rule is Rule.UNDECIDED:
+            return Found(wait_s=0)  # the next listing tells
         if error is None:
             try:
-                unchanged_s = self._unchanged_s(row)
-                if isinstance(copy, Copy) and (copy.original is not None or copy.codec):
-                    finding = next_of_copy(self._settings, copy, unchanged_s)
-                else:
-                    finding = look(self._fs, self._settings, match, unchanged_s, bytes_max)
+                finding = look(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
             else:
                 self._failures.pop(row.key, None)
                 if finding.is_mismatch:
                     self._mismatched.add(row.key)
-                return match, finding
+                return finding
         if isinstance(error, NotFound):
-            return match, Found(wait_s=0)  # gone since it was listed
+            return Found(wait_s=0)  # gone since it was listed
         file = Refused(row.path, str(error))
         before = self._failures.get(row.key)
         failure = self._failures[row.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
         if isinstance(error, CorruptData) and failure.tries > self._settings.retries_max:
-            return match, parked(self._settings, match, f"it cannot be read: {error}")
-        return match, Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
+            return parked(self._settings, match, f"it cannot be read: {error}")
+        return Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
 
     def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
         """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
@@ -273,7 +274,7 @@ class Scanner:
             return False
         if is_something and not draft.add(match, found):
             # Others took their share of the limit meanwhile.
-            found = look_again(match, draft.bytes_left)[1]
+            found = look_again(match, draft.bytes_left)
             if found.range is None or not draft.add(match, found):
                 self._has_more = True
                 return False
@@ -368,7 +369,7 @@ class Scanner:
     def _forget(self, table: Table) -> None:
         """Drop what is remembered of files that are no candidates any more, now and then."""
         memories: tuple[dict[bytes, Any], ...]
-        memories = self._settled, self._looks.prints, self._names
+        memories = self._settled, self._looks.contents, self._names
         if max(len(memory) for memory in memories) > 2 * len(table.places) + len(self._unlisted) + _REMEMBERED_MIN:
             keys = {table.listing.keys[place].tobytes() for place in table.places} | self._unlisted.keys()
             for memory in memories:

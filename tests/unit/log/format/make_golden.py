@@ -109,8 +109,12 @@ def make_plans(path: Path) -> None:
     plans = [
         Plan(ranges=(found,)),
         Plan(
-            ranges=(replace(found, path="a.log.1", start=20, end=40, size_bytes=40),),
+            ranges=(
+                replace(found, path="a.log.1", start=20, end=40, size_bytes=40),
+                replace(found, path="f.log.gz", start=20, end=40, size_bytes=40, compression="gzip"),
+            ),
             moves=(Move(key, "a.log.1"),),
+            advances=(Move("00" * 16, "f.log.gz"),),
             parked=(Parked("b.log", "it cannot be read", 9, 1_700_000_000_000),),
         ),
         Plan(

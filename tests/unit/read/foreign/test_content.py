@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 
 import pytest
 
-from ftfile.core.errors import CorruptData
-from ftfile.read.foreign.copies import Content
-from ftfile.read.foreign.known import WINDOW_BYTES, fingerprints
-from ftfile.storage.api import RangeFile
+from ftfile.read.foreign.known import WINDOW_BYTES, fingerprints, marks_of
 
 DATA = random.Random(1).randbytes(200_000)
 
@@ -37,15 +33,10 @@ def test_there_are_none_beyond_the_end(size: int) -> None:
     assert marks(DATA[:size], size + 5000) is None
 
 
-@pytest.mark.parametrize("size", [1, 1000, 1024, 1500, 65_536, 200_000])
-def test_compressed_content_has_the_fingerprints_of_what_it_was(size: int) -> None:
-    packed = gzip.compress(DATA[:size])
-    content = Content(RangeFile("a.gz", len(packed), lambda offset, length: packed[offset : offset + length]), "gzip")
-    positions = [position for position in (1, 256, 1024, 1025, 65_535, 100_000, size, size + 1) if position]
-    found_size, found = content.marks(positions)
-    assert found_size == size
-    assert found == {position: marks(DATA, position) for position in {*positions, size} if position <= size}
-    assert content.first == DATA[:size][:WINDOW_BYTES]
-    cut = Content(RangeFile("a.gz", len(packed) - 1, lambda offset, length: packed[offset : offset + length]), "gzip")
-    with pytest.raises(CorruptData):
-        cut.marks([1])
+@pytest.mark.parametrize("size", [0, 1, 1000, 1024, 1500, 65_536, 200_000])
+@pytest.mark.parametrize("piece", [7, 1000, 1 << 20])
+def test_pieces_of_a_content_have_the_fingerprints_of_the_whole(size: int, piece: int) -> None:
+    positions = {1, 256, 1024, 1025, 65_535, 100_000, size + 1}
+    pieces = (DATA[at : min(size, at + piece)] for at in range(0, size, piece))
+    expected = {position: marks(DATA, position) for position in {*positions, size} if position <= size}
+    assert marks_of(pieces, positions) == (size, expected)

@@ -10,7 +10,17 @@ import pytest
 from ftfile.core.errors import PermissionDenied
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known import NO_IDENTITY, Fingerprints, KnownFile
-from ftfile.read.foreign.matching import CHANGED, Failure, Match, Rule, known_looks, match_known, match_unchanged
+from ftfile.read.foreign.matching import (
+    CHANGED,
+    Content,
+    Failure,
+    Look,
+    Match,
+    Rule,
+    known_looks,
+    match_known,
+    match_unchanged,
+)
 
 if TYPE_CHECKING:
     from ftfile.read.foreign.matching import Answer
@@ -41,8 +51,8 @@ def listed(path: str, number: int, at_path: KnownFile | None = None, size_bytes:
     return Row(place, path, key(path), size_bytes, time_ms, str(number), identity(number), at_path, 0.0, is_changed)
 
 
-def prints(content: str = "x", positions: tuple[int, ...] = (100,)) -> dict[int, Fingerprints]:
-    return {position: Fingerprints(f"{content}{position}", content) for position in positions}
+def prints(content: str = "x", positions: tuple[int, ...] = (100,)) -> Content:
+    return Content({position: Fingerprints(f"{content}{position}", content) for position in positions}, 200, 200)
 
 
 def decide(
@@ -193,5 +203,5 @@ def test_files_that_nobody_suspects_are_the_ones_at_their_paths() -> None:
 def test_one_look_is_at_all_positions_up_to_the_listed_size() -> None:
     file, elsewhere = known("a", 1, 100), known("b", 2, 150)
     row = listed("a", 2, file, size_bytes=120)
-    assert known_looks([row], {identity(2): [elsewhere]}) == [(row, frozenset({100}))]
+    assert known_looks([row], {identity(2): [elsewhere]}) == [Look(row, frozenset({100}))]
     assert known_looks([listed("c", 3)], {}) == []

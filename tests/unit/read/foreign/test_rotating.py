@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import NotFound, PermissionDenied, SourceError
-from ftfile.read.foreign.copies import Content
-from ftfile.storage.api import RangeFile
+from ftfile.core.errors import PermissionDenied, SourceError
 from tests.unit.read.foreign.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -109,6 +107,60 @@ def test_18_of_two_copies_of_a_file_that_is_gone_one_goes_on(how: str, more: int
     assert b"".join(plain).decode() == "".join(rows[: 60 + more])
 
 
+@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize("keeps", [False, True], ids=["unpacked", "copied"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_17_a_compressed_file_that_is_unpacked_again_is_not_read_again(more: int, keeps: bool, restarts: bool) -> None:
+    """Its content stays known as far as it was read, in whatever form."""
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.append("a.log", lines(60, more))
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    tailing.settle()
+    assert tailing.text == lines(0, 60 + more)
+    if restarts:
+        tailing.restart()
+    tailing.write("a.log.1", lines(0, 60 + more))
+    if not keeps:
+        tailing.delete("a.log.1.gz")
+    tailing.settle()
+    assert tailing.text == lines(0, 60 + more)
+    tailing.append("a.log.1", lines(60 + more, 1))
+    tailing.settle()
+    assert tailing.text == lines(0, 61 + more)
+
+
+@pytest.mark.parametrize("is_unpacked", [False, True])
+def test_17_a_copy_of_what_a_damaged_file_was_is_not_read_again(is_unpacked: bool) -> None:
+    """The damaged one is left out, and its copy from before goes on where it was read to."""
+    tailing = Tailing(fileIdentity="content", maxRetries="0", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    tailing.settle()
+    content = tailing.store.read("in/a.log.1.gz")
+    tailing.write("a.log.1.gz", content[:20] + bytes(len(content) - 20))
+    tailing.settle()
+    assert [file.path for file in tailing.plans[-1].parked] == ["in/a.log.1.gz"]
+    tailing.write(*(("b.log", lines(0, 60)) if is_unpacked else ("b.log.gz", content)))
+    tailing.settle()
+    assert tailing.text == lines(0, 60)
+    assert tailing.scan(seconds=11) is None
+
+
+def test_23_a_damaged_file_and_its_copy_are_both_left_out() -> None:
+    tailing = Tailing(fileIdentity="content", maxRetries="0")
+    content = gzip.compress(lines(0, 60).encode(), mtime=0)
+    for path in ("a.log.gz", "b.log.gz"):
+        tailing.write(path, content[:20] + bytes(len(content) - 20))
+    tailing.settle()
+    assert [file.path for plan in tailing.plans for file in plan.parked] == ["in/a.log.gz", "in/b.log.gz"]
+    assert not tailing.reads
+
+
 def test_17_a_compressed_file_is_read_again_as_native() -> None:
     tailing = Tailing()
     tailing.write("a.log", lines(0, 60))
@@ -161,6 +213,20 @@ def test_18_a_copy_in_progress_is_followed_without_rows() -> None:
     tailing.drain()
     assert tailing.text == lines(0, 103)
     assert {path for path, _ in tailing.reads} == {"a.log"}
+
+
+def test_18_a_copy_that_stops_in_a_line_is_still_being_made() -> None:
+    """However long it rests: it is recorded once it ends as what was read does, or with a line."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    for size in (300, 1303):
+        tailing.write("b.log", lines(0, 60)[:size])
+        assert tailing.drain(seconds=600) == 0
+    tailing.append("b.log", lines(0, 60)[1303:])
+    tailing.settle()
+    assert [file.path for file in tailing.plans[-1].seen] == ["in/b.log"]
+    assert tailing.text == lines(0, 60)
 
 
 def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_moved() -> None:
@@ -545,12 +611,6 @@ def test_18_a_log_that_is_cut_off_before_its_copy_is_compared_is_read_once(
     tailing.settle()
     found = sorted(tailing.text.splitlines(keepends=True))
     assert found == (lines(0, count + behind) + lines(2000, after)).splitlines(keepends=True)
-
-
-def test_18_a_file_that_is_cut_off_while_it_is_compared_tells_nothing() -> None:
-    content = Content(RangeFile("a.log", 600, lambda offset, length: (b"x" * 300)[offset : offset + length]), "")
-    with pytest.raises(NotFound, match="cut off while it was compared"):
-        content.marks([200])
 
 
 def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing() -> None:
