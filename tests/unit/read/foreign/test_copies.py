@@ -181,7 +181,8 @@ def test_6_an_original_with_other_content_than_known_tells_nothing_and_is_named(
 @pytest.mark.parametrize("path", ["copy", "copy.gz!"])
 def test_6_a_file_of_which_a_look_failed_is_undecided(path: str, answer: Failure) -> None:
     name = path.removesuffix("!")
-    world = World(**{name: OTHER, path: answer})
+    contents: dict[str, bytes | Failure] = {name: OTHER, path: answer}
+    world = World(**contents)
     (match,) = world.decide(listed(name, OTHER))
     assert (match.rule, match.error) == (Rule.UNDECIDED, answer.error)
 
