@@ -228,7 +228,7 @@ class TestReading:
         known = KnownFiles.from_bytes(read_columns(fs, columns))
         found = known.get(key_of("file:///data/in", "a.log.1"))
         assert found is not None
-        assert (len(known), found.position, found.size_bytes) == (2, 40, 40)
+        assert (len(known), found.position, found.size_bytes) == (3, 40, 40)
 
     def test_the_sealed_log(self, sealed: SealedFileSystem) -> None:
         assert sealed.directory_id == "9ffd041d9eb6ca487c1c737f7ebde982"
