@@ -230,8 +230,14 @@ def open_with_keys(
 def _read_seal(fs: FileSystem) -> Seal | None:
     """Return the seal of a directory; None if it is not sealed, or its file is lost: `check_layout` refuses that."""
     try:
-        _, *seal = from_checked_text(fs.read(layout.FORMAT_FILE), layout.FORMAT_FILE)
-    except (NotFound, CorruptData):
+        content = fs.read(layout.FORMAT_FILE)
+    except NotFound:
+        return None
+    try:
+        _, *seal = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)
+    except CorruptData:
+        if b'"sealed"' in content:  # without its keys, nothing that is read next would say what is wrong
+            raise
         return None
     return Seal.of(seal[0]) if seal else None
 
