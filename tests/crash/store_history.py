@@ -168,7 +168,8 @@ class History:
         self.trace.append("the end")
         self.zombie()
         self.window()
-        if self.owner() is None or self.owner().buckets != self.head.buckets:  # type: ignore[union-attr] # it is there
+        owner = self.owner()
+        if owner is None or owner.buckets != self.head.buckets:
             self.open()
         self.commit_windows(last=True)
         self.batch()

@@ -7,23 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import JSON_NAMES, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Names of SQL, as the JSON of schemas has them.
-_JSON_NAMES = {
-    "bigint": "long",
-    "int": "integer",
-    "smallint": "short",
-    "tinyint": "byte",
-    "real": "float",
-    "timestamp_ltz": "timestamp",
-    "dec": "decimal",
-    "numeric": "decimal",
-}
 _NESTED = {
     "array": "pa.list_(pa.string())",
     "map": "pa.map_(pa.string(), pa.int64())",
@@ -43,7 +32,7 @@ def type_named(column: str, name: str) -> pa.DataType:
     nested = re.match(r"\w*", base)
     if nested is not None and nested[0] in _NESTED:
         raise ConfigError(f"column {column!r}: give {name!r} as a type of Arrow, such as {_NESTED[nested[0]]}")
-    json_name = _JSON_NAMES.get(base.strip(), base.strip()) + parenthesis + rest
+    json_name = JSON_NAMES.get(base.strip(), base.strip()) + parenthesis + rest
     json_name = _WHOLE_DECIMAL.sub(r"decimal(\1,0)", json_name)
     field: dict[str, Any] = {"name": column, "type": json_name, "nullable": True, "metadata": {}}
     return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type

@@ -44,6 +44,14 @@ _SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decim
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRECISION_MAX = 38
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+# Names of types in SQL, also those of other programs, as the JSON of schemas has them.
+JSON_NAMES = {
+    **{sql: name for name, sql in _SQL_NAMES.items()},
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
 _SCHEMAS_KEPT = 64
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)

@@ -120,7 +120,7 @@ class Level:
             return under_way.result()
         try:
             opened = self.held or self._made(files or self._sources.files)
-        except BaseException as error:
+        except BaseException as error:  # also an interrupt, or those who wait would wait for ever
             self._opening = None
             opening.set_exception(error)
             raise

@@ -15,7 +15,7 @@ from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.avro_container import read_header
 from ftfile.formats.avro_files import arrow_type
 from ftfile.rows.buffers import leaf_types, map_leaf_types
-from ftfile.rows.spark_types import arrow_schema, as_nullable, is_wider, spark_schema_json, sql_types
+from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, as_nullable, is_wider, spark_schema_json, sql_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,17 +25,6 @@ SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _UTC = pa.timestamp("us", tz="UTC")
-# Spark's names in SQL of what its JSON calls otherwise.
-_NAMES = {
-    "bigint": "long",
-    "int": "integer",
-    "smallint": "short",
-    "tinyint": "byte",
-    "real": "float",
-    "timestamp_ltz": "timestamp",
-    "numeric": "decimal",
-    "dec": "decimal",
-}
 _EACH_KIND = (
     "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
     "schema was given, give one that fits. Nothing was changed"
@@ -78,7 +67,7 @@ def _parsed(text: str) -> str:
                 "nested types, give a StructType, on the command line its JSON"
             )
         name = kind[1].lower()
-        spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
+        spelled = JSON_NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
         fields.append({"name": match[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
     return json.dumps({"type": "struct", "fields": fields})
 
