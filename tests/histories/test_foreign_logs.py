@@ -13,7 +13,7 @@ from tests.histories.foreign_logs import Conditions, History
 if TYPE_CHECKING:
     from tests.histories.foreign_store import Times
 
-HISTORIES = 8 * int(os.environ.get("FTFILE_HISTORIES", "20"))
+HISTORIES = int(os.environ.get("FTFILE_FOREIGN_HISTORIES", "160"))
 AT_ONCE = 20
 TRACE_MAX = 60
 # Of the store's times, with the seconds by which its clock is ahead.
@@ -65,5 +65,5 @@ def test_each_line_is_read_once(place: int, first_seed: int) -> None:
         history = History(seed, conditions)
         lost, twice = history.play()
         trace = "\n".join(history.writers.trace[-TRACE_MAX:])
-        repeat = f"FTFILE_HISTORIES=1 pytest tests/histories/test_foreign_logs.py --seed={seed}"
+        repeat = f"FTFILE_FOREIGN_HISTORIES=1 pytest tests/histories/test_foreign_logs.py --seed={seed}"
         assert (lost, twice) == ([], []), f"{conditions}\n{trace}\nrepeat with: {repeat}"
