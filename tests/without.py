@@ -44,6 +44,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/log/test_lost_records.py": (
             "test_batch_writes_stop[there-lost0]",
             "test_batch_writes_stop[there-lost1]",
+            "test_a_lost_record_without_parts_is_missed",
             "test_a_warm_committer_stops_too",
         ),
         "unit/operate/test_verify.py": (
@@ -66,7 +67,14 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestCounters::test_recoveries_are_versions_that_others_left_unpublished",
         ),
         # Nothing else tells that there were records.
-        "unit/kv/operator/test_lost_log.py": ("test_it_is_refused_until_the_log_is_back",),
+        "unit/kv/operator/test_lost_log.py": (
+            "test_it_is_refused_until_the_log_is_back",
+            "test_windows_behind_lost_records",
+            "test_a_log_that_ends_within_an_opening",
+            "test_windows_of_a_process_that_lost_its_records_are_missed",
+            "test_it_is_lost_while_the_store_is_open",
+            "test_what_tells_of_it_is_written_behind_each_record",
+        ),
         "crash/test_operator.py": ("test_a_log_that_is_lost_is_told_of_after_every_crash",),
         # What a hint saves.
         "unit/log/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
