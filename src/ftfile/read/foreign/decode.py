@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -16,18 +16,18 @@ from ftfile.core.logs import get_logger
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
 from ftfile.log.places import list_or_empty
-from ftfile.read.foreign.decoding.lines import OpenedFile, filters_of_name, filters_of_range
+from ftfile.read.foreign.decoding.lines import RangeContent, filters_of_name, filters_of_range
 from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut, FileShare, Range
     from ftfile.storage.api import FileInfo, FileSystem
 
-    Reader = Callable[[OpenedFile, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
+    Reader = Callable[[RangeContent, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
 
 
 _log = get_logger(__name__)
@@ -81,18 +81,18 @@ def _cut_rows(
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
     require_columns(in_file, decoding, path=planned.path)
-    with locate(fs, planned, decoding, elsewhere) as opened:
-        if opened is None:
+    with open_range(fs, planned, decoding, elsewhere) as content:
+        if content is None:
             return
         try:
-            for batch in _reader(decoding)(opened, cut, in_file, decoding):
+            for batch in _reader(decoding)(content, cut, in_file, decoding):
                 if batch.num_rows:
                     yield with_path_columns(batch, in_path, requested) if in_path else batch
         except CorruptData as error:
             if not decoding.ignore_corrupt:
                 raise
             _log.warning("the rows before the damage are read: %s", error)
-        opened.require_range()
+        content.require_range()
 
 
 def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
@@ -137,19 +137,25 @@ class Elsewhere:
                         directories.append(info.path)
 
 
-@contextmanager
-def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere) -> Iterator[OpenedFile | None]:
-    """Open the file that has the content of a range: that at its path, else one beside it or elsewhere, if renamed.
+class Candidate(NamedTuple):
+    """A file that may have the content of a range."""
 
-    Where files are told by their content, it may be a copy beside it, or a compressed one. It is None if nothing is at
-    the path, no other file is the one, and missing files are ignored.
+    path: str
+    filters: tuple[str, ...]  # by which it is stored, in the order in which they were applied
+
+
+@contextmanager
+def open_range(
+    fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere
+) -> Iterator[RangeContent | None]:
+    """Open the first candidate that has the content of a range; None if it is gone, and missing files are ignored.
 
     Raises:
         FileChanged: the file at the path has other content, or is gone, and no other file is the one.
     """
     keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
     is_gone = True
-    for path, filters in _places(fs, planned, elsewhere, by_content=decoding.by_content):
+    for path, filters in locate(fs, planned, elsewhere, by_content=decoding.by_content):
         try:
             file = fs.open(path)
         except NotFound:
@@ -160,9 +166,9 @@ def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: El
             continue
         with file:
             is_gone = is_gone and path != planned.path
-            opened = OpenedFile(file, planned, filters, keys)
-            if _has_range(opened):
-                yield opened
+            content = RangeContent(file, planned, filters, keys)
+            if content.has_range():
+                yield content
                 return
     what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
     if not is_gone:
@@ -175,54 +181,36 @@ def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: El
     yield None
 
 
-def _has_range(opened: OpenedFile) -> bool:
-    try:
-        return opened.has_range()
-    except CorruptData:  # a packed file, which is another one then
-        return False
+def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool) -> Iterator[Candidate]:
+    """Yield the files that may have the content of a range, the likeliest first.
 
-
-def _places(
-    fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield paths where the file may be, with its filters there, the likeliest first.
-
-    The directory is listed again until two listings name the same files: one may be renamed before it is opened. At
-    last all directories are searched for the name that the store gives the file.
+    First comes the one at its path, then those with its identity in the same directory and, where files are told by
+    their content, all others there that may have it, plain or packed. The directory is listed again until two listings
+    name the same files: one may be renamed before it is opened. At last all directories are searched for the identity.
     """
     filters = filters_of_range(planned)
-    yield planned.path, filters
+    yield Candidate(planned.path, filters)
     directory = planned.path.rpartition("/")[0]
     names: set[tuple[str, str | None]] | None = None
     for _ in range(LISTINGS_MAX):
-        beside = [info for info in list_or_empty(fs, directory) if not info.is_directory]
-        before, names = names, {(info.path, info.identity) for info in beside}
+        listed = [info for info in list_or_empty(fs, directory) if not info.is_directory]
+        before, names = names, {(info.path, info.identity) for info in listed}
         if names == before:
             break
-        others = sorted((info for info in beside if info.path != planned.path), key=lambda info: info.path)
-        yield from _places_beside(others, planned, by_content=by_content)
+        others = sorted((info for info in listed if info.path != planned.path), key=lambda info: info.path)
+        renamed = [info.path for info in others if info.identity is not None and info.identity == planned.identity]
+        yield from (Candidate(path, filters) for path in renamed)
+        if not by_content or planned.end < CONTENT_BYTES_MIN:
+            continue
+        same = [info.path for info in others if info.path not in renamed and _may_hold(info, planned)]
+        yield from (Candidate(path, filters) for path in same)
+        for info in others:
+            packed = filters_of_name(info.path)
+            if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
+                yield Candidate(info.path, packed)
     moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
     if moved is not None:
-        yield moved, filters
-
-
-def _places_beside(
-    others: Sequence[FileInfo], planned: Range, *, by_content: bool
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the places among the other files of the directory."""
-    filters = filters_of_range(planned)
-    renamed = [info for info in others if info.identity is not None and info.identity == planned.identity]
-    for info in renamed:
-        yield info.path, filters
-    if not by_content or planned.end < CONTENT_BYTES_MIN:
-        return
-    for info in others:
-        if info not in renamed and _may_hold(info, planned):
-            yield info.path, filters
-    for info in others:
-        packed = filters_of_name(info.path)
-        if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
-            yield info.path, packed
+        yield Candidate(moved, filters)
 
 
 def _may_hold(info: FileInfo, planned: Range) -> bool:

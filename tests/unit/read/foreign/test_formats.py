@@ -124,7 +124,7 @@ def test_a_small_file_is_one_call_of_the_store(files: Files, file_format: str, m
             calls.append(offset)
             return content[offset : offset + length]
 
-        file = lines.OpenedFile(RangeFile("data", len(content), read), files.whole("data"))
+        file = lines.RangeContent(RangeFile("data", len(content), read), files.whole("data"))
         (cut,) = (cut for share in Plan((file.planned,)).shares(TASK_BYTES) for cut in share.cuts)
         batches = columnar.column_rows(file, cut, SCHEMA, FileDecoding(file_format))
         assert sum(batch.num_rows for batch in batches) == len(ROWS)

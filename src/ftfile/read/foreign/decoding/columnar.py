@@ -19,7 +19,7 @@ from ftfile.rows.buffers import rebuild
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.read.foreign.decoding.lines import OpenedFile
+    from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
 
@@ -33,12 +33,12 @@ _FILES: dict[str, tuple[str, Callable[[BinaryIO], pa.Schema]]] = {
 }
 
 
-def column_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in columns, as its format reads them; columns are found by name, case aside."""
     del cut
-    name, path = decoding.file_format, opened.planned.path
+    name, path = decoding.file_format, content.planned.path
     expected, schema_of = _FILES[name]
-    with opened.as_file() as file:
+    with content.as_file() as file:
         try:
             in_file = schema_of(file)
             spelled = _spelled(schema, in_file, path)
@@ -50,11 +50,11 @@ def column_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileD
             raise CorruptData(path, expected, str(error)) from error
 
 
-def avro_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an Avro file; fields are found by name, case aside."""
     del cut, decoding
-    path = opened.planned.path
-    with opened.as_file() as file:
+    path = content.planned.path
+    with content.as_file() as file:
         held: list[dict[str, Any]] = []
         damage = None
         blocks = _avro_blocks(file, path)

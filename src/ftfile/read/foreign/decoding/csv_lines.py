@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.decoding.lines import OpenedFile
+    from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.decoding.records import Lines
     from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
@@ -36,27 +36,29 @@ _NEWLINE = ord("\n")
 _MARK = "\ufeff"
 
 
-def csv_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cut; a blank line, and a comment, are none.
 
     With a header, columns are found by the names in it, case aside; else they are those of the schema in its order.
     """
     names, header_end = own_columns(schema, decoding).names, 0
     if decoding.header:
-        header = _header(opened, decoding)
+        header = _header(content, decoding)
         if header is None:
             return
         names, header_end = header
     reader = CsvRows(schema, names, decoding)
-    for block in line_blocks(opened, cut, decoding.separator, header_end):
+    for block in line_blocks(content, cut, decoding.separator, header_end):
         lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
-def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def multi_line_csv(
+    content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of CSV whose quoted fields may have line ends."""
     del cut
-    text = whole_text(opened, decoding).replace("\r\n", "\n")
+    text = whole_text(content, decoding).replace("\r\n", "\n")
     records = list(_records(text, decoding))
     names = own_columns(schema, decoding).names
     if decoding.header:
@@ -66,7 +68,7 @@ def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: Fi
     if records:
         lines = joined_lines([record.encode() for record in records])
         reader = CsvRows(schema, names, decoding)
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
 def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
@@ -82,10 +84,10 @@ def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
         yield match[0][:-1]
 
 
-def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int] | None:
+def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], int] | None:
     """Return the names in the first line that is no comment, and where it ends; None if there is none yet."""
     end = 0
-    for block in first_lines(opened, decoding.separator):
+    for block in first_lines(content, decoding.separator):
         for line in block.split(decoding.separator)[:-1]:
             end += len(line) + len(decoding.separator)
             text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
@@ -177,7 +179,7 @@ class CsvRows:
         if is_half.any():
             odd |= is_half
             quotes = quotes[~np.repeat(is_half, counts)]
-        # Of the others, every second quote closes what the one before it opened.
+        # Of the others, every second quote closes what the one before it content.
         outside = np.zeros(256, np.bool_)
         outside[[ord(decoding.sep), _NEWLINE, *([ord(decoding.quote)] if is_doubled else [])]] = True
         opening, closing = quotes[::2], quotes[1::2]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.decoding.lines import OpenedFile
+    from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
 
@@ -44,21 +44,21 @@ _EXACT_MAX = (1 << 53) - 1  # integers up to it are the same as floating-point n
 _NUMBERS = {"NaN", "Infinity", "-Infinity"}
 
 
-def json_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cut: an object is one, an array one for each of its objects, a blank line none."""
     reader = JsonRows(schema, decoding)
-    blocks = line_blocks(opened, cut, decoding.separator)
+    blocks = line_blocks(content, cut, decoding.separator)
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
         lines = lines_of(as_utf_8(part, decoding), decoding.line_sep.encode())
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
 def multi_line_json(
-    opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding
+    content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of JSON objects, or of arrays of them; a file that is no JSON is one bad record."""
     del cut
-    text = whole_text(opened, decoding)
+    text = whole_text(content, decoding)
     try:
         records = list(_objects(text))
     except (ValueError, RecursionError):
@@ -66,7 +66,7 @@ def multi_line_json(
     if records:
         # Valid JSON has line feeds between its tokens alone.
         lines = Lines("".join(record.replace("\n", " ") + "\n" for record in records).encode())
-        yield from finished_rows(JsonRows(schema, decoding).rows(lines), lines, schema, decoding, opened.planned.path)
+        yield from finished_rows(JsonRows(schema, decoding).rows(lines), lines, schema, decoding, content.planned.path)
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -59,8 +60,8 @@ def filters_of_range(planned: Range) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """A file in which a range was found."""
+class RangeContent:
+    """The content of a range, in a file that is open."""
 
     file: InputFile  # as it is stored; its opener closes it
     planned: Range
@@ -71,11 +72,14 @@ class OpenedFile:
         """Return True if the content before the end of the range is that which was planned."""
         planned = self.planned
         expected = Fingerprints(planned.head, planned.tail)
-        if planned.whole:
-            return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
-        if not self.filters:
+        if planned.whole and self.file.size_bytes != planned.end:
+            return False
+        if planned.whole or not self.filters:
             return fingerprints(self.file.read_at, planned.end) == expected
-        _, marks = marks_of(self.pieces(0, planned.end), [planned.end])
+        try:
+            _, marks = marks_of(self.pieces(), [planned.end])
+        except CorruptData:  # it is another file
+            return False
         return marks.get(planned.end) == expected
 
     def require_range(self) -> None:
@@ -92,11 +96,16 @@ class OpenedFile:
             yield data
             start += len(data)
 
-    def pieces(self, start: int = 0, end: int | None = None, enough: int | None = None) -> Iterator[bytes]:
-        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged.
+    def pieces(self, start: int = 0, enough: int | None = None) -> Iterator[bytes]:
+        """Yield the plain content from an offset to the end of the range, or of a file that is read as a whole.
 
         Behind the offset `enough`, little is read at a time: its reader stops soon.
+
+        Raises:
+            CorruptData: the file is damaged, behind the pieces that came.
+            FileChanged: it became shorter.
         """
+        end = None if self.planned.whole else self.planned.end
         if not self.filters:
             end = self.file.size_bytes if end is None else end
             middle = end if enough is None else min(enough, end)
@@ -134,7 +143,7 @@ class OpenedFile:
         yield from plain_pieces(stored, decoder, self.planned.path)
 
 
-def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
+def line_blocks(content: RangeContent, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
     """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
 
     Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
@@ -145,22 +154,18 @@ def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int 
         FileChanged: it became shorter.
     """
     planned = cut.range
-    if planned.whole:
-        blocks = _whole_lines(opened.pieces(skip_until), separator, planned.path)
-        return blocks if skip_until else _without_mark(blocks)
-    start = max(cut.start, skip_until)
+    start, end = max(cut.start, skip_until), sys.maxsize if planned.whole else cut.end
     # The line in which a cut begins is of the cut before: the first line starts behind the first separator.
     is_at_line = start in {planned.start, skip_until}
     begin = start if is_at_line else max(planned.start, start - len(separator))
-    blocks = _whole_lines(opened.pieces(begin, planned.end, cut.end), separator, planned.path)
-    blocks = _lines_between(blocks, begin, start, cut.end, separator)
+    blocks = _whole_lines(content.pieces(begin, end), separator, planned.path)
+    blocks = _lines_between(blocks, begin, start, end, separator)
     return blocks if start else _without_mark(blocks)
 
 
-def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
+def first_lines(content: RangeContent, separator: bytes) -> Iterator[bytes]:
     """Yield the lines from the start of the plain content on, as `line_blocks` does, up to the end of the range."""
-    planned = opened.planned
-    return _whole_lines(opened.pieces(0, None if planned.whole else planned.end, 0), separator, planned.path)
+    return _whole_lines(content.pieces(enough=0), separator, content.planned.path)
 
 
 def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, separator: bytes) -> Iterator[bytes]:
@@ -216,10 +221,10 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
     return block.decode("utf-8", "replace").encode()
 
 
-def whole_text(opened: OpenedFile, decoding: FileDecoding) -> str:
+def whole_text(content: RangeContent, decoding: FileDecoding) -> str:
     """Return the plain content of a file."""
-    content = b"".join(opened.pieces())
-    return as_utf_8(content, decoding).decode().removeprefix("\ufeff")
+    plain = b"".join(content.pieces())
+    return as_utf_8(plain, decoding).decode().removeprefix("\ufeff")
 
 
 def _is_utf_8(block: bytes) -> bool:
@@ -234,11 +239,11 @@ def _is_utf_8(block: bytes) -> bool:
 _NEWLINE = ord("\n")
 
 
-def text_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def text_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a cut without their ends; a column of binary values has their bytes as they are."""
     is_raw = bool(len(schema)) and pa.types.is_binary(schema.types[0])
     separator = decoding.separator if is_raw else decoding.line_sep.encode()
-    for block in line_blocks(opened, cut, decoding.separator):
+    for block in line_blocks(content, cut, decoding.separator):
         lines = _split(block if is_raw else as_utf_8(block, decoding), separator)
         columns = [lines.view(kind) for kind in schema.types]
         yield batch_of(columns, schema, len(lines))
@@ -256,19 +261,19 @@ def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
     return strings_from(offsets, np.frombuffer(block.replace(b"\n", b""), np.uint8), pa.binary())
 
 
-def binary_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield one row for the file, with its bytes as they are stored, or one for each record in its plain content."""
     del cut
     if decoding.framing is None:
-        yield _whole_file(opened, schema)
+        yield _whole_file(content, schema)
         return
     end = b"" if decoding.length_prefix else decoding.delimiter or b""
-    file = cast("BinaryIO", _Pieces(opened.pieces(), opened.planned.path, end))
+    file = cast("BinaryIO", _Pieces(content.pieces(), content.planned.path, end))
     yield from BinaryRecords(decoding.framing).decode(file, schema)
 
 
-def _whole_file(opened: OpenedFile, schema: pa.Schema) -> pa.RecordBatch:
-    planned = opened.planned
+def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
+    planned = content.planned
     values: dict[str, Any] = {
         "path": planned.path,
         "length": planned.end,
@@ -277,7 +282,7 @@ def _whole_file(opened: OpenedFile, schema: pa.Schema) -> pa.RecordBatch:
     if "content" in map(str.lower, schema.names):
         if planned.end > LINE_BYTES_MAX:
             raise CorruptData(planned.path, f"files of at most {LINE_BYTES_MAX} bytes", f"one of {planned.end}")
-        values["content"] = b"".join(opened.stored_pieces(0, planned.end))
+        values["content"] = b"".join(content.stored_pieces(0, planned.end))
     columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
     return batch_of(columns, schema, 1)
 
