@@ -16,7 +16,7 @@ from pyarrow import csv as arrow_csv
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
-from ftfile.read.foreign.decoding.records import Rows, finished_rows, joined_lines, lines_of, read_texts
+from ftfile.read.foreign.decoding.records import Rows, finished_rows, in_halves, joined_lines, lines_of, read_texts
 from ftfile.read.foreign.decoding.settings import own_columns
 from ftfile.rows.buffers import text_scalar
 
@@ -248,17 +248,13 @@ class CsvRows:
 
     def _take(self, rows: Rows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
         """Take the rows of fields as text, in halves where they cannot be read together."""
-        if not len(numbers):
-            return
-        try:
-            rows.add(self._typed(columns, len(numbers)), numbers)
-        except ValueError as error:
-            if len(numbers) == 1:
-                rows.bad[int(numbers[0])] = str(error)
-                return
-            half = len(numbers) // 2
-            self._take(rows, [column.slice(0, half) for column in columns], numbers[:half])
-            self._take(rows, [column.slice(half) for column in columns], numbers[half:])
+
+        def take(start: int, end: int) -> None:
+            piece = [column.slice(start, end - start) for column in columns]
+            rows.add(self._typed(piece, end - start), numbers[start:end])
+
+        for untaken in in_halves(take, len(numbers), ValueError):
+            rows.bad[int(numbers[untaken.start])] = str(untaken.error)
 
     def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
         fields = zip(self._places, self._schema.types, strict=True)

@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import re
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 import arro3.io
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
-from ftfile.read.foreign.decoding.records import Lines, Rows, decimal_of, finished_rows, lines_of, read_texts
+from ftfile.read.foreign.decoding.records import Lines, Rows, decimal_of, finished_rows, in_halves, lines_of, read_texts
 from ftfile.read.foreign.decoding.settings import own_columns
 from ftfile.rows.buffers import map_leaf_types, rebuild
 
@@ -42,6 +41,7 @@ _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read 
 _DECIMAL128_DIGITS = 38
 _EXACT_MAX = (1 << 53) - 1  # integers up to it are the same as floating-point numbers
 _NUMBERS = {"NaN", "Infinity", "-Infinity"}
+_OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column cannot have
 
 
 def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -134,52 +134,46 @@ class JsonRows:
 
     def _take(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> list[int]:
         """Take lines that look like objects, in halves where that fails; the rest is returned."""
-        if not len(numbers):
-            return []
-        try:
-            batch = self._batch(lines.joined(numbers), len(numbers))
-        except Exception:  # arro3 raises nothing more special
-            if len(numbers) <= _TOGETHER_MIN:
-                return [int(number) for number in numbers]
-            half = len(numbers) // 2
-            return self._take(rows, lines, numbers[:half]) + self._take(rows, lines, numbers[half:])
-        rows.add(batch, numbers)
-        return []
+
+        def take(start: int, end: int) -> None:
+            piece = numbers[start:end]
+            rows.add(self._batch(lines.joined(piece), len(piece)), piece)
+
+        # arro3 raises nothing more special
+        untaken = in_halves(take, len(numbers), Exception, smallest=_TOGETHER_MIN)
+        return [int(number) for piece in untaken for number in numbers[piece.start : piece.end]]
 
     def _take_slowly(self, rows: Rows, lines: Lines, numbers: list[int]) -> None:
         """Take lines one by one; blank ones have no row."""
         kind = pa.struct(list(self._schema))
-        values: list[Any] = []
-        of_line: list[int] = []
+        objects: dict[int, list[Any]] = {}  # of each line that has some
         for number in numbers:
             text = lines.text(number)
             if not text.strip():
                 continue
             try:
                 found = _PARSER.decode(text)
-                objects = [_nested(each, kind) for each in (found if isinstance(found, list) else [found])]
+                values = [_nested(each, kind) for each in (found if isinstance(found, list) else [found])]
             except (ValueError, RecursionError) as error:
                 rows.bad[number] = str(error)
             else:
-                values += objects
-                of_line += [number] * len(objects)
-        self._take_values(rows, values, of_line)
+                if values:
+                    objects[number] = values
+        self._take_objects(rows, objects)
 
-    def _take_values(self, rows: Rows, values: list[Any], of_line: list[int]) -> None:
-        """Take the values of lines, in halves where they cannot be read together."""
-        if not values:
-            return
-        try:
+    def _take_objects(self, rows: Rows, objects: dict[int, list[Any]]) -> None:
+        """Take the objects of each line, in halves where they cannot be read together."""
+        numbers = list(objects)
+
+        def take(start: int, end: int) -> None:
+            piece = numbers[start:end]
+            values = [value for number in piece for value in objects[number]]
             struct = pa.array(values, pa.struct(list(self._exact)))
-            rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), np.array(of_line))
-        except (ValueError, OverflowError, pa.ArrowException) as error:
-            if of_line[0] == of_line[-1]:
-                rows.bad[of_line[0]] = str(error)
-                return
-            middle = of_line[len(of_line) // 2]
-            half = bisect_left(of_line, middle) or bisect_right(of_line, middle)
-            self._take_values(rows, values[:half], of_line[:half])
-            self._take_values(rows, values[half:], of_line[half:])
+            of_line = np.repeat(piece, [len(objects[number]) for number in piece])
+            rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)
+
+        for untaken in in_halves(take, len(numbers), _OF_VALUES):
+            rows.bad[numbers[untaken.start]] = str(untaken.error)
 
     def _batch(self, data: bytes, count: int) -> pa.RecordBatch:
         self._is_wide = False

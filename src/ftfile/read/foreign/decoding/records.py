@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from ftfile.rows.buffers import text_scalar
 from ftfile.rows.time_text import instants_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -178,6 +178,39 @@ class Rows:
     def add(self, batch: pa.RecordBatch, numbers: NDArray[np.integer]) -> None:
         """Add rows of lines, which are in order."""
         self.pieces.append((batch, numbers))
+
+
+class Untaken(NamedTuple):
+    """Lines `[start, end)` of some, that cannot be read together."""
+
+    start: int
+    end: int
+    error: Exception
+
+
+def in_halves(
+    take: Callable[[int, int], None],
+    count: int,
+    errors: type[Exception] | tuple[type[Exception], ...],
+    *,
+    smallest: int = 1,
+) -> Iterator[Untaken]:
+    """Call `take` for all of `count` lines at once, and for halves of what it raises one of the errors for.
+
+    It is called with the first number and that behind the last. Yields, in order, pieces of `smallest` lines at most
+    for which it still raises.
+    """
+    pieces = [(0, count)] if count else []
+    while pieces:
+        start, end = pieces.pop()
+        try:
+            take(start, end)
+        except errors as error:
+            if end - start <= smallest:
+                yield Untaken(start, end, error)
+            else:
+                middle = (start + end) // 2
+                pieces += [(middle, end), (start, middle)]
 
 
 def finished_rows(
