@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftfile.core.options.kinds import Kind, Option
-from ftfile.core.options.parse import ParsedOptions, parse_options
+from ftfile.core.options.parse import ParsedOptions, parse_options, values_of_fields
 from ftfile.core.options.table import OPTIONS, STORAGE_PREFIX
 
-__all__ = ("OPTIONS", "STORAGE_PREFIX", "Kind", "Option", "ParsedOptions", "parse_options")
+__all__ = ("OPTIONS", "STORAGE_PREFIX", "Kind", "Option", "ParsedOptions", "parse_options", "values_of_fields")

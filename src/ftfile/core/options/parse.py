@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
@@ -41,6 +42,8 @@ _FOLLOWS = ("follow", "ftkv-follow")
 # Of options that choose the version that is read, those that choose where a stream begins.
 _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
 _OF_A_VERSION = "a version is read as the log describes it: leave it out"
+
+_CAPITAL = re.compile("[A-Z]")
 
 _SHOWN_MAX = 100  # of the characters of a value that is not understood
 
@@ -126,6 +129,16 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
             raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
         parsed.given[option.name], parsed.texts[option.name] = _parse(option, text), text
     return parsed
+
+
+def values_of_fields(settings: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of options, by their names, that are fields of a dataclass, by the names of the fields.
+
+    A field has the name of its option in snake case. None is no value.
+    """
+    names = {field.name for field in fields(settings)}
+    by_field = {_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name): value for name, value in values.items()}
+    return {name: value for name, value in by_field.items() if name in names and value is not None}
 
 
 def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as options

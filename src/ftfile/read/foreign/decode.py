@@ -89,7 +89,7 @@ def _cut_rows(
                 if batch.num_rows:
                     yield with_path_columns(batch, in_path, requested) if in_path else batch
         except CorruptData as error:
-            if not decoding.ignore_corrupt:
+            if not decoding.ignore_corrupt_files:
                 raise
             _log.warning("the rows before the damage are read: %s", error)
         content.require_range()
@@ -155,7 +155,7 @@ def open_range(
     """
     keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
     is_gone = True
-    for path, filters in locate(fs, planned, elsewhere, by_content=decoding.by_content):
+    for path, filters in locate(fs, planned, elsewhere, by_content=decoding.file_identity == "content"):
         try:
             file = fs.open(path)
         except NotFound:
@@ -173,7 +173,7 @@ def open_range(
     what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
     if not is_gone:
         raise FileChanged(f"{what}, are there no more: the file has other content now, and so have those beside it")
-    if not decoding.ignore_missing:
+    if not decoding.ignore_missing_files:
         raise FileChanged(
             f"{what}, are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true"
         )

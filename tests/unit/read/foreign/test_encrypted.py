@@ -62,5 +62,5 @@ def test_an_end_that_was_cut_off_is_damage(out: str, ring: Path, tmp_path: Path)
         file.write_bytes(content[:size])
         with pytest.raises(CorruptData, match="encrypted file"):
             words(files, file.name, ring, file_format="text")
-        kept = words(files, file.name, ring, file_format="text", ignore_corrupt=True)
+        kept = words(files, file.name, ring, file_format="text", ignore_corrupt_files=True)
         assert kept == WORDS[: len(kept)]

@@ -170,7 +170,7 @@ def test_a_file_that_is_none_of_the_format(files: Files, file_format: str) -> No
         if content:
             with pytest.raises(CorruptData, match="data"):
                 files.rows(files.whole("data"), SCHEMA, FileDecoding(file_format))
-        assert files.rows(files.whole("data"), SCHEMA, FileDecoding(file_format, ignore_corrupt=True)) == []
+        assert files.rows(files.whole("data"), SCHEMA, FileDecoding(file_format, ignore_corrupt_files=True)) == []
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
@@ -186,7 +186,7 @@ def test_rows_before_the_damage_are_kept_and_no_others(
     planned, decoding = files.whole("data"), FileDecoding(file_format)
     with pytest.raises(CorruptData, match="data"):
         files.rows(planned, SCHEMA, decoding)
-    keeping = FileDecoding(file_format, ignore_corrupt=True)
+    keeping = FileDecoding(file_format, ignore_corrupt_files=True)
     kept = files.rows(planned, SCHEMA, keeping)
     assert 0 < len(kept) < len(rows)
     assert kept == rows[: len(kept)] == files.rows(planned, SCHEMA, keeping)
@@ -208,7 +208,7 @@ def test_scenario_23_an_archive_cut_off_is_an_error_or_the_rows_before(
         planned = files.whole(name)
         with pytest.raises(CorruptData, match="data"):
             files.rows(planned, schema_of(file_format), FileDecoding(file_format))
-        keeping = FileDecoding(file_format, ignore_corrupt=True)
+        keeping = FileDecoding(file_format, ignore_corrupt_files=True)
         kept = files.rows(planned, schema_of(file_format), keeping)
         assert kept == expected(file_format)[: len(kept)] == files.rows(planned, schema_of(file_format), keeping)
     assert 0 < len(kept) < len(ROWS)

@@ -8,7 +8,8 @@ import encodings.aliases
 import gzip
 import itertools
 import random
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
+from ftfile.core.options import OPTIONS
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding import json_lines, lines
 from ftfile.read.foreign.decoding.lines import as_utf_8
@@ -307,7 +309,7 @@ class TestJson:
 
     def test_a_bad_record_is_not_damage_that_is_ignored(self, files: Files) -> None:
         with pytest.raises(SourceError, match="'data' has a record"):
-            json_rows(files, '{"n":"x"}', pa.schema([("n", pa.int32())]), ignore_corrupt=True)
+            json_rows(files, '{"n":"x"}', pa.schema([("n", pa.int32())]), ignore_corrupt_files=True)
 
     def test_clocks_of_a_zone_and_patterns(self, files: Files) -> None:
         decoding = FileDecoding.from_options(
@@ -556,8 +558,18 @@ class TestSettings:
     def test_from_options(self) -> None:
         options = {"fileFormat": "csv", "sep": "\t", "fileIdentity": "content", "nullValue": "-", "path": "/x"}
         decoding = FileDecoding.from_options(options | {"encoding": "latin1", "maxPartitionBytes": 5})
-        assert (decoding.sep, decoding.by_content, decoding.null_value) == ("\t", True, "-")
+        assert (decoding.sep, decoding.file_identity, decoding.null_value) == ("\t", "content", "-")
         assert (decoding.encoding, decoding.max_partition_bytes) == ("iso8859-1", 5)
+
+    def test_fields_have_the_names_and_the_defaults_of_their_options(self) -> None:
+        defaults = {option.name: option.default for option in OPTIONS if "files" in option.used_by}
+        made = FileDecoding("text")
+        for field in fields(FileDecoding):
+            if field.name in {"file_format", "times", "delimiter"}:
+                continue  # not text, not one option, and none where a file is one row
+            name = re.sub("_([a-z])", lambda match: match[1].upper(), field.name)
+            given = FileDecoding.from_options({"fileFormat": "text", name: defaults[name]})
+            assert getattr(given, field.name) == getattr(made, field.name), name
 
     @pytest.mark.parametrize(
         "options",

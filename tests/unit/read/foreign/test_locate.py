@@ -117,7 +117,7 @@ def test_files_that_are_gone_are_looked_for_in_all_directories_once(
         return list_directory(fs, path)
 
     monkeypatch.setattr(LocalFileSystem, "list", refuse)
-    assert files.lines(ranges, ignore_missing=True) == ([] if missing else ROWS)
+    assert files.lines(ranges, ignore_missing_files=True) == ([] if missing else ROWS)
     assert listed.count("secret") == 1
 
 
@@ -144,7 +144,7 @@ def test_scenario_19_a_log_is_renamed_again_while_it_is_looked_for(
         return found
 
     monkeypatch.setattr(LocalFileSystem, "list", list_and_rotate)
-    assert files.lines(planned, ignore_missing=missing == "is ignored") == ROWS
+    assert files.lines(planned, ignore_missing_files=missing == "is ignored") == ROWS
     log.close()
 
 
@@ -154,7 +154,7 @@ def test_scenario_19_a_file_compressed_while_its_task_waits_is_found_by_its_cont
     planned = files.range("app.log", 42, 2100)
     files.write(f"app.log.1{CODECS[name].ending}", packed(name, LOG[:3000], LOG[3000:]))
     file.unlink()
-    assert files.lines(planned, by_content=True) == ROWS[2:100]
+    assert files.lines(planned, file_identity="content") == ROWS[2:100]
     with pytest.raises(FileChanged, match="are gone with the file"):
         files.lines(planned)
 
@@ -165,7 +165,7 @@ def test_scenario_19_each_task_has_its_own_cut_of_a_file_compressed_meanwhile(fi
     planned = files.range("app.log", 42, 2100)
     files.write("app.log.1.gz", gzip.compress(LOG))
     file.unlink()
-    assert files.lines(planned, by_content=True, max_partition_bytes=max_bytes) == ROWS[2:100]
+    assert files.lines(planned, file_identity="content", max_partition_bytes=max_bytes) == ROWS[2:100]
 
 
 def test_scenario_18_a_copy_is_found_by_its_content(files: Files) -> None:
@@ -173,7 +173,7 @@ def test_scenario_18_a_copy_is_found_by_its_content(files: Files) -> None:
     planned = files.range("app.log")
     shutil.copy(file, files.root / "app.log.1")
     os.truncate(file, 0)
-    assert files.lines(planned, by_content=True) == ROWS
+    assert files.lines(planned, file_identity="content") == ROWS
     with pytest.raises(FileChanged, match="other content"):
         files.lines(planned)
 
@@ -186,12 +186,12 @@ def test_a_copy_of_little_content_is_not_trusted(files: Files) -> None:
         file.unlink()
         if size < CONTENT_BYTES_MIN:
             with pytest.raises(FileChanged):
-                files.lines(planned, by_content=True)
+                files.lines(planned, file_identity="content")
         else:
-            assert "\n".join(files.lines(planned, by_content=True)) == LOG[:size].decode().rstrip("\n")
+            assert "\n".join(files.lines(planned, file_identity="content")) == LOG[:size].decode().rstrip("\n")
 
 
-@pytest.mark.parametrize("by_content", [False, True])
+@pytest.mark.parametrize("file_identity", ["native", "content"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -205,13 +205,13 @@ def test_a_copy_of_little_content_is_not_trusted(files: Files) -> None:
     ids=["shorter", "empty", "first byte", "end of the head", "start of the tail", "last byte"],
 )
 def test_scenario_20_other_content_of_any_length_is_refused_tail_4(
-    files: Files, change: Callable[[bytes], bytes], by_content: bool
+    files: Files, change: Callable[[bytes], bytes], file_identity: str
 ) -> None:
     file = files.write("app.log", LOG)
     planned = files.range("app.log")
     file.write_bytes(change(LOG))
     with pytest.raises(FileChanged, match="other content"):
-        files.lines(planned, by_content=by_content, ignore_missing=True)
+        files.lines(planned, file_identity=file_identity, ignore_missing_files=True)
 
 
 def test_scenario_20_a_file_of_the_same_length_is_another_one_tail_5(files: Files) -> None:
@@ -264,10 +264,10 @@ def test_scenario_21_a_file_that_vanished_is_an_error_or_ignored(
     file.unlink()
     with pytest.raises(FileChanged, match=r"'gone\.log'.*ignoreMissingFiles"):
         files.lines(ranges)
-    assert files.lines(ranges, ignore_missing=True) == ["here"]
+    assert files.lines(ranges, ignore_missing_files=True) == ["here"]
     assert "gone.log" in caplog.text
     shutil.rmtree(files.root)
-    assert files.lines(ranges, ignore_missing=True) == []
+    assert files.lines(ranges, ignore_missing_files=True) == []
 
 
 def test_a_damaged_archive_beside_it_is_no_candidate(files: Files) -> None:
@@ -276,7 +276,7 @@ def test_a_damaged_archive_beside_it_is_no_candidate(files: Files) -> None:
     files.write("app.log.1.gz", gzip.compress(LOG)[:-20])
     files.write("app.log.2.gz", gzip.compress(LOG))
     file.unlink()
-    assert files.lines(planned, by_content=True) == ROWS
+    assert files.lines(planned, file_identity="content") == ROWS
 
 
 def test_a_file_beside_it_that_may_not_be_read_is_no_candidate(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_a_file_beside_it_that_may_not_be_read_is_no_candidate(files: Files, mon
         return original(self, path)
 
     monkeypatch.setattr(refusing, "open", open_)
-    assert files.lines(planned, by_content=True) == ROWS
+    assert files.lines(planned, file_identity="content") == ROWS
 
 
 def test_plain_content_of_an_archive_is_read_from_the_middle_on(files: Files) -> None:

@@ -221,21 +221,22 @@ def finished_rows(
     Raises:
         SourceError: a line is bad, with `badRecords=fail`.
     """
-    keeps = decoding.corrupt_column in schema.names
+    corrupt = decoding.column_name_of_corrupt_record
+    keeps = corrupt in schema.names
     if rows.bad and not keeps:
         number, reason = min(rows.bad.items())
         shown = lines.text(number)[:_SHOWN_CHARS]
         if decoding.bad_records == "fail":
             raise SourceError(
                 f"{path!r} has a record that cannot be read as {decoding.file_format}: {reason}: {shown!r}. Drop such "
-                f"records with badRecords=drop, or keep their text in a column {decoding.corrupt_column} string"
+                f"records with badRecords=drop, or keep their text in a column {corrupt} string"
             )
         _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
     pieces = [(batch_as(batch, schema) if keeps else batch, numbers) for batch, numbers in rows.pieces]
     if keeps and rows.bad:
         numbers = sorted(rows.bad)
         texts = pa.array([lines.text(number) for number in numbers], pa.string())
-        alone = batch_of([texts], pa.schema([schema.field(decoding.corrupt_column)]), len(numbers))
+        alone = batch_of([texts], pa.schema([schema.field(corrupt)]), len(numbers))
         pieces.append((batch_as(alone, schema), np.array(numbers)))
     if not pieces:
         return

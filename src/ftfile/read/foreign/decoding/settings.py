@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import values_of_fields
 from ftfile.core.options.kinds import FORMATS
 from ftfile.formats.binary_records import framing_from_options
 from ftfile.formats.line_formats import check_characters, overlaps_itself
@@ -42,7 +43,7 @@ _WHOLE_FILE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class FileDecoding:
-    """How foreign files are read. It is plain data, which travels to tasks; the fields are options of these names."""
+    """How foreign files are read. It is plain data, which travels to tasks; options have the names of the fields."""
 
     file_format: str
     encoding: str = _UTF_8  # by Python's name
@@ -58,10 +59,10 @@ class FileDecoding:
     delimiter: bytes | None = None  # of binary records; without it and a prefix, a file is one row
     length_prefix: str | None = None
     bad_records: Literal["fail", "drop"] = "fail"
-    corrupt_column: str = "_corrupt_record"
-    ignore_missing: bool = False
-    ignore_corrupt: bool = False
-    by_content: bool = False  # a file that is gone is looked for by its content, not by its name in the store
+    column_name_of_corrupt_record: str = "_corrupt_record"
+    ignore_missing_files: bool = False
+    ignore_corrupt_files: bool = False
+    file_identity: Literal["native", "content"] = "native"  # by which a file is looked for that is gone
     key_provider: str | None = None
     max_partition_bytes: int = TASK_BYTES
 
@@ -97,9 +98,7 @@ class FileDecoding:
         """
         if options.get("fileFormat") is None:
             raise ConfigError("fileFormat is missing: give the one of the files, such as fileFormat=text")
-        given = {field: options[name] for field, name in _OPTIONS.items() if options.get(name) is not None}
-        by_content = options.get("fileIdentity") == "content"
-        return cls(**given, times=TimeFormats.from_options(options), by_content=by_content)
+        return cls(**values_of_fields(cls, options), times=TimeFormats.from_options(options))
 
     @property
     def framing(self) -> Framing | None:
@@ -112,28 +111,6 @@ class FileDecoding:
     def separator(self) -> bytes:
         """Return the bytes that end a line."""
         return self.line_sep.encode(self.encoding)
-
-
-_OPTIONS = {
-    "file_format": "fileFormat",
-    "encoding": "encoding",
-    "line_sep": "lineSep",
-    "multi_line": "multiLine",
-    "header": "header",
-    "sep": "sep",
-    "quote": "quote",
-    "escape": "escape",
-    "comment": "comment",
-    "null_value": "nullValue",
-    "delimiter": "delimiter",
-    "length_prefix": "lengthPrefix",
-    "bad_records": "badRecords",
-    "corrupt_column": "columnNameOfCorruptRecord",
-    "ignore_missing": "ignoreMissingFiles",
-    "ignore_corrupt": "ignoreCorruptFiles",
-    "key_provider": "keyProvider",
-    "max_partition_bytes": "maxPartitionBytes",
-}
 
 
 def _python_name(encoding: str) -> str:
@@ -174,7 +151,7 @@ def default_schema(decoding: FileDecoding) -> pa.Schema | None:
 
 def own_columns(schema: pa.Schema, decoding: FileDecoding) -> pa.Schema:
     """Return the columns that are in the file: all but that of the text of bad records."""
-    return pa.schema([field for field in schema if field.name != decoding.corrupt_column])
+    return pa.schema([field for field in schema if field.name != decoding.column_name_of_corrupt_record])
 
 
 def columns_in_path(path: str, requested: pa.Schema) -> dict[str, str]:
@@ -210,10 +187,11 @@ def require_columns(
 
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
     file_format = decoding.file_format
-    if file_format in {"csv", "json"} and decoding.corrupt_column in schema.names:
-        kind = schema.field(decoding.corrupt_column).type
+    corrupt = decoding.column_name_of_corrupt_record
+    if file_format in {"csv", "json"} and corrupt in schema.names:
+        kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
-            yield f"column `{decoding.corrupt_column}`: {kind}; it has the text of bad records: make it a string"
+            yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
     if file_format == "csv":
         for field in schema:
             if pa.types.is_nested(field.type):
