@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,27 @@ def started_app(query: FileQuery, name: str, **options: str) -> SparkApp:
     (home / "job.json").write_text(json.dumps({**where, "reader": reader, "writer": {}}))
     environment = {**own_environment(home), "PYTHONPATH": os.environ["PYTHONPATH"]}
     return SparkApp(Path(source_job.__file__), home / "job.json", home / "log", environment)
+
+
+def test_a_query_goes_on_without_bytes_that_are_lost(query: FileQuery, tmp_path: Path) -> None:
+    """A log is copied to another directory and cut off while its batch waits: the error names the option."""
+    for number, name in enumerate(["app.log", "other.log"]):
+        (query.source / name).write_text("".join(f"{line}\n" for line in lines(10 * number, 10)))
+    query.run()
+    query.forget("commits", 0)
+    shutil.rmtree(query.out)
+    shutil.copy(query.source / "app.log", tmp_path)
+    os.truncate(query.source / "app.log", 0)
+    with pytest.raises(Exception, match="FileChanged") as raised:
+        query.run()
+    option = re.search(r"skipRanges=([\w.,:%/-]+)", str(raised.value))
+    assert option is not None
+    query.run_all(skipRanges=option[1])
+    assert query.values() == lines(10, 10)
+    with (query.source / "app.log").open("a") as log:
+        log.writelines(f"{line}\n" for line in lines(20, 5))
+    query.run()
+    assert query.values() == lines(10, 15)
 
 
 # ------------------------------------------------------------------------------- checkpoints and states

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
 
 from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 
@@ -49,6 +50,26 @@ class Option:
     used_by: frozenset[str] = WRITE
 
 
+class FileRange(NamedTuple):
+    """The bytes `[start, end)` of a file, as an option names them: `app.log:1024-2048`, the path percent-encoded."""
+
+    path: str
+    start: int
+    end: int
+
+    def to_text(self) -> str:
+        """Return the text that `from_text` reads."""
+        return f"{quote(self.path, errors=_ANY_NAME)}:{self.start}-{self.end}"
+
+    @classmethod
+    def from_text(cls, text: str) -> FileRange:
+        """Return the range that a text names; a `ValueError` if it names none."""
+        match = _FILE_RANGE.fullmatch(text.strip())
+        if match is None or int(match[2]) > int(match[3]):
+            raise ValueError(text)
+        return cls(unquote(match[1], errors=_ANY_NAME), int(match[2]), int(match[3]))
+
+
 # A row for writers of files and of stores.
 write_option = functools.partial(Option, used_by=WRITE | STORE_WRITE)
 
@@ -86,6 +107,8 @@ WHOLE_MAX = 2**63 - 1
 _DIGITS = re.compile("[+-]?[0-9]+")
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
+_FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
+_ANY_NAME = "surrogatepass"  # also one that is no UTF-8 on a disk
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
@@ -196,5 +219,9 @@ PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
 TABLES = Kind("`delta`, `iceberg` or `hive`, or several separated by commas, none twice", _tables)
+FILE_RANGES = Kind(
+    "ranges of bytes as `FileChanged` names them, such as `app.log:1024-2048`, separated by commas",
+    lambda text: tuple(map(FileRange.from_text, text.split(","))),
+)
 CHARACTER = Kind(r"a single character, or `\t`", _character)
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
+from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
 from ftfile.log.places import list_or_empty
@@ -59,11 +60,13 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a share in the order of its cuts, with the columns of `requested`.
 
+    A range that `skipRanges` names, with exactly its bounds, has none, whether or not its file is there.
+
     Columns that `a=b` directories name are read from the path, others from the file by name; one that is nowhere is
     null.
 
     Raises:
-        FileChanged: a file has other content than when it was planned, or is gone.
+        FileChanged: a file has other content than when it was planned, or is gone; `skipRanges` leaves such bytes out.
         CorruptData: a file is damaged, behind the rows that came; `ignoreCorruptFiles` keeps these.
         SourceError: a record cannot be read, with `badRecords=fail`.
         SchemaError: a file has other columns.
@@ -78,6 +81,10 @@ def _cut_rows(
     fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDecoding, elsewhere: Elsewhere
 ) -> Iterator[pa.RecordBatch]:
     planned = cut.range
+    if _is_skipped(planned, decoding):
+        if cut.start == planned.start:  # once, however many tasks share it
+            _log.warning("left out by skipRanges, which to remove once the batch is done: %s", _shown(planned))
+        return
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
     require_columns(in_file, decoding, path=planned.path)
@@ -93,6 +100,14 @@ def _cut_rows(
                 raise
             _log.warning("the rows before the damage are read: %s", error)
         content.require_range()
+
+
+def _is_skipped(planned: Range, decoding: FileDecoding) -> bool:
+    return FileRange(planned.path, planned.start, planned.end) in decoding.skip_ranges
+
+
+def _shown(planned: Range) -> str:
+    return f"the bytes {planned.start} to {planned.end} of {planned.path!r}"
 
 
 def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
@@ -170,14 +185,20 @@ def open_range(
             if content.has_range():
                 yield content
                 return
-    what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
+    what = f"{_shown(planned)}, which a batch is to read,"
+    skipped = (*decoding.skip_ranges, FileRange(planned.path, planned.start, planned.end))
+    option = f"skipRanges={','.join(skip.to_text() for skip in skipped)}"
     if not is_gone:
-        raise FileChanged(f"{what}, are there no more: the file has other content now, and so have those beside it")
+        raise FileChanged(
+            f"{what} are there no more: the file has other content now, and so have those beside it. Bring a file with "
+            f"these bytes back to this path, or read on without them by {option}"
+        )
     if not decoding.ignore_missing_files:
         raise FileChanged(
-            f"{what}, are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true"
+            f"{what} are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true, or "
+            f"over these bytes alone with {option}"
         )
-    _log.warning("passed over: %s, are gone with the file", what)
+    _log.warning("passed over: %s are gone with the file", what)
     yield None
 
 

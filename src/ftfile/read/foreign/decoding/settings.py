@@ -21,6 +21,7 @@ from ftfile.read.shares import TASK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from ftfile.core.options.kinds import FileRange
     from ftfile.formats.binary_records import Framing
 
 
@@ -62,6 +63,7 @@ class FileDecoding:
     column_name_of_corrupt_record: str = "_corrupt_record"
     ignore_missing_files: bool = False
     ignore_corrupt_files: bool = False
+    skip_ranges: tuple[FileRange, ...] = ()  # planned ranges that have no rows, with paths as plans have them
     file_identity: Literal["native", "content"] = "native"  # by which a file is looked for that is gone
     key_provider: str | None = None
     max_partition_bytes: int = TASK_BYTES
