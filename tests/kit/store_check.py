@@ -30,7 +30,7 @@ from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.log.wal import OPERATORS, Opening
+from ftfile.log.wal import NO_OPENING, OPERATORS, Opening
 from ftfile.testing.checker import DirectoryReport, check_directory
 from ftfile.testing.log_check import LogContents, require
 
@@ -251,9 +251,10 @@ def _check_epochs(records: Sequence[Record]) -> None:
     openings: dict[str, Opening] = {}
     for record in sorted(records, key=lambda record: record.version):
         for writer, entry in record.tables.get(OPERATORS, {}).get("set", {}).items():
-            opening, last = Opening(*entry), openings.get(writer, Opening(0, 0))
+            opening, last = Opening(*entry), openings.get(writer, NO_OPENING)
             fences = opening.epoch > last.epoch and opening.wal_epoch in {last.wal_epoch, opening.epoch}
-            takes_over = opening == Opening(last.epoch, last.epoch) and not last.is_owner
+            fences = fences and last.wal_id in {"", opening.wal_id}
+            takes_over = opening == last._replace(wal_epoch=last.epoch) and not last.is_owner
             require(fences or takes_over, "K8", f"version {record.version} has {opening} of {writer} after {last}")
             openings[writer] = opening
 

@@ -34,6 +34,7 @@ class Opening(NamedTuple):
 
     epoch: int  # of the process that opened it: those of lower ones are fenced; 0 if there was none
     wal_epoch: int  # of the process whose files have the windows that no record has; files of others mean nothing
+    wal_id: str  # that all files of this writer's windows have, and those of no other store; empty if there was none
 
     @property
     def is_owner(self) -> bool:
@@ -56,11 +57,14 @@ class Opening(NamedTuple):
         )
 
 
+NO_OPENING = Opening(0, 0, "")
+
+
 def opening_of(head: LogState, writer: str) -> Opening:
     """Return the newest opening of a store by a writer."""
     table = head.tables.get(OPERATORS)
     entry = None if table is None else table.get(writer)
-    return Opening(0, 0) if entry is None else Opening(*entry[1])
+    return NO_OPENING if entry is None else Opening(*entry[1])
 
 
 def set_opening(writer: str, opening: Opening) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
     return sorted(name for name in wal_names if name is not None)
 
 
-def check_wal_checksum(path: str, stored: bytes) -> bytes:
+def _without_checksum(path: str, stored: bytes) -> bytes:
     """Return a stored file without the checksum at its end; CorruptData if that is not its checksum."""
     content, stored_checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
     if checksum(content).encode() != stored_checksum:
@@ -94,13 +98,17 @@ def check_wal_checksum(path: str, stored: bytes) -> bytes:
 
 
 class WalFiles:
-    """The files of a writer's windows: a line of JSON, an Arrow stream, and a checksum; sealed where the log is."""
+    """The files of a writer's windows: a line of JSON, an Arrow stream, and a checksum; sealed where the log is.
 
-    def __init__(self, fs: FileSystem, writer: str, filters: Chain) -> None:
+    The id is that of the writer's openings, by which files of another store are told from these.
+    """
+
+    def __init__(self, fs: FileSystem, writer: str, filters: Chain, wal_id: str) -> None:
         self.fs = fs
         self.directory = layout.wal_directory(writer)
         self._writer = writer
         self._filters = filters
+        self._wal_id = wal_id
         self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
 
     def names(self) -> list[layout.WalName]:
@@ -117,7 +125,8 @@ class WalFiles:
         """Create a file, whole and durable when this returns; StorageError says that it may be there, or not."""
         path = self._path(name)
         sealer = self._filters.sealer(self._identity(path))
-        content = sealer.feed(compact_json(header) + b"\n" + message) + sealer.finish()
+        line = compact_json({"ftfileWal": 1, "id": self._wal_id, **header})
+        content = sealer.feed(line + b"\n" + message) + sealer.finish()
         content += checksum(content).encode()
         try:
             self.fs.create_exclusive(path, content)
@@ -127,12 +136,15 @@ class WalFiles:
             self.fs.sync_directory(self.directory)
 
     def read(self, name: layout.WalName) -> tuple[dict[str, Any], memoryview]:
-        """Return the JSON and the message of a file; CorruptData for anything but the bytes that were written."""
+        """Return the JSON and the message of a file; CorruptData for anything but the bytes that this store wrote."""
         path = self._path(name)
-        content = check_wal_checksum(path, self.fs.read(path))
+        content = _without_checksum(path, self.fs.read(path))
         with stream_errors(path):
-            header, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
-        return json.loads(header), memoryview(message)
+            line, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
+        header = json.loads(line)
+        if header["id"] != self._wal_id:
+            raise CorruptData(path, f"windows of this store, with the id {self._wal_id!r}", f"the id {header['id']!r}")
+        return header, memoryview(message)
 
     def delete(self, names: Sequence[layout.WalName]) -> bool:
         """Delete files; False, with a warning, if the store failed, and some of them stay."""

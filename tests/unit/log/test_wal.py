@@ -31,25 +31,34 @@ NAME = WalName(2, 1)
 def test_files_show_that_the_log_has_lost_an_opening(
     opening: tuple[int, int], names: list[tuple[int, int]], lost: int | None
 ) -> None:
-    assert Opening(*opening).lost_epoch([WalName(*name) for name in names]) == lost
+    assert Opening(*opening, "id").lost_epoch([WalName(*name) for name in names]) == lost
 
 
 def test_a_file_byte_by_byte() -> None:
     """As docs/internals/format.md has it."""
     fs = CrashingFileSystem()
-    files = WalFiles(fs, "w", Chain())
+    files = WalFiles(fs, "w", Chain(), "id")
     files.prepare()
-    files.write(NAME, {"ftfileWal": 1, "after": -1}, memoryview(b"a stream\n"))
-    content = b'{"ftfileWal":1,"after":-1}\na stream\n'
+    files.write(NAME, {"after": -1}, memoryview(b"a stream\n"))
+    content = b'{"ftfileWal":1,"id":"id","after":-1}\na stream\n'
     assert fs.read("_ftfile/wal/w/0000000002-0000000001.wal") == content + b"crc32:%08x" % zlib.crc32(content)
     header, message = files.read(NAME)
-    assert (header, bytes(message)) == ({"ftfileWal": 1, "after": -1}, b"a stream\n")
+    assert (header, bytes(message)) == ({"ftfileWal": 1, "id": "id", "after": -1}, b"a stream\n")
 
 
 def test_a_file_without_a_byte_is_damaged() -> None:
     fs = CrashingFileSystem()
-    files = WalFiles(fs, "w", Chain())
+    files = WalFiles(fs, "w", Chain(), "id")
     files.prepare()
     fs.put(wal_path("w", NAME), b"")
     with pytest.raises(CorruptData, match="at its end"):
         files.read(NAME)
+
+
+def test_a_file_of_another_store_is_none_of_this_one() -> None:
+    fs = CrashingFileSystem()
+    files = WalFiles(fs, "w", Chain(), "theirs")
+    files.prepare()
+    files.write(NAME, {"after": -1}, memoryview(b"a stream\n"))
+    with pytest.raises(CorruptData, match=r"windows of this store, with the id 'ours'.*the id 'theirs'"):
+        WalFiles(fs, "w", Chain(), "ours").read(NAME)

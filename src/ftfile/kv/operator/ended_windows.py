@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
     from ftfile.kv.operator.wal import WalFile
     from ftfile.kv.operator.windows import Window
+    from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
     from ftfile.log.wal import Opening
 
@@ -71,9 +72,20 @@ def read_windows(
     """
     log = open_store_log(path, key_provider, storage, context)
     head = log.refresh()
+    if opening_of(head, writer).epoch == 0:
+        raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")
+    return [_shown(window, file.definition) for file in read_ended(log, head, writer) for window in file.windows]
+
+
+def read_ended(log: CommitLog, head: LogState, writer: str) -> Sequence[WalFile]:
+    """Return the files of a writer's windows that no record has, beside the writer; `head` is one as last read.
+
+    Raises:
+        CorruptData: a file is damaged, gone, or of another store; or the log is damaged.
+    """
     while True:
         opening, recorded = state = _state_of(head, writer)
-        files = WalFiles(log.fs, writer, how_written(head, log.fs).chain)
+        files = WalFiles(log.fs, writer, how_written(head, log.fs).chain, opening.wal_id)
         damage: CorruptData | None = None
         wal_files: Sequence[WalFile] = ()
         try:
@@ -85,15 +97,12 @@ def read_windows(
             continue  # the writer has recorded windows meanwhile, or opened the store again, and deleted files
         if damage is not None:
             raise damage
-        return [_shown(window, file.definition) for file in wal_files for window in file.windows]
+        return wal_files
 
 
 def _state_of(head: LogState, writer: str) -> tuple[Opening, int]:
     """Return the newest opening of a writer, and the last window that a record has."""
-    opening = opening_of(head, writer)
-    if opening.epoch == 0:
-        raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")
-    return opening, recorded_window(head, writer)
+    return opening_of(head, writer), recorded_window(head, writer)
 
 
 def _shown(window: Window, definition: StoreDefinition) -> EndedWindow:

@@ -78,7 +78,7 @@ def open_writer(config: StoreConfig, writer: str, context: Context, restore: int
     recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
     # Final for windows of older processes: their commits need the epoch.
     recorded = recorded_window(recorder.head(), writer)
-    files = WalFiles(log.fs, writer, config.hidden_chain)
+    files = WalFiles(log.fs, writer, config.hidden_chain, opening.wal_id)
     windows = [] if opening.is_owner else _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
     wal = Wal(files, opening.epoch, definition, recorded)
     wal.begin(windows)
@@ -113,7 +113,8 @@ def record_fence(
             )
         epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
         # A writer without an opening has no files: the check above has refused them.
-        opening = Opening(epoch, before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch)
+        wal_epoch = before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch
+        opening = Opening(epoch, wal_epoch, before.wal_id or log.ids.unique())
         fences[:] = [_Fence(opening, _definition_after(config, head))]
         return replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
 
@@ -158,7 +159,7 @@ def record_take_over(recorder: Recorder) -> None:
 
     def prepare(head: LogState, _: object) -> Body:
         require_epoch(head, writer, epoch)
-        return Body(tables=set_opening(writer, Opening(epoch, epoch)))
+        return Body(tables=set_opening(writer, opening_of(head, writer)._replace(wal_epoch=epoch)))
 
     with log.lock:
         commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, recorder.config.policy)

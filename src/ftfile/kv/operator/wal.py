@@ -131,5 +131,5 @@ class Wal:
             for window in windows:
                 writer.write_batch(window.rows)
         entries = [{"number": window.number, "purges": encode_ranges(window.purges)} for window in windows]
-        header = {"ftfileWal": 1, "after": self.last, "windows": entries, "store": self._definition.to_json()}
+        header = {"after": self.last, "windows": entries, "store": self._definition.to_json()}
         self._store.write(name, header, stream.getbuffer())

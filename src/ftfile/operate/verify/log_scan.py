@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.kv.operator.ended_windows import read_ended
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
@@ -17,7 +18,7 @@ from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
-from ftfile.log.wal import check_wal_checksum, list_wal, list_wal_writers, opening_of
+from ftfile.log.wal import list_wal_writers, opening_of
 from ftfile.operate.verify.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
@@ -265,20 +266,18 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
 
 
 def _check_windows(scan: LogScan) -> Iterator[Finding]:
-    """Yield the damaged files of windows that count by the log; without a key, and so nothing of what they say."""
-    fs = scan.log.fs
-    for directory in list_wal_writers(fs):
+    """Yield what an opening of the store would stop at: the first damage of each writer's windows."""
+    if scan.broken is not None:
+        return  # which windows count is not known
+    log = scan.reader()
+    for directory in list_wal_writers(log.fs):
         writer = directory.rpartition("/")[2]
-        epoch = opening_of(scan.state, writer).wal_epoch
-        for name in list_wal(fs, writer):
-            path = layout.wal_path(writer, name)
-            try:
-                if name.epoch == epoch:
-                    check_wal_checksum(path, fs.read(path))
-            except NotFound:
-                continue  # its windows are recorded meanwhile
-            except CorruptData as error:
-                yield find("damaged-windows", path, error.expected, error.found)
+        try:
+            head = log.refresh()
+            if opening_of(head, writer).epoch:
+                read_ended(log, head, writer)
+        except CorruptData as error:
+            yield find("damaged-windows", error.path, error.expected, error.found)
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:

@@ -8,7 +8,8 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData
-from ftfile.kv.operator import recording
+from ftfile.kv.operator import ended_windows, recording
+from ftfile.kv.operator.wal import read_wal
 from ftfile.log.format import layout
 from ftfile.log.protocol import commit
 from ftfile.log.records import read_published
@@ -19,6 +20,8 @@ from tests.unit.kv.operator.stores import keys_of, open_store
 
 if TYPE_CHECKING:
     from ftfile.kv.operator.store import KeyValueStore
+    from ftfile.kv.operator.wal import WalFile
+    from ftfile.log.wal import WalFiles
     from ftfile.testing.fs.volume import Store
 
 STORES: list[Store] = ["disk", "hdfs", "s3"]
@@ -214,6 +217,49 @@ def test_damaged_windows_are_verified(content: bytes | None) -> None:
     fs.put(path, bytes(stored) if content is None else content)
     (damage,) = verify(fs).findings
     assert (damage.code, damage.path, damage.severity, damage.repair) == ("damaged-windows", path, "error", "no")
+
+
+def test_windows_of_another_store_are_verified() -> None:
+    """As those of a store that were restored beside the log of another one."""
+    paths: list[str] = []
+    stores = [CrashingFileSystem() for _ in range(2)]
+    for fs in stores:
+        with open_store(fs, **SHAPE) as store:
+            end_window(store, 0)
+        (writer,) = list_wal_writers(fs)
+        paths = [info.path for info in fs.list(writer)]
+    (path,) = paths
+    stores[0].put(path, stores[1].read(path))
+    (damage,) = verify(stores[0]).findings
+    assert (damage.code, damage.path) == ("damaged-windows", path)
+    assert "this store" in damage.expected
+
+
+def test_windows_that_are_gone_before_others_are_verified() -> None:
+    fs = CrashingFileSystem()
+    with open_store(fs, **SHAPE) as store:
+        for window in range(3):
+            end_window(store, window)
+    (writer,) = list_wal_writers(fs)
+    fs.delete(sorted(info.path for info in fs.list(writer))[1])
+    (damage,) = verify(fs).findings
+    assert (damage.code, damage.path) == ("damaged-windows", writer)
+    assert "windows behind 0 up to 1" in damage.expected
+
+
+def test_windows_that_are_recorded_while_one_verifies_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = CrashingFileSystem()
+    with open_store(fs, **SHAPE) as store:
+        for window in range(3):
+            end_window(store, window)
+
+        def read_late(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
+            if recorded < 0:
+                store.committed(0)
+            return read_wal(files, epoch, recorded)
+
+        monkeypatch.setattr(ended_windows, "read_wal", read_late)
+        assert not verify(fs).findings
 
 
 def test_what_tells_of_it_is_written_behind_each_record() -> None:

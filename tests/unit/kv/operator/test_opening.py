@@ -140,11 +140,13 @@ def openings_in_log(fs: CrashingFileSystem) -> list[Opening]:
 def test_an_opening_fences_and_then_takes_over(fs: CrashingFileSystem) -> None:
     open_store(fs, **SHAPE).close()
     open_store(fs).close()
-    assert openings_in_log(fs) == [(1, 1), (2, 1), (2, 2)]
+    assert [opening[:2] for opening in openings_in_log(fs)] == [(1, 1), (2, 1), (2, 2)]
     with open_store(fs) as store:
         end_window(store, 1)
     open_store(fs, restore=-1).close()
-    assert openings_in_log(fs)[3:] == [(3, 2), (3, 3), (4, 4)], "there is nothing to take over"
+    openings = openings_in_log(fs)
+    assert [opening[:2] for opening in openings[3:]] == [(3, 2), (3, 3), (4, 4)], "there is nothing to take over"
+    assert len({opening.wal_id for opening in openings}) == 1, "an id is the writer's for good"
 
 
 def test_a_store_that_spark_made(tmp_path: Path) -> None:

@@ -157,5 +157,5 @@ def test_an_opening_that_fails_before_it_takes_over_leaves_all_to_the_next_one(
                 open_store(fs, restore=restore)
     with open_store(fs) as store:
         assert (store.last_window, uncommitted(store)) == (3, [1, 2, 3])
-        assert opening_of(store.log.refresh(), "w") == (4, 4)
+        assert opening_of(store.log.refresh(), "w")[:2] == (4, 4)
     assert {name.epoch for name in list_wal(fs, "w")} == {4}

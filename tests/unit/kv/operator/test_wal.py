@@ -41,14 +41,14 @@ def new_store(store: Store = "disk") -> CrashingFileSystem:
 
 def wal_of(fs: FileSystem, epoch: int = 1, recorded: int = -1, windows: Sequence[Window] = ()) -> Wal:
     """Return the log of windows of a process that took some over."""
-    wal = Wal(WalFiles(fs, "w", Chain()), epoch, DEFINITION, recorded)
+    wal = Wal(WalFiles(fs, "w", Chain(), "id"), epoch, DEFINITION, recorded)
     wal.begin(windows)
     return wal
 
 
 def back(fs: FileSystem, recorded: int = -1, epoch: int = 1) -> list[Window]:
     """Return the windows that would come back, if the log names an epoch."""
-    return [window for file in read_wal(WalFiles(fs, "w", Chain()), epoch, recorded) for window in file.windows]
+    return [window for file in read_wal(WalFiles(fs, "w", Chain(), "id"), epoch, recorded) for window in file.windows]
 
 
 def append(wal: Wal, *windows: Window) -> None:
@@ -313,7 +313,7 @@ def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault)
     def scenario(fs: FileSystem) -> None:
         acknowledged.clear()
         failure: FtfileError | None = None
-        wal = Wal(WalFiles(fs, "w", Chain()), 1, DEFINITION, -1)
+        wal = Wal(WalFiles(fs, "w", Chain(), "id"), 1, DEFINITION, -1)
         try:
             wal.begin([])
         except StorageError:

@@ -142,7 +142,7 @@ class TestBroken:
             store.merge("a", 1)
             store.commit(3)
         check_store(open_filesystem(PATH))
-        record(lambda _: Body(tables=set_opening("w", Opening(*opening))))
+        record(lambda _: Body(tables=set_opening("w", Opening(*opening, "id"))))
         assert broken() == "K8"
 
     def test_a_window_that_comes_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
