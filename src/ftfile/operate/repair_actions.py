@@ -255,7 +255,7 @@ def _publish(log: CommitLog, add: Add) -> None:
 
 def _retire(mender: Mender, action: Action) -> None:
     assert action.remove is not None, action
-    fs, visible, hidden = mender.fs, action.remove.final_path or "", layout.retired_path(action.remove.id)
+    fs, visible, hidden = mender.fs, action.path, layout.retired_path(action.remove.id)
     fs.make_directories(layout.RETIRED)
     if stat_or_none(fs, hidden) is not None:
         set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")

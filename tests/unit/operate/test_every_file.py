@@ -1,68 +1,107 @@
-"""Files of the log, deleted, emptied, and with a wrong bit: what verify finds, and what a repair mends."""
+"""Every file below `_ftfile`, harmed in each way: what verify finds, and what a repair mends."""
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ftfile
-from ftfile.log.checkpoints import list_checkpoints
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
-from ftfile.log.format.record import to_checked_text
-from ftfile.log.read.compacted_records import list_compacted
-from ftfile.operate.verify.findings import KINDS
+from ftfile.log.opening import open_log
 from ftfile.operate.verify.verify_directory import verify
-from tests.unit.operate.test_verify import World, _often, world
+from tests.unit.operate.every_file import ELSEWHERE, KINDS, harmed
+from tests.unit.operate.harms import ENCRYPTED, HARMS, MATRIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from ftfile.operate.repair import RepairReport
+    from ftfile.operate.verify.findings import VerifyReport
 
-    from ftfile.storage.api import FileSystem
-
-__all__ = ("_often", "world")
-
-PATHS: dict[str, Callable[[FileSystem], str]] = {
-    "format": lambda _: layout.FORMAT_FILE,
-    "marker": lambda _: layout.MARKER,
-    "record": lambda _: layout.record_path(5),
-    "newest record": lambda _: layout.record_path(9),
-    "checkpoint": lambda fs: layout.log_checkpoint_path(max(list_checkpoints(fs))),
-    "range": lambda fs: layout.compacted_path(max(list_compacted(fs))),
-    "hint": lambda _: layout.PUBLISHED_HINT,
-    "clock": lambda _: layout.CLOCK_HINT,
-}
-# The worst finding of a file that is deleted, and of one that is damaged; empty where there is nothing to find.
-CODES = {
-    "format": ("missing-format", "bad-format"),
-    "marker": ("", "bad-marker"),
-    "record": ("missing-record", "missing-record"),
-    "newest record": ("lost-records", "damaged-record"),
-    "checkpoint": ("", "bad-checkpoint"),
-    "range": ("", "bad-range"),
-    "hint": ("", "bad-hint"),
-    "clock": ("", ""),
-}
+ROOT = Path(__file__).parents[3]
+PAGES = runpy.run_path(str(ROOT / ".ci/harms.py"))
+CELLS = [
+    pytest.param(name, harm, encrypted, id=f"{name}, {harm}{', encrypted' if encrypted else ''}")
+    for encrypted in (False, True)
+    for name in MATRIX
+    for harm in HARMS
+]
 
 
-@pytest.mark.usefixtures("_often")
-@pytest.mark.parametrize("harm", ["deleted", "emptied", "a wrong bit"])
-@pytest.mark.parametrize("kind", PATHS)
-def test_verify_finds_it_and_a_repair_mends_what_loses_nothing(world: World, kind: str, harm: str) -> None:
-    for batch in range(10):
-        world.driver.commit_new(batch)
-    world.write(layout.MARKER, to_checked_text([b"0" * 32]))
-    world.write(layout.CLOCK_HINT, b"now\n")
-    assert world.codes() == []
-    path = PATHS[kind](world.fs)
-    content = world.fs.read(path)
-    world.fs.delete(path)
-    if harm != "deleted":
-        world.write(path, b"" if harm == "emptied" else bytes([content[0] ^ 1]) + content[1:])
-    code = CODES[kind][harm != "deleted"]
-    findings = verify(world.fs).findings
-    assert [finding.code for finding in findings][:1] == [code] * bool(code)
-    repaired = ftfile.repair(world.url, dry_run=False)
-    assert repaired.ok == (not code or KINDS[code].repair == "yes")
-    if repaired.ok:
-        assert world.codes() == []
+def verified(url: str) -> VerifyReport:
+    return verify(open_log(url, None, None, SYSTEM, repairs=True).fs, full=True)
+
+
+def cell_of(report: VerifyReport, repaired: RepairReport) -> str:
+    """Return what a cell of the table says, by what was found first, and what a repair has left."""
+    if not report.findings:
+        assert repaired.steps == ()
+        return ""
+    worst = report.findings[0]
+    result = "mended" if not repaired.left else {"on request": "request", "no": "copy"}[worst.repair]
+    return f"{worst.severity} {worst.code} {result}"
+
+
+@pytest.mark.parametrize(("name", "harm", "encrypted"), CELLS)
+def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None:
+    cell = (ENCRYPTED if encrypted and name in ENCRYPTED else MATRIX)[name][HARMS.index(harm)]
+    with harmed(KINDS[name], harm, encrypted=encrypted) as url:
+        if "not opened" in cell:
+            with pytest.raises(CorruptData, match=r"_ftfile/format.*Restore it"):
+                verified(url)
+            return
+        before = verified(url)
+        if harm in {"deleted", "emptied"} and name != "dead letters":
+            quick = verify(open_log(url, None, None, SYSTEM, repairs=True).fs)
+            assert quick.findings == before.findings, "it shows without the content"
+        repaired = ftfile.repair(url, dry_run=False, full=True)
+        assert cell_of(before, repaired) == cell
+        codes = {finding.code for finding in before.findings if finding.severity != "info"}
+        assert len(codes) == ("error" in cell or "warning" in cell), "one harm is one finding"
+        if "request" in cell:
+            lost = [found.path for found in repaired.left if any(act.kind == "give-up" for act in found.actions)]
+            repaired = ftfile.repair(url, dry_run=False, full=True, give_up=lost, accept_lost_records=True)
+        assert repaired.ok == ("copy" not in cell or "info" in cell)
+        if "mended" in cell:
+            after = verified(url)
+            assert (after.findings, after.files, after.rows) == ((), before.files, before.rows)
+            assert after.rows > 0
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_is_found_before(name: str, encrypted: bool) -> None:
+    with harmed(KINDS[name], None, encrypted=encrypted) as url:
+        findings = verified(url).findings
+        # It waits as a part does whose committer died.
+        waits = name == "committed part, not published"
+        assert [found.code for found in findings] == ["not-published"] * waits
+
+
+def test_the_table_has_every_place_of_the_layout() -> None:
+    constants = {name for name, value in vars(layout).items() if isinstance(value, str) and value.startswith("_ftfile")}
+    places = constants | {name for name in vars(layout) if name.endswith("_path") and not name.startswith("_")}
+    named = {place for kind in KINDS.values() for place in kind.places}
+    missing = places - named - ELSEWHERE
+    assert not missing, f"every_file.KINDS has no file of {sorted(missing)}"
+    assert named <= places
+    assert MATRIX.keys() == KINDS.keys()
+    assert ENCRYPTED.keys() <= KINDS.keys()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_file_lies_in_the_place_that_is_named(name: str) -> None:
+    kind = KINDS[name]
+    with harmed(kind, None, encrypted=False) as url:
+        path = kind.find(open_log(url, None, None, SYSTEM).fs) if name != "committed part, not published" else ""
+    for place in kind.places if path else ():
+        value = getattr(layout, place)
+        assert not isinstance(value, str) or path == value or path.startswith(f"{value}/")
+
+
+def test_the_page_has_this_table() -> None:
+    page = PAGES["PAGE"].read_text()
+    assert page == PAGES["to_markdown"](page), "run `make docs`"

@@ -22,6 +22,7 @@ from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.read.compacted_records import list_compacted, merge_all, read_range
+from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify import history
 from ftfile.operate.verify import verify_directory as verifying
 from ftfile.operate.verify.files import NAMES_TOLD, Files, list_files
@@ -351,6 +352,16 @@ class TestParts:
         world.compact(1, *adds)
         world.move(layout.retired_path(adds[0].id), adds[0].path)
         assert world.the("removed-part-staged").path == adds[0].path
+
+    def test_what_a_vacuum_under_a_wrong_clock_deleted_is_not_missed(self, world: World) -> None:
+        """Its horizon was taken back, so that no record says how far it went."""
+        adds = [world.driver.commit_new(batch) for batch in range(2)]
+        world.compact(1, *adds)
+        for add in adds:
+            world.fs.delete(layout.retired_path(add.id))
+        assert world.codes() == ["damaged-old-file"] * 2
+        world.driver.create_record(author=MaintenanceAuthor(LOWERING, "job"), horizon_ms=1)
+        assert world.codes() == []
 
     def test_a_live_part_is_hidden(self, world: World) -> None:
         """An old removal of the same name was rolled forward late."""

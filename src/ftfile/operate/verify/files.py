@@ -206,10 +206,10 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
 
 def report_staged_files(files: Files, history: History) -> None:
     """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
-    for path in history.removed_staged:
+    for path, remove in history.removed_staged.items():
         if files.staged.pop(path, None) is not None:
             actual = "its staged file, which a late publisher would publish"
-            expected, action = "nothing: the part was removed", Action("move-aside", path)
+            expected, action = "nothing: the part was removed", Action("retire", path, remove=remove)
             files.findings.append(find("removed-part-staged", path, expected, actual, action))
     for letter in history.staged_letters:
         files.staged.pop(letter.path, None)

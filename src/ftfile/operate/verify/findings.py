@@ -43,6 +43,10 @@ _WINDOWS = (
     "Restore the file from a copy; if there is none, open the store with `restore`, which forgets the windows behind "
     "the last recorded one, and let what feeds it go back"
 )
+_OLD = (
+    f"{_RESTORE}. The newest version does not need it; older ones cannot be read, nor restored, and a follower that is "
+    "not so far stops there. A vacuum ends these versions"
+)
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
@@ -92,12 +96,14 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "damaged-part": "A committed file is not what was written",
         "damaged-segment": "Committed rows of an open file are not what was written",
     },
+    ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters are not what was written"},
     ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that no commit has yet are damaged"},
     ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
         "bad-record": "The record of a commit was changed by hand",
         "overlapping-segments": "Two pieces of open files claim the same bytes",
     },
+    ("info", "no", _OLD): {"damaged-old-file": "Rows that were removed since cannot be read in older versions"},
     ("info", "on request", _STRANGERS): {
         "foreign-files": "There are files of other programs: plain readers take them for data",
         "unknown-files": "There are files that no commit knows: plain readers take them for data",

@@ -5,18 +5,22 @@ Adds are compared by sums of their hashes, so that memory does not hold them.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_adds
+from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
+from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify.findings import Action, Finding, find
-from ftfile.operate.verify.log_scan import advance
+from ftfile.operate.verify.log_scan import advance, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -84,8 +88,11 @@ class History:
         self.live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
         # The newest removed part of each final name at which something is, and the version that removed it.
         self.removed: dict[str, tuple[Remove, int]] = {}
-        self.removed_staged: list[str] = []  # paths
+        self.removed_staged: dict[str, Remove] = {}  # by path
         self.staged_letters: list[Add] = []
+        self.letters: dict[str, Add] = {}  # dead letters by their final path
+        self.given_up: set[str] = set()  # ids of adds that repairs have ended: their files may be gone
+        self.lowered = 0  # the newest version that took back a vacuum's horizon, which may have deleted up to it
         self.findings: list[Finding] = []
         self._scan = scan
         self._start = scan.state.log_start
@@ -95,7 +102,6 @@ class History:
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
         self._last_checkpoint = max((name.version for name in scan.checkpoints), default=-1)
-        self._nonce: str | None = None
         self._still_staged: dict[str, str] = {}
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
@@ -106,9 +112,12 @@ class History:
             self._begin()
         self._waiting = list(self._comparable_ranges())
         missing: list[int] = []
-        for version, record in self._scan.records(self._start, self._scan.state.version):
+        for version, record, after, behind in _with_next(self._scan.records(self._start, self._scan.state.version)):
             if record is None:
                 missing.append(version)
+                self._skip(version)
+            elif after is not None and is_foreign(record, after, behind):
+                self._report_foreign(record, after)
                 self._skip(version)
             else:
                 self._take_in(record)
@@ -142,14 +151,14 @@ class History:
                 self._bad_range(name, error.found)
                 continue
             record = self._scan.readable(name.last) if name.last >= self._start else None
-            if record is not None and record.nonce != content.nonce:
+            if self._scan.contradicts(name.last, record, content.nonce):
                 self._bad_range(name, f"versions to {name.last} of another history")
             elif name.first > self._start or self._start == 0:
                 yield _RangeSums(name, content.log_start)
 
     def _skip(self, version: int) -> None:
         """Go on behind a record that is missing: what it said is known from the next checkpoint on."""
-        self._live = self._nonce = None
+        self._live = None
         self._waiting = [sums for sums in self._waiting if sums.name.first > version]
         self._active = []
         self._pending.clear()
@@ -163,11 +172,6 @@ class History:
     def _take_in(self, record: Record) -> None:
         version = record.version
         self.records += 1
-        if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
-            path, action = layout.record_path(version - 1), Action("start-log", version=version)
-            expected = f"the record that version {version} follows, {record.previous_nonce!r}"
-            self.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
-        self._nonce = record.nonce
         self._fold(record)
         self._active += [sums for sums in self._waiting if sums.name.first == version]
         # What was live at the oldest version has its changes in it.
@@ -180,8 +184,14 @@ class History:
             if remove.final_path is not None and remove.final_path in self._names:
                 self.removed[remove.final_path] = remove, version
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
-                self.removed_staged.append(path)
+                self.removed_staged[path] = remove
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
+        self.letters |= {letter.final_path or letter.path: letter for letter in record.dead_letters}
+        operation = record.author.operation if isinstance(record.author, MaintenanceAuthor) else ""
+        if operation == "repair":
+            self.given_up |= {remove.id for remove in record.removes}
+        if operation == LOWERING:
+            self.lowered = version
         self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
@@ -243,6 +253,12 @@ class History:
             finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
         self.findings.append(finding)
 
+    def _report_foreign(self, record: Record, after: Record) -> None:
+        path, action = layout.record_path(record.version), Action("start-log", version=after.version)
+        expected = f"the record that version {after.version} follows, {after.previous_nonce!r}"
+        self._scan.misleading.add(path)
+        self.findings.append(find("foreign-record", path, expected, f"{record.nonce!r}", action))
+
     def _report_missing(self, missing: list[int]) -> None:
         path, expected = layout.record_path(missing[0]), "all records that are kept"
         actual = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
@@ -268,6 +284,19 @@ def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Ad
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
         yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest), strict=True)
+
+
+def _with_next(
+    records: Iterable[tuple[int, Record | None]],
+) -> Iterator[tuple[int, Record | None, Record | None, Record | None]]:
+    """Yield each version with its record and the two behind it; None where there is none."""
+    window: deque[tuple[int, Record | None]] = deque()
+    for pair in chain(records, [(-1, None)] * 2):
+        window.append(pair)
+        if len(window) == 3:  # noqa: PLR2004
+            (version, record), (_, after), (_, behind) = window
+            yield version, record, after, behind
+            window.popleft()
 
 
 def _sum_of(documents: Iterable[Document]) -> int:

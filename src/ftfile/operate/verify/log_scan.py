@@ -50,6 +50,7 @@ class LogScan:
     misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
     beyond: dict[str, int] = field(default_factory=dict)  # of derived files that know later versions: the last of each
     findings: list[Finding] = field(default_factory=list)
+    foreign: set[int] = field(default_factory=set)  # versions of records of another log, by derived files of this one
 
     def reader(self) -> CommitLog:
         """Return a log that does not see what misleads."""
@@ -67,11 +68,39 @@ class LogScan:
         except CorruptData:
             return None
 
+    def is_foreign(self, version: int) -> bool:
+        """Return True if the record of a version does not go with its neighbours; asked where a derived file does not.
+
+        The newest one has no other witness than the one before.
+        """
+        record, after, behind = (self.readable(number) for number in range(version, version + 3))
+        if record is None or after is not None:
+            return record is not None and is_foreign(record, after, behind)
+        before = self.readable(version - 1) if version > 0 else None
+        return before is not None and _breaks(before, record)
+
+    def contradicts(self, version: int, record: Record | None, nonce: str | None) -> bool:
+        """Return True if a derived file of a version is of another log than its record; False if the record is."""
+        if record is None or record.nonce == nonce:
+            return False
+        if self.is_foreign(version):
+            self.foreign.add(version)
+        return version not in self.foreign
+
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
         """Yield versions and what is `readable` of each; many records are asked for side by side."""
         for start in range(first, last + 1, THREADS_MAX):
             versions = range(start, min(start + THREADS_MAX, last + 1))
             yield from zip(versions, parallel(self.log.fs, self.readable, versions), strict=True)
+
+
+def is_foreign(record: Record, after: Record | None, behind: Record | None) -> bool:
+    """Return True if a record is not the one that the next one follows, and that one is followed itself."""
+    return _breaks(record, after) and (after is None or not _breaks(after, behind))
+
+
+def _breaks(record: Record, after: Record | None) -> bool:
+    return after is not None and after.previous_nonce not in {None, record.nonce}
 
 
 class _Hiding(WrapperFileSystem):
@@ -104,6 +133,10 @@ def scan_log(fs: FileSystem) -> LogScan:
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
     suspects = _read_checkpoints(scan)
     _read_to_end(scan)
+    if scan.broken is not None and _is_format_foreign(scan):
+        actual = "that of another one: nothing of the log is authentic by it"
+        scan.findings = [find("bad-format", layout.FORMAT_FILE, "the id of the directory", actual).without_repair()]
+        return scan
     for path, wrong in suspects.items():
         scan.misleading.add(path)
         finding = find("bad-checkpoint", path, "a log checkpoint", wrong, *_anew(path, "checkpoint"))
@@ -125,6 +158,14 @@ def _check_format(scan: LogScan) -> Iterator[Finding]:
         finding = find("bad-format", path, expected, error.found, Action("move-aside", path), write)
         # The id of an encrypted directory is in no other file.
         yield finding.without_repair() if isinstance(scan.log.fs, SealedFileSystem) else finding
+
+
+def _is_format_foreign(scan: LogScan) -> bool:
+    """Return True if the format file of an encrypted directory says an id by which none of several files fits."""
+    if not isinstance(scan.log.fs, SealedFileSystem) or scan.state.version >= 0 or len(scan.versions) < 2:  # noqa: PLR2004
+        return False
+    ends = min(scan.versions), max(scan.versions)
+    return read_published(scan.log.fs) is None and all(scan.readable(version) is None for version in ends)
 
 
 def _check_marker(fs: FileSystem) -> Iterator[Finding]:
@@ -175,8 +216,10 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
             continue
         if record is None and name.version > max(scan.versions, default=-1):
             scan.beyond[path] = name.version
-        elif checkpoint.version != name.version or (record is not None and record.nonce != checkpoint.nonce):
+        elif checkpoint.version != name.version or scan.contradicts(name.version, record, checkpoint.nonce):
             suspects[path] = f"version {checkpoint.version} of another history"
+        elif name.version in scan.foreign:
+            scan.misleading.add(path)  # readers go by the record
         elif record is not None:
             scan.checkpoints[name] = replace(checkpoint, unpublished={})
     return suspects
@@ -212,7 +255,8 @@ def _read_to_end(scan: LogScan) -> None:
 def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
     record, action = scan.readable(version), Action("cut-log", version=version)
     if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
-        path = layout.record_path(version - 1)
+        is_wrong = version in scan.foreign or (scan.readable(version + 1) is not None and scan.is_foreign(version))
+        path = layout.record_path(version if is_wrong else version - 1)
         return find("foreign-record", path, error.expected, error.found, action)
     return find("damaged-record", error.path, error.expected, error.found, action)
 
@@ -259,6 +303,8 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
             return
         if record.nonce == hint.nonce:
             scan.published = hint.version
+            return
+        if not scan.contradicts(hint.version, record, hint.nonce):
             return
         actual = f"version {hint.version} of another history"
     scan.misleading.add(path)

@@ -20,6 +20,7 @@ from ftfile.operate.verify.files import Files, compare_files, list_files, report
 from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import scan_log
+from ftfile.operate.verify.old_files import compare_letters, compare_old_files
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.write.workers import Threads, Work
 
@@ -95,9 +96,16 @@ def _verify(
     report_staged_files(files, history)
     report_unknown_files(files, history, scan.published)
     findings += files.findings
+    if history.live_sum is not None:
+        findings += compare_old_files(reader, scan.state, files, history, full=full)
     if full:
-        lost_paths = {finding.path for finding in files.findings}
-        findings += _compare_content(fs, snapshot, lost_paths, workers, progress)
+        findings += compare_letters(fs, history.letters)
+        lost_paths = {finding.path for finding in files.findings if finding.code != "not-published"}
+        damaged = [*_compare_content(fs, snapshot, lost_paths, workers, progress)]
+        # What is damaged must not be published.
+        paths = {finding.path for finding in damaged}
+        findings = [finding for finding in findings if finding.code != "not-published" or finding.path not in paths]
+        findings += damaged
     return _report(scan, findings, history.records, files, full=full)
 
 
