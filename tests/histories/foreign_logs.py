@@ -447,11 +447,7 @@ class History:
 def _summary(plan: Plan) -> str:
     """Return a plan in one line of a trace."""
     words = [f"{one.path}[{one.start}:{one.end}]{one.compression}{'!' * one.whole}" for one in plan.ranges]
-    words += [
-        f"{name}={paths}" for name in ("moves", "seen", "parked", "refused", "late") if (paths := _paths(plan, name))
-    ]
-    return " ".join([*words, *(f"replaced={path}" for path in plan.replaced)])
-
-
-def _paths(plan: Plan, name: str) -> list[str]:
-    return [f"{one.path}@{one.position}" if name == "seen" else one.path for one in getattr(plan, name)]
+    words += [f"{one.path}@{one.position}:{one.rule}{' parked' * bool(one.parked)}" for one in plan.files]
+    words += [f"refused={[one.path for one in plan.refused]}"] if plan.refused else []
+    words += [f"late={[one.path for one in plan.late]}"] if plan.late else []
+    return " ".join(words)

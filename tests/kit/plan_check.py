@@ -120,14 +120,14 @@ def check_batches(run: FilesRun) -> None:
 def _check_ranges(found: Plans) -> None:
     ends: dict[str, int] = {}
     for number, plan in found.plans.items():
-        moved = {move.path for move in plan.moves}
+        moved = {entry.path for entry in plan.files if entry.previous_keys}
         for read in plan.ranges:
             told = f"plan {number} reads {read.path!r} from {read.start} on, and it was read to {ends.get(read.path)}"
             require(read.start < read.end or (read.whole and read.end == 0), "S3", told)
             if read.start and read.path in ends and read.path not in moved:
                 require(read.start == ends[read.path], "S3", told)
             ends[read.path] = read.end
-        ends.update((seen.path, seen.position) for seen in plan.seen)
+        ends.update((entry.path, entry.position) for entry in plan.files)
 
 
 def _check_columns(fs: FileSystem, found: Plans) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 
 from ftfile.core.codecs import codec_of
 from ftfile.core.errors import CorruptData
-from ftfile.read.foreign.plan import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.plan import Plan, Seen
+    from ftfile.read.foreign.plan import FileEntry, Plan, Range
 
     Read: TypeAlias = Callable[[int, int], bytes]
 
@@ -109,6 +108,9 @@ class Fingerprints(NamedTuple):
     def start(self) -> str:
         """Return the digits of the first 256 bytes."""
         return self.head[: 2 * START_BYTES]
+
+
+NO_PRINTS = Fingerprints("", "")  # of a file of which nothing was read
 
 
 def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprints | None:
@@ -219,7 +221,12 @@ class KnownFile(NamedTuple):
         head, tail = _bytes(self.head), _bytes(self.tail)
         return _PACKED.pack(self.key, position, self.size_bytes, self.modified_ms, self.identity, head, tail)
 
-    def replaced_key(self) -> bytes:
+    @property
+    def fingerprints(self) -> Fingerprints:
+        """Return those before the position."""
+        return Fingerprints(self.head, self.tail)
+
+    def displaced_key(self) -> bytes:
         """Return the key under which the file stays known when another one lies at its path."""
         return hashlib.blake2b(self.packed(), digest_size=KEY_BYTES).digest()
 
@@ -257,8 +264,8 @@ class KnownFiles:
     def get(self, key: bytes) -> KnownFile | None:
         """Return the file with a key, or None."""
         row = self._pending[key] if key in self._pending else _find_one(self._rows, key)
-        found = None if row is None else KnownFile.unpacked(row)
-        return found if found is not None and found.modified_ms >= self.low else None
+        file = None if row is None else KnownFile.unpacked(row)
+        return file if file is not None and file.modified_ms >= self.low else None
 
     def apply(self, plan: Plan) -> KnownFiles:
         """Return the known files after a plan."""
@@ -276,31 +283,24 @@ class KnownFiles:
 
     def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
         """Return the rows that a plan changes, by key; None for removed ones."""
-        changes: dict[bytes, bytes | None] = {bytes.fromhex(move.key): None for move in plan.moves}
-        for path in plan.replaced:
-            found = self.get(key_of(plan.root, path))
-            if found is not None and found.key not in changes:
-                key = found.replaced_key()
-                changes |= {found.key: None, key: found._replace(key=key).packed()}
-        files: tuple[Range | Seen, ...] = (*plan.ranges, *plan.seen)
-        for one in files:
-            key, position = key_of(plan.root, one.path), one.end if isinstance(one, Range) else one.position
-            marks = one.size_bytes, one.modified_ms, identity_hash(one.identity), one.head, one.tail
-            changes[key] = KnownFile(key, position, *marks).packed()
-        ranges = {planned.path: planned for planned in plan.ranges}
-        for advance in plan.advances:
-            file, planned = self.get(bytes.fromhex(advance.key)), ranges[advance.path]
+        keys = (key for entry in plan.files for key in entry.previous_keys)
+        changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
+        for entry in plan.files:
+            file = self.get(key_of(plan.root, entry.path)) if entry.displaces else None
             if file is not None and file.key not in changes:
-                position, modified_ms = planned.end, max(file.modified_ms, planned.modified_ms)
-                file = file._replace(position=position, size_bytes=position, modified_ms=modified_ms)
-                changes[file.key] = file._replace(head=planned.head, tail=planned.tail).packed()
-        for parked in plan.parked:
-            key = key_of(plan.root, parked.path)
-            row = changes.get(key)
-            found = KnownFile.unpacked(row) if row is not None else None if key in changes else self.get(key)
-            position, head, tail = (found.position, found.head, found.tail) if found is not None else (0, "", "")
-            marks = parked.size_bytes, parked.modified_ms, identity_hash(parked.identity), head, tail
-            changes[key] = KnownFile(key, position, *marks, is_parked=True).packed()
+                key = file.displaced_key()
+                changes |= {file.key: None, key: file._replace(key=key).packed()}
+        ranges = {planned.path: planned for planned in plan.ranges}
+        for planned in plan.ranges:
+            file = _known_file(plan.root, planned, planned.end)
+            changes[file.key] = file.packed()
+        for entry in plan.files:
+            file = _known_file(plan.root, entry, entry.position, is_parked=bool(entry.parked))
+            changes[file.key] = file.packed()
+        for entry in plan.files:
+            gone = self.get(bytes.fromhex(entry.advances)) if entry.advances else None
+            if gone is not None and gone.key not in changes:
+                changes[gone.key] = _advanced(gone, ranges[entry.path]).packed()
         return changes
 
     def to_bytes(self) -> bytes:
@@ -323,6 +323,18 @@ class KnownFiles:
             raise CorruptData("known files", "columns with their checksum", f"{len(data)} other bytes")
         made._rows = np.frombuffer(content, ROW)
         return made
+
+
+def _known_file(root: str, part: Range | FileEntry, position: int, *, is_parked: bool = False) -> KnownFile:
+    marks = part.size_bytes, part.modified_ms, identity_hash(part.identity)
+    return KnownFile(key_of(root, part.path), position, *marks, part.head, part.tail, is_parked)
+
+
+def _advanced(file: KnownFile, planned: Range) -> KnownFile:
+    """Return a file that is gone, as it is known when a range of its compressed copy was read."""
+    modified_ms = max(file.modified_ms, planned.modified_ms)
+    file = file._replace(position=planned.end, size_bytes=planned.end, modified_ms=modified_ms)
+    return file._replace(head=planned.head, tail=planned.tail)
 
 
 def _bytes(digits: str) -> bytes:

@@ -96,6 +96,11 @@ class Match:
     copy: Copy | None = None
 
     @property
+    def is_changing(self) -> bool:
+        """Return True if it is undecided, and nothing prevents that the next listing shows more."""
+        return self.rule is Rule.UNDECIDED and self.error is None
+
+    @property
     def position(self) -> int:
         """Return the position from which on it is read."""
         return 0 if self.file is None else self.file.position

@@ -54,36 +54,21 @@ class FileShare:
     cuts: tuple[Cut, ...]
 
 
-class Move(NamedTuple):
-    """A known file that was found again at another path, which has a range or is seen in the same plan.
-
-    One of which a compressed copy is there advances instead: it stays known by its key, up to the end of the range.
-    """
-
-    key: str  # by which it was known, as hexadecimal digits
-    path: str  # where it is now
-
-
-class Seen(NamedTuple):
-    """A file of which nothing is read in this batch, as it is known from now on."""
+class FileEntry(NamedTuple):
+    """A file as it is known from now on, where that is more than the end of its range, or nothing of it is read."""
 
     path: str
+    rule: str  # by which it was decided which file it is, in lower case
     position: int  # up to which its content was read, or is a copy of what was read
     head: str  # fingerprints before `position`
     tail: str
     size_bytes: int
     modified_ms: int
     identity: str | None = None
-
-
-class Parked(NamedTuple):
-    """A file that is damaged, or whose length is unknown; it is tried again when it has changed."""
-
-    path: str
-    reason: str
-    size_bytes: int
-    modified_ms: int
-    identity: str | None = None
+    previous_keys: tuple[str, ...] = ()  # under which it was known, as hexadecimal digits
+    displaces: bool = False  # the file that was known at its path is another one, which stays known under another key
+    advances: str = ""  # key of a file that is gone, and is known up to the end of the range of this copy from now on
+    parked: str = ""  # why it is left out until it changes: it is damaged, or its length is unknown
 
 
 class Refused(NamedTuple):
@@ -105,63 +90,56 @@ class Plan:
     """The ranges that one batch reads, and all else that it finds out."""
 
     ranges: tuple[Range, ...] = ()
-    moves: tuple[Move, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    parked: tuple[Parked, ...] = ()
+    files: tuple[FileEntry, ...] = ()
     late: tuple[Late, ...] = ()
-    replaced: tuple[str, ...] = ()  # paths of known files where other files lie now; the known ones are kept
+    refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
     low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
     planned_ms: int = 0  # when it was made, by the driver's clock, since 1970 UTC
-    refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
-    advances: tuple[Move, ...] = ()  # to compressed copies with ranges
 
     @property
     def is_empty(self) -> bool:
         """Return True if the batch reads nothing, and the known files stay as they are."""
-        return not (self.ranges or self.moves or self.seen or self.parked or self.late or self.replaced)
+        return not (self.ranges or self.files or self.late)
 
     def shares(self, task_bytes: int) -> list[FileShare]:
         """Return the shares of tasks in the order of the ranges; opening a file counts like reading one of 1 MiB.
 
         The same ranges have the same shares whatever happened to the files since.
         """
-        cuts = (cut for found in self.ranges for cut in _cuts(found, task_bytes))
+        cuts = (cut for planned in self.ranges for cut in _cuts(planned, task_bytes))
         groups = packed(cuts, lambda cut: cut.end - cut.start + OPEN_COST_BYTES, task_bytes)
         return [FileShare(self.root, tuple(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON."""
-        ranges = [[getattr(found, field.name) for field in fields(found)] for found in self.ranges]
+        ranges = [[getattr(planned, field.name) for field in fields(planned)] for planned in self.ranges]
         lists = {name: [list(item) for item in getattr(self, name)] for name in _LISTS}
-        values = {"low": self.low, "root": self.root, "plannedMs": self.planned_ms}
-        return {"ranges": ranges, **lists, "replaced": list(self.replaced), **values}
+        return {"ranges": ranges, **lists, "low": self.low, "root": self.root, "plannedMs": self.planned_ms}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Plan:
+    def from_json(cls, payload: dict[str, Any]) -> Plan:
         """Return the plan that `to_json` gave."""
-        made: dict[str, Any] = {name: tuple(kind(*item) for item in found[name]) for name, kind in _LISTS.items()}
-        made["ranges"] = tuple(Range(*item) for item in found["ranges"])
-        made["replaced"] = tuple(found["replaced"])
-        return cls(**made, low=found["low"], root=found["root"], planned_ms=found["plannedMs"])
+        lists: dict[str, Any] = {
+            name: tuple(kind(*map(_frozen, item)) for item in payload[name]) for name, kind in _LISTS.items()
+        }
+        ranges = tuple(Range(*item) for item in payload["ranges"])
+        return cls(ranges, **lists, low=payload["low"], root=payload["root"], planned_ms=payload["plannedMs"])
 
 
-def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:
-    if found.whole or found.compression:
-        yield Cut(found, found.start, found.end)
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _cuts(planned: Range, max_bytes: int) -> Iterator[Cut]:
+    if planned.whole or planned.compression:
+        yield Cut(planned, planned.start, planned.end)
         return
-    for start in range(found.start, found.end, max_bytes):
-        yield Cut(found, start, min(start + max_bytes, found.end))
+    for start in range(planned.start, planned.end, max_bytes):
+        yield Cut(planned, start, min(start + max_bytes, planned.end))
 
 
-_LISTS: dict[str, Any] = {
-    "moves": Move,
-    "seen": Seen,
-    "parked": Parked,
-    "late": Late,
-    "refused": Refused,
-    "advances": Move,
-}
+_LISTS: dict[str, Any] = {"files": FileEntry, "late": Late, "refused": Refused}
 
 
 _ID = re.compile(r"[0-9a-f]{32}")

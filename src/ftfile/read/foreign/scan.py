@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,8 @@ from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
-from ftfile.read.foreign.draft import Draft, Found, next_of, parked, seen_at
+from ftfile.read.foreign.draft import Draft
+from ftfile.read.foreign.extend import CHANGED, Extension, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.settings import FilesSettings
     from ftfile.storage.api import FileSystem
 
-    Extend: TypeAlias = Callable[[FileSystem, FilesSettings, Match, float, int | None], Found]
-    LookAgain: TypeAlias = Callable[[Match, int | None], Found]
+    Extend: TypeAlias = Callable[[FileSystem, FilesSettings, Match, float, int | None], Extension]
 
 
 _log = get_logger(__name__)
@@ -115,29 +114,30 @@ class Scanner:
         mismatched, self._mismatched = self._mismatched, set()
         table = Table(listing, known, mismatched)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
-        draft = Draft(self._settings, is_limited=limited and not is_start)
+        draft = Draft(table, self._settings, is_limited=limited and not is_start)
         self._forget(table)
         for key in mismatched:
             self._looks.contents.pop(key, None)
         matches = self._match(table)
         decisions = dict(matches)
-        left = self._fill(draft, table, decisions, seen_at if is_start else next_of)
+        self._fill(draft, decisions, extend_unread if is_start else extend)
+        behind = np.array(draft.behind, np.intp)
         draft.add_unread(matches.values())
         for match in decisions.values():
             _log.debug("%r is %s: behind byte %d", match.row.path, match.rule.value, match.position)
-        is_undecided = self._is_undecided(table, decisions, left)
+        is_undecided = self._is_undecided(table, decisions, behind)
         missing = () if is_undecided else self._missing_losses(table, draft)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
-        refused = self._refused(listing, left)
-        plan = draft.plan(table, self._late(table), refused[:_REFUSED_MAX], left, self._clock.now_ms())
+        refused = self._refused(listing, behind)
+        plan = draft.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": int(np.count_nonzero(known.rows["position"] < 0)),
             "refused": len(refused),
             "late": known.late,
-            "filesBehind": len(left),
-            "bytesBehind": draft.bytes_behind(table, left),
-            "oldestUnread": int(listing.times[left].min()) if len(left) else None,
+            "filesBehind": len(behind),
+            "bytesBehind": draft.bytes_behind(),
+            "oldestUnread": int(listing.times[behind].min()) if len(behind) else None,
         }
         has_new_refusals = self._log_refusals(refused)
         return plan if is_start or has_new_refusals or not plan.is_empty else None
@@ -165,51 +165,47 @@ class Scanner:
         for match in matches.values():
             row = match.row
             if match.rule is Rule.TRUNCATED and row.known is not None:
-                self._cut_off |= dict.fromkeys([row.known.key, row.known.replaced_key()], row.path)
+                self._cut_off |= dict.fromkeys([row.known.key, row.known.displaced_key()], row.path)
         return matches
 
-    def _fill(self, draft: Draft, table: Table, decisions: dict[int, Match], look: Extend) -> NDArray[np.intp]:
-        """Fill a plan up to its limits, and return the places of files with something left to read.
+    def _fill(self, draft: Draft, decisions: dict[int, Match], look: Extend) -> None:
+        """Fill a plan up to its limits.
 
         `decisions` are those of `match_known`, by place; those of files that are looked at are put among them.
         """
-        self._has_more = False
-        is_by_content = self._settings.identity == "content" and look is next_of
-        originals = Originals(table, dict(decisions), self._cut_off) if is_by_content else None
+        is_by_content = self._settings.identity == "content" and look is extend
+        originals = Originals(draft.table, dict(decisions), self._cut_off) if is_by_content else None
         contents = Contents()
-        left: list[int] = []
-        places = table.places.tolist()
+        places = draft.table.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
-        at = 0
-        while at < len(places):
+        while places:
             if draft.is_full:
-                self._has_more = True
-                return np.array(left + places[at:], np.intp)
+                draft.has_more = True
+                draft.behind += places
+                break
             # No more files are opened at a time than the plan may take.
             step = int(min(threads, draft.files_left))
             due = []
-            for place in places[at : at + step]:
-                match = decisions.get(place) or match_unchanged(table.row(place))
+            for place in places[:step]:
+                match = decisions.get(place) or match_unchanged(draft.table.row(place))
                 wait_s = self._wait_s(match.row)
-                if match.rule is Rule.UNDECIDED and match.error is None:
-                    left.append(place)  # the next listing tells
-                elif wait_s is None:
+                if wait_s is None:
                     due.append(match)
                 elif math.isfinite(wait_s):
-                    left.append(place)
+                    draft.behind.append(place)
+            del places[:step]
             if originals is not None:
                 due = list(self._match_content(due, originals, contents))
             decisions |= {match.row.place: match for match in due}
-            call = partial(self._look, look)
-            findings = parallel(self._fs, partial(call, bytes_max=draft.bytes_left), due)
-            left += [
-                match.row.place
-                for match, finding in zip(due, findings, strict=True)
-                if not self._take(draft, match, finding, call)
-            ]
-            at += step
+            # The next listing shows more of those that only changed.
+            draft.behind += [match.row.place for match in due if match.is_changing]
+            due = [match for match in due if not match.is_changing]
+            calls = list(zip(due, draft.budgets(due), strict=True))
+            extensions = parallel(self._fs, lambda call: self._look(look, *call), calls)
+            for match, extension in zip(due, extensions, strict=True):
+                self._take(draft, match, extension)
+        self._has_more = draft.has_more
         self._mismatched |= contents.mismatched
-        return np.array(left, np.intp)
 
     def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
         """Return matches in their order, of copies as their contents say; compressed files once they are complete."""
@@ -223,29 +219,27 @@ class Scanner:
         is_young = self._unchanged_s(row) < self._settings.min_age_s
         return is_young and bool(codec_of(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
-    def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Found:
+    def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
         """Return a file's part of the plan; one that cannot be opened is tried again, for ever."""
         row, error = match.row, match.error
-        if error is None and match.rule is Rule.UNDECIDED:
-            return Found(wait_s=0)  # the next listing tells
         if error is None:
             try:
-                finding = look(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
+                extension = look(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
             else:
                 self._failures.pop(row.key, None)
-                if finding.is_mismatch:
+                if extension.is_mismatch:
                     self._mismatched.add(row.key)
-                return finding
+                return extension
         if isinstance(error, NotFound):
-            return Found(wait_s=0)  # gone since it was listed
+            return CHANGED  # gone since it was listed
         file = Refused(row.path, str(error))
         before = self._failures.get(row.key)
         failure = self._failures[row.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
         if isinstance(error, CorruptData) and failure.tries > self._settings.retries_max:
             return parked(self._settings, match, f"it cannot be read: {error}")
-        return Found(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
+        return Extension(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
 
     def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
         """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
@@ -265,37 +259,25 @@ class Scanner:
         self._refused_paths = frozenset(file.path for file in refused)
         return bool(new)
 
-    def _take(self, draft: Draft, match: Match, found: Found, look_again: LookAgain) -> bool:
-        """Put into the plan what was found, and return True if nothing more is left of the file."""
-        row = match.row
-        is_something = found.range is not None or found.seen is not None or bool(found.parked)
-        if found.range is not None and draft.is_full:
-            self._has_more = True
-            return False
-        if is_something and not draft.add(match, found):
-            # Others took their share of the limit meanwhile.
-            found = look_again(match, draft.bytes_left)
-            if found.range is None or not draft.add(match, found):
-                self._has_more = True
-                return False
-        if found.warning:
-            _log.warning("%r %s", row.path, found.warning)
-        if found.parked:
-            _log.warning("%r is left out until it changes: %s", row.path, found.parked)
+    def _take(self, draft: Draft, match: Match, extension: Extension) -> None:
+        """Put the parts of a file into the plan, unless they have no room, and remember what follows."""
+        row, planned, entry = match.row, extension.range, extension.entry
+        if not draft.add(match, extension):
+            return
+        if extension.warning:
+            _log.warning("%r %s", row.path, extension.warning)
+        if entry is not None and entry.parked:
+            _log.warning("%r is left out until it changes: %s", row.path, entry.parked)
         self._names.pop(row.key, None)
-        if is_something:
-            self._failures.pop(row.key, None)  # also of one that is parked
-            self._settled.pop(row.key, None)
-            if match.displaces and row.known is not None:
-                self._names[row.known.replaced_key()] = row.path
-        read = found.range
-        if read is not None and not read.whole and not found.seen and read.end < row.size_bytes:
+        if extension.is_empty:
+            self._settled[row.key] = row.state, self._clock.monotonic_s() + extension.wait_s
+            return
+        self._failures.pop(row.key, None)  # also of one that is parked
+        self._settled.pop(row.key, None)
+        if match.displaces and row.known is not None:
+            self._names[row.known.displaced_key()] = row.path
+        if planned is not None and planned.end < row.size_bytes:
             self._names[row.key] = row.path
-            self._has_more = True
-            return False
-        if not is_something:
-            self._settled[row.key] = row.state, self._clock.monotonic_s() + found.wait_s
-        return is_something or math.isinf(found.wait_s)
 
     def _wait_s(self, row: Row) -> float | None:
         """Return the seconds until another look at a file makes sense; None if one does now."""
@@ -319,10 +301,10 @@ class Scanner:
                 durations_s.append((now_ms - row.modified_ms) / 1000)
         return max(durations_s)
 
-    def _is_undecided(self, table: Table, matches: Mapping[int, Match], left: NDArray[np.intp]) -> bool:
+    def _is_undecided(self, table: Table, matches: Mapping[int, Match], behind: NDArray[np.intp]) -> bool:
         """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
         is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
-        return is_undecided or (self._settings.identity == "content" and table.has_new(left))
+        return is_undecided or (self._settings.identity == "content" and table.has_new(behind))
 
     def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_Loss]:
         """Yield what was not read of files that were cut off; by their content, they may lie elsewhere."""
@@ -341,11 +323,11 @@ class Scanner:
         rows = table.missing
         rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
         unlisted: dict[bytes, Listing | None] = {}
-        moved = draft.moved
+        claimed = draft.claimed
         data = rows.tobytes()
         for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
             key = row[:KEY_BYTES]
-            if key in moved:
+            if key in claimed:
                 continue
             since = unlisted[key] = self._unlisted.get(key, table.listing)
             if since is not None and (self._is_fixed or since is not table.listing):

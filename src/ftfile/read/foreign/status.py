@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ftfile.log.read.times import created_ms
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import key_of, read_positions
 from ftfile.read.foreign.listing import list_files
-from ftfile.read.foreign.plan import Late, Parked, Plan, Refused
+from ftfile.read.foreign.plan import Late, Plan, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.settings import FilesSettings, split_path
 from ftfile.read.foreign.stream import FilesConfig, open_state, state_location
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 
 _PLACES = frozenset({"checkpointlocation", "statelocation"})
+
+
+class Parked(NamedTuple):
+    """A file that is left out until it changes: it is damaged, or its length is unknown."""
+
+    path: str
+    reason: str
+    size_bytes: int
+    modified_ms: int  # since 1970 UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +157,13 @@ def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
 
 def _parked(kept: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
     """Return the files of a listing that are parked; those whose plan is trimmed without their reasons."""
-    reasons = {key_of(plan.root, parked.path): parked for plan in kept for parked in plan.parked}
+    entries = [(plan.root, entry) for plan in kept for entry in plan.files if entry.parked]
+    reasons = {key_of(root, entry.path): entry.parked for root, entry in entries}
     index = known.find(listing.keys[:, 0], listing.keys[:, 1])
-    found = []
+    files = []
     for place in np.flatnonzero(index >= 0).tolist():
         row = known.rows[index[place]]
         if row["position"] < 0:
-            unknown = Parked(
-                listing.paths[place], "its reason is not kept any more", int(row["size"]), int(row["modified"])
-            )
-            found.append(reasons.get(listing.keys[place].tobytes(), unknown))
-    return tuple(found)
+            reason = reasons.get(listing.keys[place].tobytes(), "its reason is not kept any more")
+            files.append(Parked(listing.paths[place], reason, int(row["size"]), int(row["modified"])))
+    return tuple(files)

@@ -29,7 +29,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.read.foreign import trimming
 from ftfile.read.foreign.known import key_of
-from ftfile.read.foreign.plan import Late, Move, Parked, Plan, PlanPosition, Range, Refused, Seen
+from ftfile.read.foreign.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
@@ -106,6 +106,7 @@ def make_plans(path: Path) -> None:
     """Make the log of plans of a source of files, of which the last plan names a columns file."""
     found = Range("a.log", 0, 20, "0123456789abcdef", "fedcba9876543210", 25, 1_700_000_000_000, "local:1:2")
     key = key_of("file:///data/in", "a.log").hex()
+    marks = found.head, found.tail, 40, found.modified_ms, found.identity
     plans = [
         Plan(ranges=(found,)),
         Plan(
@@ -113,15 +114,19 @@ def make_plans(path: Path) -> None:
                 replace(found, path="a.log.1", start=20, end=40, size_bytes=40),
                 replace(found, path="f.log.gz", start=20, end=40, size_bytes=40, compression="gzip"),
             ),
-            moves=(Move(key, "a.log.1"),),
-            advances=(Move("00" * 16, "f.log.gz"),),
-            parked=(Parked("b.log", "it cannot be read", 9, 1_700_000_000_000),),
+            files=(
+                FileEntry("a.log.1", "moved", 40, *marks, previous_keys=(key,)),
+                FileEntry("f.log.gz", "continued", 40, *marks, advances="00" * 16),
+                FileEntry("b.log", "new", 0, "", "", 9, 1_700_000_000_000, parked="it cannot be read"),
+            ),
         ),
         Plan(
-            seen=(Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),),
+            files=(
+                FileEntry("b.log", "replaced", 0, "", "", 9, 1_700_000_000_000, displaces=True),
+                FileEntry("c.log", "copy", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),
+            ),
             late=(Late("d.log", 5),),
             refused=(Refused("e.log", "permission denied"),),
-            replaced=("b.log",),
             low=1_600_000_000_000,
         ),
     ]

@@ -39,7 +39,7 @@ from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.read.foreign.known import KnownFiles, key_of
-from ftfile.read.foreign.plan import Late, PlanPosition, Seen
+from ftfile.read.foreign.plan import FileEntry, Late, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.trimming import columns_files, read_columns
 from ftfile.storage.local.filesystem import LocalFileSystem
@@ -222,8 +222,11 @@ class TestReading:
         assert head is not None
         plan = log.read(head, PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
         assert plan.root == "file:///data/in"
-        assert plan.seen == (Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),)
-        assert (plan.late, plan.replaced, plan.low) == ((Late("d.log", 5),), ("b.log",), 1_600_000_000_000)
+        assert plan.files == (
+            FileEntry("b.log", "replaced", 0, "", "", 9, 1_700_000_000_000, displaces=True),
+            FileEntry("c.log", "copy", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),
+        )
+        assert (plan.late, plan.low) == ((Late("d.log", 5),), 1_600_000_000_000)
         (columns,) = columns_files(CommitLog(fs).refresh())
         known = KnownFiles.from_bytes(read_columns(fs, columns))
         found = known.get(key_of("file:///data/in", "a.log.1"))

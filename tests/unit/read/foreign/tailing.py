@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.read.foreign.listing import Listing
+    from ftfile.read.foreign.plan import FileEntry
     from ftfile.storage.api import FileSystem
 
 
@@ -29,6 +30,11 @@ def _slice(content: bytes, offset: int, length: int) -> bytes:
 
 
 _numbers = itertools.count()
+
+
+def parked(plan: Plan) -> list[FileEntry]:
+    """Return the files that a plan leaves out until they change."""
+    return [entry for entry in plan.files if entry.parked]
 
 
 class Tailing:

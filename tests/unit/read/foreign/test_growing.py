@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ftfile.read.foreign.known import end_of_lines, first_line_end, last_line_end
 from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun
-from tests.unit.read.foreign.tailing import Tailing
+from tests.unit.read.foreign.tailing import Tailing, parked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,4 +265,4 @@ def test_a_log_with_other_content_than_is_known_is_new_whatever_its_listing_show
         tailing.restart()
     tailing.settle()
     assert tailing.text == "old line 000\n" + other
-    assert not any(plan.parked for plan in tailing.plans)
+    assert not any(parked(plan) for plan in tailing.plans)

@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import CorruptData
 from ftfile.read.foreign import known as known_files
 from ftfile.read.foreign.known import ROW, KnownFiles, key_of
-from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Refused, Seen
+from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 
 MARKS = "00000000000000aa", "00000000000000bb"
 
@@ -24,14 +24,18 @@ def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
     names = [f"f{draw.randrange(60)}" for _ in range(8)]
     times = [low + draw.randrange(-3, 50) for _ in range(8)]
     marks = draw.randbytes(8).hex(), draw.randbytes(8).hex()
+    previous = draw.choice([key_of("r:///x", names[2]).hex(), key_of("r:///x", "gone").hex()])
     return Plan(
         ranges=tuple(Range(names[at], 0, 9, *marks, 9, times[at], draw.choice([None, "1"])) for at in (0, 1)),
-        moves=(Move(draw.choice([key_of("r:///x", names[2]).hex(), key_of("r:///x", "gone").hex()]), names[0]),),
-        seen=(Seen(names[3], 4, *marks, 9, times[3]),),
-        parked=(Parked(names[4], "why", 3, times[4], "4"), Parked(names[1], "why", 3, times[1])),
+        files=(
+            FileEntry(names[0], "moved", 9, *marks, 9, times[0], previous_keys=(previous,), displaces=True),
+            FileEntry(names[3], "copy", 4, *marks, 9, times[3]),
+            FileEntry(names[4], "new", 0, "", "", 3, times[4], "4", parked="why"),
+            FileEntry(names[1], "continued", 3, *marks, 3, times[1], advances=key_of("r:///x", names[6]).hex()),
+            FileEntry(names[5], "replaced", 0, "", "", 3, times[5], displaces=True),
+        ),
         late=(Late("late", 1),) * draw.randrange(2),
         refused=(Refused(names[6], "why"),),
-        replaced=(names[5], names[0]),
         low=max(low, known.low),
         root="r:///x",
         planned_ms=draw.randrange(1 << 40),
@@ -85,10 +89,40 @@ def test_keys_with_one_first_half_are_told_apart() -> None:
     assert again.find(highs, lows).tolist() == [0, 1, 2, 3, -1, -1, -1, -1]
     for row in rows:
         assert again.get(row.tobytes()[:16]) is not None
-    moved = again.apply(Plan(moves=(Move(rows[2].tobytes()[:16].hex(), "x"),), ranges=(read("x"),)))
+    key = rows[2].tobytes()[:16].hex()
+    entry = FileEntry("x", "moved", 5, *MARKS, 5, 10, previous_keys=(key,))
+    moved = again.apply(Plan(ranges=(read("x"),), files=(entry,)))
     assert len(moved) == 4
     assert moved.get(rows[2].tobytes()[:16]) is None
     assert moved.get(rows[3].tobytes()[:16]) is not None
+
+
+@pytest.mark.parametrize("modified_ms", [5, 20])
+def test_a_file_that_is_gone_advances_to_the_end_of_what_is_read_of_its_copy(modified_ms: int) -> None:
+    """It is known as it would be if all of the copy had been read at its own path."""
+    known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
+    rest = Range("a.log.gz", 5, 9, "1" * 16, "2" * 16, 99, modified_ms, "4", compression="gzip")
+    gone = key_of("", "a.log")
+    entry = FileEntry("a.log.gz", "continued", 99, *MARKS, 99, modified_ms, "4", advances=gone.hex())
+    advanced = known.apply(Plan(ranges=(rest,), files=(entry,)))
+    before, file, copy = known.get(gone), advanced.get(gone), advanced.get(key_of("", "a.log.gz"))
+    assert before is not None
+    assert file == before._replace(
+        position=9, size_bytes=9, modified_ms=max(10, modified_ms), head="1" * 16, tail="2" * 16
+    )
+    assert copy is not None
+    assert (copy.position, copy.head, copy.tail) == (99, *MARKS), "the copy is known by its stored bytes"
+
+
+def test_a_file_that_is_gone_does_not_advance_where_another_one_has_its_path() -> None:
+    known = KnownFiles().apply(Plan(ranges=(read("a.log"),)))
+    gone = key_of("", "a.log")
+    rest = Range("a.log.gz", 5, 9, *MARKS, 99, 10, "4", compression="gzip")
+    entry = FileEntry("a.log.gz", "continued", 99, *MARKS, 99, 10, "4", advances=gone.hex())
+    after = known.apply(Plan(ranges=(rest, read("a.log", end=3, identity="8")), files=(entry,)))
+    file = after.get(gone)
+    assert file is not None
+    assert file.position == 3
 
 
 def test_a_root_above_gives_the_same_keys() -> None:

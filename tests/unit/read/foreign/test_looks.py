@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.options import parse_options
-from ftfile.read.foreign.draft import next_of
+from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known import Fingerprints, KnownFile, fingerprints, identity_hash, key_of
 from ftfile.read.foreign.looks import Looks, answer_to
@@ -129,11 +129,11 @@ def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: i
         row = logs.row(position)
         logs.do_before(call, getattr(logs, how))
         match = Match(row, Rule.SAME if position else Rule.NEW, row.known)
-        finding = next_of(logs.store, SETTINGS, match, 0.0, None)
+        extension = extend(logs.store, SETTINGS, match, 0.0, None)
         if logs.calls < call:
             break
-        ranges += [finding.range] if finding.range is not None else []
-        assert finding.range is not None or finding.wait_s == 0
+        ranges += [extension.range] if extension.range is not None else []
+        assert extension.range is not None or extension.wait_s == 0
     for planned in ranges:
         contents = [content for content in (OLD, NEW) if prints(content, planned.end) == (planned.head, planned.tail)]
         assert len(contents) == 1

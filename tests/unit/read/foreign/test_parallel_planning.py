@@ -1,4 +1,4 @@
-"""Files of a store whose calls take long are opened at once while a plan is made, and the plan is the same."""
+"""Files of a store whose calls take long are opened at once while a plan is made, and the lines are the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ftfile.read.foreign.scan import Scanner
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.read.foreign import tailing as tailing_module
-from tests.unit.read.foreign.tailing import Tailing
+from tests.unit.read.foreign.tailing import Tailing, parked
 from tests.unit.read.foreign.test_rotation_histories import History
 
 if TYPE_CHECKING:
@@ -91,18 +91,18 @@ def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
-def test_the_plans_are_those_of_one_file_after_the_other(
+def test_the_lines_are_those_of_one_file_after_the_other(
     seed: int, identity: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailing_module, "_numbers", itertools.repeat("alike"))
-    plans = []
+    lines = []
     for concurrency in (1, THREADS):
         MemoryFileSystem.drop("tailing-alike")
         history = History(seed, identity)
         remote(history.tailing, concurrency=concurrency)
         history.run(30)
-        plans.append(history.tailing.plans)
-    assert plans[0] == plans[1]
+        lines.append(Counter(history.lines()))
+    assert lines[0] == lines[1]
 
 
 def _lines(number: int) -> list[str]:
@@ -116,7 +116,6 @@ def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_lef
     identity: str, limits: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailing_module, "_numbers", itertools.repeat("alike"))
-    found = []
     for concurrency in (1, THREADS):
         MemoryFileSystem.drop("tailing-alike")
         tailing = Tailing(fileIdentity=identity, maxRetries="1", **limits)
@@ -130,16 +129,14 @@ def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_lef
             tailing.append(f"{number}.log", line("b", number))
         tailing.drain()
         tailing.drain()
-        found.append(tailing.plans)
         assert {file.path for plan in tailing.plans for file in plan.refused} == {"in/3.log", "in/7.log"}
-        assert not any(plan.parked for plan in tailing.plans)
+        assert not any(parked(plan) for plan in tailing.plans)
         store.failing = {"in/5.log": NotFound}
         tailing.drain(seconds=1000)
         assert Counter(tailing.text.splitlines()) == Counter(
             text for number in range(10) if number != 5 for text in _lines(number)
         )
         assert "in/5.log" not in {each.path for plan in tailing.plans for each in plan.ranges}
-    assert found[0] == found[1]
 
 
 @BOTH

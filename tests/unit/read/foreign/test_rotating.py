@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied, SourceError
-from tests.unit.read.foreign.tailing import Tailing
+from tests.unit.read.foreign.tailing import Tailing, parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_17_a_copy_of_what_a_damaged_file_was_is_not_read_again(is_unpacked: boo
     content = tailing.store.read("in/a.log.1.gz")
     tailing.write("a.log.1.gz", content[:20] + bytes(len(content) - 20))
     tailing.settle()
-    assert [file.path for file in tailing.plans[-1].parked] == ["in/a.log.1.gz"]
+    assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/a.log.1.gz"]
     tailing.write(*(("b.log", lines(0, 60)) if is_unpacked else ("b.log.gz", content)))
     tailing.settle()
     assert tailing.text == lines(0, 60)
@@ -157,7 +157,7 @@ def test_23_a_damaged_file_and_its_copy_are_both_left_out() -> None:
     for path in ("a.log.gz", "b.log.gz"):
         tailing.write(path, content[:20] + bytes(len(content) - 20))
     tailing.settle()
-    assert [file.path for plan in tailing.plans for file in plan.parked] == ["in/a.log.gz", "in/b.log.gz"]
+    assert [entry.path for plan in tailing.plans for entry in parked(plan)] == ["in/a.log.gz", "in/b.log.gz"]
     assert not tailing.reads
 
 
@@ -225,7 +225,7 @@ def test_18_a_copy_that_stops_in_a_line_is_still_being_made() -> None:
         assert tailing.drain(seconds=600) == 0
     tailing.append("b.log", lines(0, 60)[1303:])
     tailing.settle()
-    assert [file.path for file in tailing.plans[-1].seen] == ["in/b.log"]
+    assert [entry.path for entry in tailing.plans[-1].files] == ["in/b.log"]
     assert tailing.text == lines(0, 60)
 
 

@@ -16,7 +16,7 @@ import pytest
 from ftfile.core.errors import PermissionDenied, Unavailable
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from tests.unit.read.foreign.tailing import Tailing
+from tests.unit.read.foreign.tailing import Tailing, parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
     assert tailing.reads == [("whole", content)]
     with caplog.at_level(logging.WARNING):
         tailing.drain(seconds=10)
-    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/half"]
+    assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/half"]
     assert f"'in/half' is left out until it changes: it does not end as {file_format} files do" in caplog.text
     assert tailing.scanner.report()["parked"] == 1
     tailing.restart()
@@ -59,6 +59,22 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
     tailing.drain()
     assert tailing.reads[1:] == [("half", content)]
     assert tailing.scanner.report()["parked"] == 0
+
+
+def test_22_an_overwritten_file_that_is_damaged_stays_overwritten(caplog: pytest.LogCaptureFixture) -> None:
+    """It was read up to its end before: mended, it is read again only where the user says so."""
+    content = stored("parquet")
+    tailing = Tailing(file_format="parquet")
+    tailing.write("a", content)
+    tailing.drain()
+    tailing.write("a", b"PAR1 and no end" * 200)
+    tailing.settle()
+    assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/a"]
+    tailing.write("a", b"PAR1 another" + content)
+    with caplog.at_level(logging.WARNING):
+        tailing.settle()
+    assert tailing.reads == [("a", content)]
+    assert "'in/a' has changed since it was read" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"tail": "false"}, {"multiLine": "true"}], ids=str)
@@ -108,9 +124,9 @@ def test_23_a_compressed_file_that_is_cut_off_is_parked_where_it_must_be_decoded
     tailing.write("a.log.gz", gzip.compress(text.encode())[:-50_000])
     for _ in range(9):
         tailing.scan(seconds=11)
-    (parked,) = tailing.plans[-1].parked
-    assert parked.path == "in/a.log.gz"
-    assert "it cannot be read: 'in/a.log.gz' is corrupt" in parked.reason
+    (entry,) = parked(tailing.plans[-1])
+    assert entry.path == "in/a.log.gz"
+    assert "it cannot be read: 'in/a.log.gz' is corrupt" in entry.parked
     assert tailing.text == text
 
 
@@ -256,7 +272,7 @@ def test_22_a_refused_file_is_tried_ever_more_seldom_and_read_once_it_opens(capl
     assert file.path == "in/b.log"
     assert "as the test wants it" in file.reason
     assert caplog.text.count("'in/b.log' cannot be read, and is tried again") == 1
-    assert not tailing.plans[1].parked
+    assert not parked(tailing.plans[1])
     assert tailing.known.rows.tolist() == known.rows.tolist()
     assert tailing.scanner.report()["refused"] == 1
     tailing.scan(seconds=900)
@@ -398,9 +414,9 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
             tailing.scan(seconds=11)
             tailing.restart()
     assert not tailing.reads
-    parked = [(each.path, each.reason) for plan in tailing.plans for each in plan.parked]
+    reasons = [(entry.path, entry.parked) for plan in tailing.plans for entry in parked(plan)]
     reason = "its store does not tell how long it is: copy it to one that does"
-    assert parked == [("in/a.log", reason), ("in/b.log.gz", reason)]
+    assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
     assert caplog.text.count(reason) == 2
     assert tailing.scanner.report() == {}
     tailing.scan()

@@ -1,0 +1,221 @@
+"""How far a listed file is read by the next plan, and how it is known from then on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ftfile.core.codecs import codec_of
+from ftfile.read.foreign.known import (
+    CONTENT_BYTES_MIN,
+    END_MARKS,
+    NO_PRINTS,
+    Fingerprints,
+    codec_in,
+    end_of_lines,
+    fingerprints,
+    first_line_end,
+    has_end_mark,
+)
+from ftfile.read.foreign.looks import open_listed
+from ftfile.read.foreign.matching import Rule
+from ftfile.read.foreign.plan import FileEntry, Range
+
+if TYPE_CHECKING:
+    from ftfile.read.foreign.file_table import Row
+    from ftfile.read.foreign.matching import Copy, Match
+    from ftfile.read.foreign.settings import FilesSettings
+    from ftfile.storage.api import FileSystem, InputFile
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """The parts of a plan that come from one file; without any, it is looked at again when it changes, or later."""
+
+    range: Range | None = None
+    entry: FileEntry | None = None
+    warning: str = ""
+    wait_s: float = math.inf  # while the file is as it is; 0 if it is not as it was listed
+    is_mismatch: bool = False  # its content is not the one that is known
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the plan has nothing of the file."""
+        return self.range is None and self.entry is None
+
+
+CHANGED = Extension(wait_s=0)  # the next listing shows more
+
+
+def extend(
+    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+) -> Extension:
+    """Return the parts of a plan that come from a file that has certainly not changed for `unchanged_s`.
+
+    A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
+
+    Raises:
+        NotFound: the file is gone.
+        StorageError: it cannot be read now.
+    """
+    if match.row.size_bytes < 0:
+        return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
+    if match.copy is not None:
+        return _extend_copy(fs, settings, match, match.copy, unchanged_s)
+    if settings.reads_lines(match.row.path):
+        return _extend_lines(fs, settings, match, unchanged_s, bytes_max)
+    return _extend_whole(fs, settings, match, unchanged_s)
+
+
+def extend_unread(
+    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+) -> Extension:
+    """Return a file as known up to where `extend` would read it; one that is not complete stays new.
+
+    Raises:
+        NotFound, StorageError: as `extend`.
+    """
+    # Too little to tell a copy is enough to tell where a file ends.
+    extension = extend(fs, replace(settings, identity="native"), match, unchanged_s, bytes_max)
+    planned = extension.range
+    if planned is None:
+        return extension
+    return Extension(entry=_entry(match, planned.end, Fingerprints(planned.head, planned.tail)))
+
+
+def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
+    """Return a file as left out until it changes; what was read of it stays known."""
+    # That a file which is read whole was overwritten counts once it is read.
+    is_overwritten = match.rule is Rule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
+    file = match.row.known if is_overwritten else match.file
+    entry = _entry(match, *((file.position, file.fingerprints) if file is not None else (0, NO_PRINTS)))
+    return Extension(entry=entry._replace(parked=reason))
+
+
+def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
+    """Return a file as it is known while nothing of it is read; None if it stays known, or unknown, as it is.
+
+    One that was found at another path is known there up to where it was read. One that lies where another file was, or
+    was cut off, is known from its start: the same content that comes again later is then new. What is read whole
+    replaces the other file when it is read.
+    """
+    is_new = match.rule in {Rule.REPLACED, Rule.TRUNCATED} and settings.reads_lines(match.row.path)
+    return _entry(match, match.position, match.before or NO_PRINTS) if match.previous_keys or is_new else None
+
+
+def _entry(match: Match, position: int, prints: Fingerprints) -> FileEntry:
+    row, rule = match.row, match.rule.name.lower()
+    marks = row.size_bytes, row.modified_ms, row.identity
+    keys = tuple(key.hex() for key in match.previous_keys)
+    head, tail = prints
+    return FileEntry(row.path, rule, position, head, tail, *marks, previous_keys=keys, displaces=match.displaces)
+
+
+def _range(match: Match, begin: int, end: int, prints: Fingerprints) -> Range:
+    row = match.row
+    return Range(row.path, begin, end, *prints, row.size_bytes, row.modified_ms, row.identity)
+
+
+def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Extension:
+    """Return a range, with an entry if more than how far this file was read is known otherwise from then on."""
+    entry = _entry(match, end, prints) if match.previous_keys or match.displaces else None
+    return Extension(_range(match, begin, end, prints), entry)
+
+
+def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Copy, unchanged_s: float) -> Extension:
+    row, size_bytes = match.row, copy.content.size_bytes
+    if match.rule is Rule.COPY:
+        if not copy.is_read or unchanged_s < settings.min_age_s:
+            return CHANGED  # it may be growing still, and may turn out to be another file
+        if not (copy.content.codec or copy.is_whole or _ends_with_line(fs, settings, row)):
+            return CHANGED  # it stops in a line: it is still being made
+    if copy.stored is None:
+        return CHANGED
+    entry = _entry(match, row.size_bytes, copy.stored)
+    if match.rule is Rule.CUT_COPY:
+        return Extension(
+            entry=entry, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read"
+        )
+    if match.rule is Rule.COPY or size_bytes == match.position:
+        return Extension(entry=entry)
+    rest = replace(_range(match, match.position, size_bytes, copy.end), compression=copy.content.codec)
+    return Extension(rest, entry._replace(advances=match.advances.hex()))
+
+
+def _ends_with_line(fs: FileSystem, settings: FilesSettings, row: Row) -> bool:
+    with open_listed(fs, row) as file:
+        return file is not None and _ends_line(file, row.size_bytes, settings.separator)
+
+
+def _ends_line(file: InputFile, end: int, separator: bytes) -> bool:
+    return file.read_at(end - len(separator), len(separator)) == separator
+
+
+def _extend_lines(
+    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+) -> Extension:
+    row, begin, size = match.row, match.position, match.row.size_bytes
+    nothing = Extension(entry=unread(settings, match))
+    if begin >= size:
+        return nothing
+    with open_listed(fs, row) as file:
+        if file is None:
+            return CHANGED
+        end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
+        if settings.identity == "content" and end < CONTENT_BYTES_MIN:
+            # A copy could not be told from it: it waits for more lines.
+            enough = CONTENT_BYTES_MIN - len(settings.separator)
+            end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
+        is_last = bytes_max is None or size - begin <= bytes_max or end == begin
+        if is_last and unchanged_s >= settings.close_inactive_s:
+            end = size
+        prints = fingerprints(file.read_at, end)
+        is_line = end in {begin, size} or _ends_line(file, end, settings.separator)
+        # It may be cut off and written anew between two reads: the content that was read first is looked at again.
+        if match.before is not None and fingerprints(file.read_at, begin) != match.before:
+            return replace(CHANGED, is_mismatch=True)
+        is_unchanged = is_line and prints is not None and fingerprints(file.read_at, end) == prints
+    if prints is None or not is_unchanged:
+        return CHANGED
+    if end == begin:
+        return replace(nothing, wait_s=max(settings.close_inactive_s - unchanged_s, 0))
+    return _extension(match, begin, end, prints)
+
+
+def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Extension:
+    row, size = match.row, match.row.size_bytes
+    # Of logs that are compressed, it is the next one, whose inode is that of the last.
+    is_truncated = match.rule is Rule.TRUNCATED and settings.identity == "native" and not settings.tail
+    is_overwritten = match.position > 0 or is_truncated
+    if match.position == size:
+        return Extension(entry=unread(settings, match))  # nothing but its name or its time is another one
+    with open_listed(fs, row) as file:
+        if file is None or file.size_bytes != size:
+            return CHANGED
+        fault = _unfinished(fs, settings, match, file, unchanged_s)
+        prints = fingerprints(file.read_at, size)
+        codec = codec_in(row.path, file.read_at)
+    if fault is not None:
+        return fault
+    if prints is None:
+        return CHANGED
+    if is_overwritten and not settings.allow_overwrites:
+        warning = "has changed since it was read; allowOverwrites=true reads such files again"
+        return Extension(entry=_entry(match, size, prints), warning=warning)
+    extension = _extension(match, 0, size, prints)
+    return replace(extension, range=replace(_range(match, 0, size, prints), whole=True, compression=codec))
+
+
+def _unfinished(
+    fs: FileSystem, settings: FilesSettings, match: Match, file: InputFile, unchanged_s: float
+) -> Extension | None:
+    """Return why a file cannot be read as a whole yet, or None."""
+    is_young = unchanged_s < settings.min_age_s and fs.capabilities.visible_at != "at_close"
+    young = Extension(wait_s=settings.min_age_s - unchanged_s) if is_young else None
+    if settings.file_format in END_MARKS and not codec_of(match.row.path):
+        length = min(file.size_bytes, 16)
+        if has_end_mark(settings.file_format, file.read_at(file.size_bytes - length, length)):
+            return None
+        return young or parked(settings, match, f"it does not end as {settings.file_format} files do")
+    return young

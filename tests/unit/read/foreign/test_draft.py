@@ -1,0 +1,100 @@
+"""The parts of a plan within its limits: over values, without a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ftfile.core.options import parse_options
+from ftfile.read.foreign.draft import Draft
+from ftfile.read.foreign.extend import Extension
+from ftfile.read.foreign.file_table import Table
+from ftfile.read.foreign.known import KnownFiles, key_of
+from ftfile.read.foreign.matching import Match, Rule
+from ftfile.read.foreign.plan import FileEntry, Plan, Range
+from ftfile.read.foreign.settings import FilesSettings
+from tests.unit.read.foreign.tailing import Tailing
+
+SIZE = 100
+MARKS = "0" * 16, "1" * 16
+
+
+class Drafts:
+    """A plan in the making of three files, `a`, `b` and `c`, of 100 bytes each; `old` was known before."""
+
+    def __init__(self, **limits: str) -> None:
+        tailing = Tailing()
+        for name in "abc":
+            tailing.write(name, "x" * SIZE)
+        self.listing, self.root = tailing.scanner.list(), tailing.settings.root
+        old = Range("in/old", 0, 30, *MARKS, 30, 5, "old")
+        self.known = KnownFiles().apply(Plan((old,), root=self.root))
+        options = {"path": f"{self.root}/in", "fileFormat": "text", **limits}
+        settings = FilesSettings.from_options(parse_options(options, "files"))
+        self.draft = Draft(Table(self.listing, self.known), settings, is_limited=True)
+
+    def match(self, name: str, rule: Rule = Rule.NEW) -> Match:
+        """Return a match of a file; one that moved was `old`."""
+        row = self.draft.table.row(self.listing.paths.index(f"in/{name}"))
+        if rule is Rule.NEW:
+            return Match(row, rule)
+        key = key_of(self.root, "in/old")
+        return Match(row, rule, self.known.get(key), (key,))
+
+    def range(self, name: str, end: int = SIZE, **values: Any) -> Range:
+        return Range(f"in/{name}", 0, end, *MARKS, SIZE, 5, **values)
+
+    def plan(self) -> Plan:
+        return self.draft.plan((), (), 1000)
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "budgets"), [("1000", [1000, 900, 830]), ("150", [150, 50, 1]), (None, [None, None, None])]
+)
+def test_files_share_the_bytes_that_a_plan_has_left(bytes_max: str | None, budgets: list[int | None]) -> None:
+    """Each has what the unread bytes of those before it leave, and a line at least."""
+    drafts = Drafts(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
+    matches = [drafts.match("a"), drafts.match("b", Rule.MOVED), drafts.match("c")]
+    assert drafts.draft.budgets(matches) == budgets
+
+
+def test_what_a_plan_has_is_no_part_of_a_budget() -> None:
+    drafts = Drafts(maxBytesPerTrigger="250")
+    drafts.draft.add(drafts.match("a"), Extension(drafts.range("a")))
+    assert drafts.draft.budgets([drafts.match("b"), drafts.match("c")]) == [150, 50]
+
+
+@pytest.mark.parametrize("limits", [{"maxBytesPerTrigger": "150"}, {"maxFilesPerTrigger": "1"}], ids=str)
+def test_a_file_without_room_has_neither_range_nor_entry(limits: dict[str, str]) -> None:
+    """That it moved is recorded with the position that it had."""
+    drafts = Drafts(**limits)
+    match = drafts.match("b", Rule.MOVED)
+    entry = FileEntry("in/b", "moved", SIZE, *MARKS, SIZE, 5, previous_keys=(match.previous_keys[0].hex(),))
+    assert drafts.draft.add(drafts.match("a"), Extension(drafts.range("a")))
+    assert not drafts.draft.add(match, Extension(drafts.range("b"), entry))
+    assert (drafts.draft.has_more, drafts.draft.behind) == (True, [match.row.place])
+    assert drafts.draft.bytes_behind() == SIZE
+    drafts.draft.add_unread([drafts.match("a"), match])
+    plan = drafts.plan()
+    assert [planned.path for planned in plan.ranges] == ["in/a"]
+    assert [(file.path, file.position) for file in plan.files] == [("in/b", 30)]
+    assert drafts.known.apply(plan).get(match.previous_keys[0]) is None
+
+
+@pytest.mark.parametrize("limits", [{"maxBytesPerTrigger": "1"}, {"maxFilesPerTrigger": "1"}], ids=str)
+def test_the_first_range_always_has_room(limits: dict[str, str]) -> None:
+    drafts = Drafts(**limits)
+    assert drafts.draft.add(drafts.match("a"), Extension(drafts.range("a", whole=True)))
+    assert drafts.draft.is_full
+    assert drafts.draft.behind == []
+
+
+def test_what_waits_or_is_read_in_part_is_behind() -> None:
+    drafts = Drafts()
+    drafts.draft.add(drafts.match("a"), Extension(drafts.range("a", end=40)))
+    drafts.draft.add(drafts.match("b"), Extension(wait_s=5))
+    drafts.draft.add(drafts.match("c"), Extension())
+    assert drafts.draft.behind == [drafts.match("a").row.place, drafts.match("b").row.place]
+    assert drafts.draft.bytes_behind() == 60 + SIZE
+    assert drafts.plan().files == ()

@@ -1,0 +1,64 @@
+"""A listing beside the known files, as columns of both."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.read.foreign.file_table import Table
+from ftfile.read.foreign.known import CONTENT_BYTES_MIN, Fingerprints, KnownFile, KnownFiles, fingerprints, key_of
+from ftfile.read.foreign.plan import Plan, Range
+from tests.unit.read.foreign.tailing import Tailing
+
+if TYPE_CHECKING:
+    from ftfile.read.foreign.listing import Listing
+
+
+def listed(*paths: str) -> tuple[Listing, str]:
+    """Return a listing of files, and its root."""
+    tailing = Tailing()
+    for path in paths:
+        tailing.write(path, "x" * 400)
+    return tailing.scanner.list(), tailing.settings.root
+
+
+def prints(content: bytes) -> Fingerprints:
+    marks = fingerprints(lambda offset, length: content[offset : offset + length], len(content))
+    assert marks is not None
+    return marks
+
+
+def by_start(table: Table, start: str) -> set[tuple[bytes, int]]:
+    return {(file.key, place) for file, place in table.known_by_start(start)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_known_files_are_found_by_the_start_of_their_content(seed: int) -> None:
+    """All with 256 bytes or more that were read, each with its place in the listing; -1 for one that is gone."""
+    draw = random.Random(seed)
+    listing, root = listed("a", "b", "c")
+    contents = {}
+    for path in ("in/a", "in/b", "in/gone", "in/lost", "in/other"):
+        beginning = draw.choice([b"one", b"two"]) * CONTENT_BYTES_MIN
+        contents[path] = beginning[: draw.choice([CONTENT_BYTES_MIN - 1, CONTENT_BYTES_MIN, 600])]
+    ranges = [Range(path, 0, len(data), *prints(data), len(data), 5) for path, data in contents.items()]
+    table = Table(listing, KnownFiles().apply(Plan(tuple(ranges), root=root)))
+    for beginning in (b"one", b"two", b"six"):
+        start = prints(beginning * CONTENT_BYTES_MIN).start
+        assert by_start(table, start) == {
+            (key_of(root, path), listing.paths.index(path) if path in listing.paths else -1)
+            for path, data in contents.items()
+            if data.startswith(beginning) and len(data) >= CONTENT_BYTES_MIN
+        }
+
+
+def test_a_parked_file_is_found_by_what_was_read_of_it() -> None:
+    listing, root = listed("a")
+    content = b"one" * CONTENT_BYTES_MIN
+    key = key_of(root, "in/a")
+    file = KnownFile(key, len(content), 900, 5, b"\1" * 8, *prints(content), is_parked=True)
+    known = KnownFiles()
+    known._pending = {key: file.packed()}  # noqa: SLF001
+    assert by_start(Table(listing, known), prints(content).start) == {(key, listing.paths.index("in/a"))}
