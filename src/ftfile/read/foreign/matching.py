@@ -126,6 +126,20 @@ def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
     return looks
 
 
+def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Answer]:
+    """Return the answers as they are likely to be, for `match_known` without looks: an identity tells the content.
+
+    Where stores have none, the path does. A listed size below a position still shows that a file was cut off.
+    """
+    answers: dict[int, Answer] = {}
+    for row in rows:
+        at_path = [row.known] if row.known is not None and row.known.identity == row.identity_hash else []
+        files = [*at_path, *known.get(row.identity_hash, ())]
+        prints = {file.position: file.fingerprints for file in reversed(files) if file.position <= row.size_bytes}
+        answers[row.place] = Content(prints, row.size_bytes, row.size_bytes)
+    return answers
+
+
 def match_known(
     rows: Sequence[Row], known: KnownByIdentity, answers: Mapping[int, Answer], *, keeps_truncated: bool
 ) -> dict[int, Match]:

@@ -16,8 +16,9 @@ from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import key_of, read_positions
+from ftfile.read.foreign.known import key_of
 from ftfile.read.foreign.listing import list_files
+from ftfile.read.foreign.matching import likely_answers, match_known
 from ftfile.read.foreign.plan import Late, Plan, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.settings import FilesSettings, split_path
@@ -116,7 +117,7 @@ def status_of(
         storage = config.storage if parse(root).scheme == parse(store).scheme else None
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
-    unread = _unread(listing, known)
+    unread = _unread(listing, known, keeps_truncated=settings.identity == "content")
     return SourceStatus(
         id=log_id,
         path=settings.shown,
@@ -133,20 +134,17 @@ def status_of(
     )
 
 
-def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
-    """Return the files with something to read: bytes and time of each."""
-    table = Table(listing, known)
+def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> NDArray[Any]:
+    """Return the files with something to read: bytes and time of each; no content is looked at."""
+    table = Table(listing, files)
     sizes = dict(zip(table.places.tolist(), table.unread_bytes(table.places).tolist(), strict=True))
-    suspects = table.suspects()
-    hashes = np.frombuffer(b"".join(suspect.identity_hash for suspect in suspects), "<u8")
-    rows = known.rows[np.isin(known.rows["identity"], hashes[hashes != 0])]
-    positions = dict(zip(rows["identity"].tolist(), read_positions(rows).tolist(), strict=True))
-    for suspect, identity in zip(suspects, hashes.tolist(), strict=True):
-        if identity:
-            # A file that was renamed, or lies where another one was.
-            sizes[suspect.place] = max(0, suspect.size_bytes - positions.get(identity, 0))
-    found = [(size, listing.times[place]) for place, size in sizes.items() if size]
-    return np.array(found, [("bytes", "<i8"), ("time", "<i8")])
+    rows = table.suspects()
+    by_identity = table.known_by_identity(rows)
+    answers = likely_answers(rows, by_identity)
+    for place, match in match_known(rows, by_identity, answers, keeps_truncated=keeps_truncated).items():
+        sizes[place] = max(0, match.row.size_bytes - match.position)
+    unread = [(size, listing.times[place]) for place, size in sizes.items() if size]
+    return np.array(unread, [("bytes", "<i8"), ("time", "<i8")])
 
 
 def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:

@@ -69,6 +69,19 @@ def test_a_renamed_log_is_behind_by_its_rest_only(source: Source) -> None:
     assert (found.files_behind, found.bytes_behind) == (2, rest + len(source.lines[-1]) + 1)
 
 
+def test_a_log_that_was_cut_off_or_replaced_is_behind_from_its_start(source: Source) -> None:
+    source.add("app.log", 3)
+    source.add("other.log", 3)
+    source.query().run()
+    (source.path / "app.log").write_text("cut off\n")
+    assert status_of(source).bytes_behind == len("cut off\n")
+    (source.path / "new.log").write_text("a longer content than that of the log in whose place it is\n")
+    size_bytes = (source.path / "new.log").stat().st_size
+    (source.path / "new.log").rename(source.path / "other.log")
+    found = status_of(source)
+    assert (found.files_behind, found.bytes_behind) == (2, len("cut off\n") + size_bytes)
+
+
 def test_files_that_are_left_out_are_named(source: Source) -> None:
     options: dict[str, Any] = given(source, fileFormat="parquet", minFileAge="0s", maxFileAge="1d", scanInterval="0s")
     for name, content in (("torn", b"PAR1 and no end"), ("whole", b"PAR1 anything PAR1")):
