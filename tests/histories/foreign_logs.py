@@ -21,7 +21,7 @@ from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KnownFiles
 from ftfile.read.foreign.plan import Plan
-from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import ManualClock, repeatable
 from tests.histories.foreign_store import ForeignStore, Inode, Times
@@ -346,7 +346,7 @@ class History:
         with repeatable(clock) as self._context:
             pass
         self._known = KnownFiles()
-        self._scanner = Scanner(self._store, self._settings, self._context)
+        self._planner = Planner(self._store, self._settings, self._context)
         self._may_die = True
 
     def play(self) -> tuple[list[bytes], list[bytes]]:
@@ -399,7 +399,7 @@ class History:
         self.writers.note("available now")
         with_writer = not self._conditions.is_behind
         self._store.on_call = self._meddle
-        listing = self._scanner.list()
+        listing = self._planner.list()
         self._store.on_call = None
         for _ in range(30):
             if not self._plan(listing):
@@ -415,7 +415,7 @@ class History:
     def _plan(self, listing: Listing | None = None) -> bool:
         """Plan, and read what the plan says, unless the process dies; return True if there may be more."""
         self._store.on_call = self._meddle
-        plan = self._scanner.plan(self._known, listing)
+        plan = self._planner.plan(self._known, listing)
         self._store.on_call = None
         if plan is None:
             self.writers.planned_s = self._store.listed_s
@@ -431,7 +431,7 @@ class History:
     def _restart(self) -> None:
         self.writers.note("restart")
         self._known = KnownFiles.from_bytes(self._known.to_bytes())
-        self._scanner = Scanner(self._store, self._settings, self._context)
+        self._planner = Planner(self._store, self._settings, self._context)
 
     def _read(self, plan: Plan) -> None:
         assert Plan.from_json(plan.to_json()) == plan

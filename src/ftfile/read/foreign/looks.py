@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,36 +49,56 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
         yield file if is_in_place and file.size_bytes >= row.size_bytes else None
 
 
+@dataclass(slots=True)
+class FileMemory:
+    """The memory that a process has of a file at a path; it saves looks, and nothing else."""
+
+    path: str = ""  # empty if it is not known any more
+    state: object = None  # of the listed file, for which the next two hold
+    content: Content | None = None  # as a look saw the stored bytes
+    until_s: float = -math.inf  # nothing is found before
+    failures: int = 0  # in a row
+    error: str = ""  # the last one
+    missing_since: int | None = None  # number of the listing that was the first one without it
+    is_reported: bool = False  # as lost
+    used_in: int = 0  # number of the last listing for which it was used
+
+    def begin(self, state: object) -> None:
+        """Forget all that holds for another state of the file."""
+        if self.state != state:
+            self.state, self.content, self.until_s = state, None, -math.inf
+
+
 class Looks:
     """Answers to looks, those of before for files that are as they were then.
 
-    Attributes:
-        contents: by key, the marks of a file, and its stored bytes as a look saw them.
+    Args:
+        fs: has the files.
+        memory_of: returns the memory of a file.
     """
 
-    def __init__(self, fs: FileSystem) -> None:
+    def __init__(self, fs: FileSystem, memory_of: Callable[[Row], FileMemory]) -> None:
         self._fs = fs
-        self.contents: dict[bytes, tuple[object, Content]] = {}
+        self._memory_of = memory_of
 
-    def answers_to(self, looks: Sequence[Look], is_due: Callable[[Row], bool]) -> dict[int, Answer]:
+    def answers_to(self, looks: Sequence[Look], now_s: float) -> dict[int, Answer]:
         """Return the answers of stored bytes by place; `CHANGED` for files of which none is due yet."""
         answers: dict[int, Answer] = {}
         new = []
         for look in looks:
-            row = look.row
-            marks, content = self.contents.get(row.key, (None, None))
-            if content is not None and marks == row.marks and look.positions <= content.prints.keys():
-                answers[row.place] = content
-            elif is_due(row):
+            memory = self._memory_of(look.row)
+            if memory.content is not None and look.positions <= memory.content.prints.keys():
+                answers[look.row.place] = memory.content
+            elif memory.until_s <= now_s:
                 new.append(look)
             else:
-                answers[row.place] = CHANGED
+                answers[look.row.place] = CHANGED
         for (place, _), answer in self._answers(new).items():
             answers[place] = answer
         for look in new:
             answer = answers[look.row.place]
             if isinstance(answer, Content):
-                self.contents[look.row.key] = look.row.marks, answer
+                self._memory_of(look.row).content = answer
         return answers
 
     def run(self, steps: Generator[list[Look], Answers, Result]) -> Result:

@@ -15,7 +15,7 @@ from ftfile.read.foreign.decoding.settings import FileDecoding, require_columns_
 from ftfile.read.foreign.listing import refuse_rows, refuse_rows_above
 from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
 from ftfile.read.foreign.plan_log import PlanLog
-from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings, has_wildcard
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.paths import parse
@@ -82,7 +82,7 @@ class FileStream:
         _require_state(open_state(config.state_location, root, config.storage, context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
-        self._scanner = Scanner(fs, config.settings, context)
+        self._planner = Planner(fs, config.settings, context)
         self._run_id = context.ids.unique()
         self._plans: PlanLog | None = None
         self._position: PlanPosition | None = None
@@ -106,7 +106,7 @@ class FileStream:
             if (found := plans.after(position)) is not None:
                 return to_offset(found)
             known = plans.known()
-        plan = self._scanner.plan(known, self._listing, limited=limited)
+        plan = self._planner.plan(known, self._listing, limited=limited)
         if plan is not None:
             self._require_columns(plan)
         return to_offset(begin if plan is None else plans.add(position, plan))
@@ -137,12 +137,12 @@ class FileStream:
 
     def stop_at_head(self) -> None:
         """Read nothing that comes from now on: all plans are made of one listing."""
-        self._listing = self._scanner.list()
+        self._listing = self._planner.list()
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest plan, and counts of files known and left to read; None before the first plan."""
         head = self._plans.head if self._plans is not None else None
-        return None if head is None else {"plan": head.plan, **self._scanner.report()}
+        return None if head is None else {"plan": head.plan, **self._planner.report()}
 
     def _require_columns(self, plan: Plan) -> None:
         columns = arrow_schema(self._config.schema_json)

@@ -1,4 +1,4 @@
-"""A directory of foreign files in memory, the scanner of it, and the bytes that its plans read, at once."""
+"""A directory of foreign files in memory, the planner of it, and the bytes that its plans read, at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.read.foreign.known import KnownFiles, fingerprints
 from ftfile.read.foreign.plan import Plan, Range
-from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.storage.api import RangeFile
 from ftfile.testing.context import ManualClock, open_filesystem, repeatable
@@ -56,12 +56,12 @@ class Tailing:
         with repeatable(self.clock) as self.context:
             self.store: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
             self.fs = open_filesystem(self.settings.root, clock=self.clock)
-        self.scanner = Scanner(self.fs, self.settings, self.context)
+        self.planner = Planner(self.fs, self.settings, self.context)
 
     def restart(self) -> None:
         """Begin a new process, which has what is durable."""
         self.known = KnownFiles.from_bytes(self.known.to_bytes())
-        self.scanner = Scanner(self.fs, self.settings, self.context)
+        self.planner = Planner(self.fs, self.settings, self.context)
 
     def replace(self, method: str, function: Callable[..., object]) -> None:
         """Let the file system do something else when a method is called."""
@@ -92,7 +92,7 @@ class Tailing:
     def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> Plan | None:
         """Let time pass, plan once, and read what the plan says."""
         self.clock.advance(seconds)
-        plan = self.scanner.plan(self.known, listing, limited=limited)
+        plan = self.planner.plan(self.known, listing, limited=limited)
         if plan is None:
             return None
         assert Plan.from_json(plan.to_json()) == plan

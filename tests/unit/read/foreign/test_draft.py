@@ -27,7 +27,7 @@ class Drafts:
         tailing = Tailing()
         for name in "abc":
             tailing.write(name, "x" * SIZE)
-        self.listing, self.root = tailing.scanner.list(), tailing.settings.root
+        self.listing, self.root = tailing.planner.list(), tailing.settings.root
         old = Range("in/old", 0, 30, *MARKS, 30, 5, "old")
         self.known = KnownFiles().apply(Plan((old,), root=self.root))
         options = {"path": f"{self.root}/in", "fileFormat": "text", **limits}

@@ -21,7 +21,7 @@ def listed(*paths: str) -> tuple[Listing, str]:
     tailing = Tailing()
     for path in paths:
         tailing.write(path, "x" * 400)
-    return tailing.scanner.list(), tailing.settings.root
+    return tailing.planner.list(), tailing.settings.root
 
 
 def prints(content: bytes) -> Fingerprints:

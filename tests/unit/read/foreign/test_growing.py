@@ -106,7 +106,7 @@ def test_16_in_a_run_of_one_listing_the_age_of_a_file_counts(before: str) -> Non
     for seconds, text in ((57, before), (2, f"{before}two")):
         tailing.clock.advance(seconds)
         tailing.restart()
-        tailing.scan(tailing.scanner.list(), seconds=0.5)
+        tailing.scan(tailing.planner.list(), seconds=0.5)
         assert tailing.text == text
 
 

@@ -12,7 +12,7 @@ from ftfile.core.options import parse_options
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known import Fingerprints, KnownFile, fingerprints, identity_hash, key_of
-from ftfile.read.foreign.looks import Looks, answer_to
+from ftfile.read.foreign.looks import FileMemory, Looks, answer_to
 from ftfile.read.foreign.matching import CHANGED, Content, Failure, Look, Match, Rule
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import ManualClock
@@ -107,17 +107,23 @@ def test_a_refusal_is_an_answer() -> None:
 
 
 def test_answers_of_before_count_while_a_file_is_as_it_was() -> None:
-    logs = Logs()
-    looks, asked = Looks(logs.store), Look(logs.row(), frozenset(POSITIONS))
-    first = looks.answers_to([asked], lambda _: True)
+    logs, memory = Logs(), FileMemory()
+
+    def memory_of(row: Row) -> FileMemory:
+        memory.begin(row.state)
+        return memory
+
+    looks, asked = Looks(logs.store, memory_of), Look(logs.row(), frozenset(POSITIONS))
+    first = looks.answers_to([asked], 0.0)
+    memory.until_s = 5.0
     logs.store.refused = {"a.log"}
-    assert looks.answers_to([asked], lambda _: False) == first
-    assert looks.answers_to([asked._replace(positions=frozenset({700}))], lambda _: False) == first
+    assert looks.answers_to([asked], 1.0) == first
+    assert looks.answers_to([asked._replace(positions=frozenset({700}))], 1.0) == first
     other = asked._replace(positions=frozenset({800}))
-    assert looks.answers_to([other], lambda _: False) == {0: CHANGED}, "its time has not come"
-    assert isinstance(looks.answers_to([other], lambda _: True)[0], Failure)
+    assert looks.answers_to([other], 1.0) == {0: CHANGED}, "its time has not come"
+    assert isinstance(looks.answers_to([other], 5.0)[0], Failure)
     logs.store.write(logs.log, b"more\n")
-    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], lambda _: True)[0], Failure)
+    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), "it has changed"
 
 
 @pytest.mark.parametrize("position", [0, 700, 2000])

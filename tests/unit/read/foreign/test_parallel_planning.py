@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import NotFound, PermissionDenied
-from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.planner import Planner
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.read.foreign import tailing as tailing_module
@@ -57,9 +57,9 @@ class _Remote(WrapperFileSystem):
 
 
 def remote(tailing: Tailing, **options: Any) -> _Remote:
-    """Let the files of a scanner lie on such a store."""
+    """Let the files of a planner lie on such a store."""
     tailing.fs = store = _Remote(tailing.fs, **options)
-    tailing.scanner = Scanner(store, tailing.settings, tailing.context)
+    tailing.planner = Planner(store, tailing.settings, tailing.context)
     return store
 
 

@@ -448,7 +448,7 @@ def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:
     tailing.delete("a.log")
     tailing.restart()
     with pytest.raises(SourceError, match="gone, or were cut off, with 287 bytes"):
-        tailing.scan(tailing.scanner.list())
+        tailing.scan(tailing.planner.list())
 
 
 @pytest.mark.parametrize("rest", ["", "half a line", "a line\n"])

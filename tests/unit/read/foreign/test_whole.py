@@ -51,14 +51,14 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
         tailing.drain(seconds=10)
     assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/half"]
     assert f"'in/half' is left out until it changes: it does not end as {file_format} files do" in caplog.text
-    assert tailing.scanner.report()["parked"] == 1
+    assert tailing.planner.report()["parked"] == 1
     tailing.restart()
     tailing.drain(seconds=60)
     assert len(tailing.reads) == 1
     tailing.write("half", content)
     tailing.drain()
     assert tailing.reads[1:] == [("half", content)]
-    assert tailing.scanner.report()["parked"] == 0
+    assert tailing.planner.report()["parked"] == 0
 
 
 def test_22_an_overwritten_file_that_is_damaged_stays_overwritten(caplog: pytest.LogCaptureFixture) -> None:
@@ -274,11 +274,11 @@ def test_22_a_refused_file_is_tried_ever_more_seldom_and_read_once_it_opens(capl
     assert caplog.text.count("'in/b.log' cannot be read, and is tried again") == 1
     assert not parked(tailing.plans[1])
     assert tailing.known.rows.tolist() == known.rows.tolist()
-    assert tailing.scanner.report()["refused"] == 1
+    assert tailing.planner.report()["refused"] == 1
     tailing.scan(seconds=900)
     assert tailing.text == "b\nc\n"
     tailing.scan()
-    assert tailing.scanner.report()["refused"] == 0
+    assert tailing.planner.report()["refused"] == 0
 
 
 def test_22_a_refused_file_is_read_by_the_next_process() -> None:
@@ -299,10 +299,10 @@ def test_a_refused_file_that_is_gone_is_not_counted() -> None:
     _Failing(tailing, PermissionDenied, "in/b.log", 9999)
     tailing.write("b.log", "b\n")
     tailing.scan()
-    assert tailing.scanner.report()["refused"] == 1
+    assert tailing.planner.report()["refused"] == 1
     tailing.delete("b.log")
     tailing.scan()
-    assert tailing.scanner.report()["refused"] == 0
+    assert tailing.planner.report()["refused"] == 0
 
 
 def test_a_file_that_opens_and_has_nothing_new_is_not_refused() -> None:
@@ -310,10 +310,10 @@ def test_a_file_that_opens_and_has_nothing_new_is_not_refused() -> None:
     _Failing(tailing, PermissionDenied, "in/b.log", 1)
     tailing.write("b.log", "half a line")
     tailing.scan()
-    assert tailing.scanner.report()["refused"] == 1
+    assert tailing.planner.report()["refused"] == 1
     tailing.scan()
     tailing.scan()
-    assert tailing.scanner.report()["refused"] == 0
+    assert tailing.planner.report()["refused"] == 0
 
 
 def test_no_more_than_a_hundred_refused_files_are_in_a_plan() -> None:
@@ -327,7 +327,7 @@ def test_no_more_than_a_hundred_refused_files_are_in_a_plan() -> None:
         tailing.write(f"{number}.log", "b\n")
     assert tailing.drain() == 1
     assert len(tailing.plans[0].refused) == 100
-    assert tailing.scanner.report()["refused"] == 120
+    assert tailing.planner.report()["refused"] == 120
 
 
 @pytest.mark.parametrize("identity", ["native", "content"])
@@ -418,9 +418,9 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
     reason = "its store does not tell how long it is: copy it to one that does"
     assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
     assert caplog.text.count(reason) == 2
-    assert tailing.scanner.report() == {}
+    assert tailing.planner.report() == {}
     tailing.scan()
-    assert (tailing.scanner.report()["parked"], tailing.scanner.report()["bytesBehind"]) == (2, 0)
+    assert (tailing.planner.report()["parked"], tailing.planner.report()["bytesBehind"]) == (2, 0)
     tailing.replace("list", whole)
     tailing.settle()
     assert sorted(gzip.decompress(data) if path.endswith(".gz") else data for path, data in tailing.reads) == [

@@ -1,4 +1,4 @@
-"""When the scanner lists, what it forgets, what is late, and what it reports."""
+"""When the planner lists, what it forgets, what is late, and what it reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import Unavailable
-from ftfile.read.foreign import scan
 from ftfile.read.foreign.known import key_of
 from tests.unit.read.foreign.tailing import Tailing
 
@@ -163,7 +162,7 @@ def test_a_listing_that_is_given_bounds_what_is_read() -> None:
     """As `availableNow` does: neither later files nor later lines."""
     tailing = Tailing(maxBytesPerTrigger="4")
     tailing.write("a.log", "one\ntwo\n")
-    listing = tailing.scanner.list()
+    listing = tailing.planner.list()
     tailing.append("a.log", "three\n")
     tailing.write("b.log", "four\n")
     while tailing.scan(listing) is not None:
@@ -189,7 +188,7 @@ def test_27_old_times_within_the_window_are_read_and_others_are_late(caplog: pyt
     assert tailing.known.late == 1
     tailing.restart()
     tailing.drain()
-    assert tailing.scanner.report()["late"] == 1
+    assert tailing.planner.report()["late"] == 1
     assert tailing.known.late == 1
 
 
@@ -337,13 +336,13 @@ def test_a_changed_pattern_reads_nothing_again() -> None:
 
 def test_the_report_counts_what_is_left() -> None:
     tailing = Tailing(maxFilesPerTrigger="1")
-    assert tailing.scanner.report() == {}
+    assert tailing.planner.report() == {}
     tailing.write("a", "one\ntwo")
     tailing.clock.advance(1)
     tailing.write("b", "three\n")
     oldest = int(tailing.clock.now_ms())
     tailing.scan(seconds=0)
-    assert tailing.scanner.report() == {
+    assert tailing.planner.report() == {
         "known": 0,
         "parked": 0,
         "refused": 0,
@@ -353,30 +352,27 @@ def test_the_report_counts_what_is_left() -> None:
         "oldestUnread": oldest - 1000,
     }
     tailing.drain()
-    report = tailing.scanner.report()
+    report = tailing.planner.report()
     assert (report["known"], report["filesBehind"], report["bytesBehind"]) == (2, 1, 3)
 
 
-def test_what_is_remembered_of_files_that_are_gone_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_REMEMBERED_MIN", 100)
+def test_what_is_remembered_of_files_that_are_gone_is_dropped() -> None:
     tailing = Tailing()
     for number in range(300):
         tailing.write("a", f"half a line {number}")
         tailing.rename("a", str(number))
         if number % 50 == 49:
             tailing.scan()
-            for each in range(number - 49, number + 1):
-                tailing.delete(str(each))
+            for gone in range(number - 49, number + 1):
+                tailing.delete(str(gone))
     tailing.scan()
     tailing.scan()
-    assert len(tailing.scanner._settled) <= scan._REMEMBERED_MIN  # noqa: SLF001
+    assert not tailing.planner._memories  # noqa: SLF001
 
 
-def test_names_of_files_that_were_cut_off_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_REMEMBERED_MIN", 20)
+def test_names_of_files_that_were_cut_off_are_dropped() -> None:
     tailing = Tailing(maxTrackedFiles="10")
     for number in range(200):
         tailing.write("a", f"a line {number}\nhalf" if number % 2 else "one\n")
         tailing.scan()
-    assert len(tailing.scanner._names) < 60  # noqa: SLF001
-    assert len(tailing.scanner._unlisted) <= 10  # noqa: SLF001
+    assert len(tailing.planner._memories) <= 12  # noqa: SLF001

@@ -17,7 +17,7 @@ from ftfile.read.foreign.extend import CHANGED, Extension, extend, extend_unread
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
-from ftfile.read.foreign.looks import Looks
+from ftfile.read.foreign.looks import FileMemory, Looks
 from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
 from ftfile.read.foreign.plan import Late, Refused
 from ftfile.storage.calls import THREADS_MAX, parallel
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=900.0)
-_REMEMBERED_MIN = 1000  # candidates whose state is kept, whether or not they still are candidates
 _REFUSED_MAX = 100  # files that a plan names
 _LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
@@ -55,14 +54,7 @@ class _Loss(NamedTuple):
     size_bytes: int
 
 
-class _Failure(NamedTuple):
-    """A file that could not be read when it was last tried."""
-
-    file: Refused
-    tries: int  # that failed, one after the other
-
-
-class Scanner:
+class Planner:
     """Finds what is new below a root, in one process; it remembers what would only cost another look."""
 
     def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context) -> None:
@@ -77,12 +69,10 @@ class Scanner:
         self._is_fixed = False  # all plans are made of one listing
         self._planned_ms = 0  # when the newest plan was made
         self._has_more = False  # of the last listing, beyond the limits of a plan
-        self._settled: dict[bytes, tuple[object, float]] = {}  # by key: a state, and until when there is nothing in it
-        self._looks = Looks(fs)
+        self._memories: dict[bytes, FileMemory] = {}  # by key
+        self._listings = 0  # number of them
+        self._looks = Looks(fs, self._memory)
         self._mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
-        self._unlisted: dict[bytes, Listing | None] = {}  # by key: since when a file is gone; None: that was reported
-        self._names: dict[bytes, str] = {}  # of files that were not read to their ends, by key
-        self._failures: dict[bytes, _Failure] = {}  # by key
         self._refused_paths: frozenset[str] = frozenset()  # of files that were refused when the last plan was made
         self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
         self._report: dict[str, Any] = {}
@@ -95,6 +85,8 @@ class Scanner:
         now_s = self._clock.monotonic_s()
         self._list_again_s = now_s + max(self._settings.scan_interval_s, (_LISTING_SHARE - 1) * (now_s - began_s))
         self._before, self._listing, self._cut_off = self._listing, listing, {}
+        used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
+        self._memories, self._listings = used, self._listings + 1
         return listing
 
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
@@ -115,9 +107,8 @@ class Scanner:
         table = Table(listing, known, mismatched)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
         draft = Draft(table, self._settings, is_limited=limited and not is_start)
-        self._forget(table)
-        for key in mismatched:
-            self._looks.contents.pop(key, None)
+        for key in mismatched & self._memories.keys():
+            self._memories[key].begin(None)
         matches = self._match(table)
         decisions = dict(matches)
         self._fill(draft, decisions, extend_unread if is_start else extend)
@@ -126,7 +117,7 @@ class Scanner:
         for match in decisions.values():
             _log.debug("%r is %s: behind byte %d", match.row.path, match.rule.value, match.position)
         is_undecided = self._is_undecided(table, decisions, behind)
-        missing = () if is_undecided else self._missing_losses(table, draft)
+        missing = self._missing_losses(table, draft, is_undecided=is_undecided)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
         refused = self._refused(listing, behind)
         plan = draft.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
@@ -159,7 +150,7 @@ class Scanner:
         """Return which files those are that may be others than their paths say, by their places in the listing."""
         rows = table.suspects()
         known = table.known_by_identity(rows)
-        answers = self._looks.answers_to(known_looks(rows, known), lambda row: self._wait_s(row) is None)
+        answers = self._looks.answers_to(known_looks(rows, known), self._clock.monotonic_s())
         keeps_truncated = self._settings.identity == "content"
         matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
         for match in matches.values():
@@ -221,35 +212,35 @@ class Scanner:
 
     def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
         """Return a file's part of the plan; one that cannot be opened is tried again, for ever."""
-        row, error = match.row, match.error
+        row, error, memory = match.row, match.error, self._memory(match.row)
         if error is None:
             try:
                 extension = look(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
             else:
-                self._failures.pop(row.key, None)
+                memory.failures = 0
                 if extension.is_mismatch:
                     self._mismatched.add(row.key)
                 return extension
         if isinstance(error, NotFound):
             return CHANGED  # gone since it was listed
-        file = Refused(row.path, str(error))
-        before = self._failures.get(row.key)
-        failure = self._failures[row.key] = _Failure(file, 1 + (before.tries if before is not None else 0))
-        if isinstance(error, CorruptData) and failure.tries > self._settings.retries_max:
+        memory.failures, memory.error = memory.failures + 1, str(error)
+        if isinstance(error, CorruptData) and memory.failures > self._settings.retries_max:
             return parked(self._settings, match, f"it cannot be read: {error}")
-        return Extension(wait_s=_RETRY.delay_after_s(failure.tries) or 0)
+        return Extension(wait_s=_RETRY.delay_after_s(memory.failures) or 0)
 
     def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
         """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
-        if not self._failures:
+        failing = {key: memory for key, memory in self._memories.items() if memory.failures}
+        if not failing:
             return ()
-        highs = np.frombuffer(b"".join(self._failures), "<u8")[::2]
+        highs = np.frombuffer(b"".join(failing), "<u8")[::2]
         waiting = {listing.keys[place].tobytes() for place in places[np.isin(listing.keys[places, 0], highs)].tolist()}
-        self._failures = {key: failure for key, failure in self._failures.items() if key in waiting}
-        failures = self._failures.values()
-        return tuple(failure.file for failure in failures if failure.tries > self._settings.retries_max)
+        for key in failing.keys() - waiting:
+            failing.pop(key).failures = 0
+        memories = (memory for memory in failing.values() if memory.failures > self._settings.retries_max)
+        return tuple(Refused(memory.path, memory.error) for memory in memories)
 
     def _log_refusals(self, refused: Sequence[Refused]) -> bool:
         """Warn of files that are refused since the last plan, and return True if there are any."""
@@ -261,29 +252,32 @@ class Scanner:
 
     def _take(self, draft: Draft, match: Match, extension: Extension) -> None:
         """Put the parts of a file into the plan, unless they have no room, and remember what follows."""
-        row, planned, entry = match.row, extension.range, extension.entry
+        row, entry = match.row, extension.entry
         if not draft.add(match, extension):
             return
         if extension.warning:
             _log.warning("%r %s", row.path, extension.warning)
         if entry is not None and entry.parked:
             _log.warning("%r is left out until it changes: %s", row.path, entry.parked)
-        self._names.pop(row.key, None)
+        memory = self._memory(row)
         if extension.is_empty:
-            self._settled[row.key] = row.state, self._clock.monotonic_s() + extension.wait_s
+            memory.until_s = self._clock.monotonic_s() + extension.wait_s
             return
-        self._failures.pop(row.key, None)  # also of one that is parked
-        self._settled.pop(row.key, None)
+        memory.failures = 0  # also of one that is parked
         if match.displaces and row.known is not None:
-            self._names[row.known.displaced_key()] = row.path
-        if planned is not None and planned.end < row.size_bytes:
-            self._names[row.key] = row.path
+            self._memories[row.known.displaced_key()] = FileMemory(row.path, used_in=self._listings)
+
+    def _memory(self, row: Row) -> FileMemory:
+        """Return the memory of a listed file, of its state alone."""
+        memory = self._memories.setdefault(row.key, FileMemory())
+        memory.begin(row.state)
+        memory.path, memory.missing_since, memory.is_reported, memory.used_in = row.path, None, False, self._listings
+        return memory
 
     def _wait_s(self, row: Row) -> float | None:
         """Return the seconds until another look at a file makes sense; None if one does now."""
-        state, until_s = self._settled.get(row.key, (None, 0.0))
-        wait_s = until_s - self._clock.monotonic_s()
-        return wait_s if state == row.state and wait_s > 0 else None
+        wait_s = self._memory(row).until_s - self._clock.monotonic_s()
+        return wait_s if wait_s > 0 else None
 
     def _unchanged_s(self, row: Row) -> float:
         """Return the seconds for which a file has certainly not changed, as this process and the newest plan saw it.
@@ -318,23 +312,22 @@ class Scanner:
             if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:
                 yield _Loss(path, file.size_bytes - file.position)
 
-    def _missing_losses(self, table: Table, draft: Draft) -> Iterator[_Loss]:
-        """Yield what was not read of files that are gone, once the next listing has not shown them either."""
+    def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
+        """Return the losses of files that are gone, once the next listing has not shown them either."""
         rows = table.missing
-        rows = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])]
-        unlisted: dict[bytes, Listing | None] = {}
-        claimed = draft.claimed
-        data = rows.tobytes()
+        data = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])].tobytes()
+        losses, claimed = [], draft.claimed
         for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
-            key = row[:KEY_BYTES]
-            if key in claimed:
+            memory = self._memories.setdefault(row[:KEY_BYTES], FileMemory())
+            memory.used_in = self._listings
+            if is_undecided or row[:KEY_BYTES] in claimed:
                 continue
-            since = unlisted[key] = self._unlisted.get(key, table.listing)
-            if since is not None and (self._is_fixed or since is not table.listing):
-                unlisted[key] = None
+            memory.missing_since = memory.missing_since or self._listings
+            if not memory.is_reported and (self._is_fixed or memory.missing_since < self._listings):
+                memory.is_reported = True
                 file = KnownFile.unpacked(row)
-                yield _Loss(self._names.get(key, ""), file.size_bytes - file.position)
-        self._unlisted = unlisted
+                losses.append(_Loss(memory.path, file.size_bytes - file.position))
+        return losses
 
     def _check_losses(self, losses: Sequence[_Loss]) -> None:
         """Warn of losses, or raise, as the settings say."""
@@ -347,16 +340,6 @@ class Scanner:
         if self._settings.fail_on_data_loss:
             raise SourceError(f"{text}. failOnDataLoss=false goes on without them")
         _log.warning("%s", text)
-
-    def _forget(self, table: Table) -> None:
-        """Drop what is remembered of files that are no candidates any more, now and then."""
-        memories: tuple[dict[bytes, Any], ...]
-        memories = self._settled, self._looks.contents, self._names
-        if max(len(memory) for memory in memories) > 2 * len(table.places) + len(self._unlisted) + _REMEMBERED_MIN:
-            keys = {table.listing.keys[place].tobytes() for place in table.places} | self._unlisted.keys()
-            for memory in memories:
-                for key in memory.keys() - keys:
-                    del memory[key]
 
     def _late(self, table: Table) -> tuple[Late, ...]:
         """Return files that have appeared since the listing before, older than all that is remembered.
