@@ -97,8 +97,6 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # A dry run publishes nothing, and without a hint it does not know what is published.
         "unit/tools/export/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
         "unit/tools/export/test_iceberg.py": ("TestRefusals::test_partitions_of_another_type",),
-        # Each derived file is deleted and damaged here.
-        "unit/operate/test_every_file.py": ("",),
         # Hints alone tell of what is lost, or are what is damaged.
         "unit/operate/test_accidents.py": (
             "test_accident[The log is lost]",
@@ -176,8 +174,6 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
         "unit/write/files/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
-        # Each derived file is deleted and damaged here.
-        "unit/operate/test_every_file.py": ("",),
         # What is listed is counted, and deleting lists.
         "unit/operate/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
     },

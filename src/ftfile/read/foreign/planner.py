@@ -12,8 +12,7 @@ from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
-from ftfile.read.foreign.draft import Draft
-from ftfile.read.foreign.extend import CHANGED, Extension, extend, extend_unread, parked
+from ftfile.read.foreign.extend import CHANGED, Draft, Extension, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files

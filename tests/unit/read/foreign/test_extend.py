@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ftfile.core.options import parse_options
-from ftfile.read.foreign.draft import Draft
-from ftfile.read.foreign.extend import Extension
+from ftfile.read.foreign.extend import Draft, Extension
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import KnownFiles, key_of
 from ftfile.read.foreign.matching import Match, Rule
