@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import sys
+from typing import TYPE_CHECKING
+
 from ftfile.kv.run.pages import Cache, Shelf
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 
 def test_what_was_not_used_goes_first() -> None:
@@ -42,10 +50,10 @@ def test_a_value_that_grows_removes_others() -> None:
     cache, first, second = Cache(100), Shelf[str](1), Shelf[str](2)
     cache.put(second, 0, "one", 30)
     cache.put(first, 0, "grows", 10)
-    cache.grow(first, 0, "grows", 40)
+    cache.grow(first, 0, "grows", 50)
     assert cache.size_bytes == 80
     first.used[0] = 1
-    cache.grow(first, 0, "grows", 80)
+    cache.grow(first, 0, "grows", 90)
     assert (first.values, second.values, cache.size_bytes) == (["grows"], [None, None], 90)
     cache.grow(first, 0, "another", 40)
     assert cache.size_bytes == 90
@@ -66,3 +74,58 @@ def test_dropped_shelves_are_empty() -> None:
     cache.put(second, 0, "second", 10)
     cache.drop(first)
     assert (first.values, second.values, cache.size_bytes) == ([None], ["second"], 10)
+
+
+def test_sizes_are_those_of_what_is_on_the_shelves(seed: int) -> None:
+    draw, cache, shelves = random.Random(seed), Cache(3000), [Shelf[int](30) for _ in range(9)]
+    for _ in range(5000):
+        shelf, number = draw.choice(shelves), draw.randrange(30)
+        match draw.randrange(12):
+            case 0:
+                cache.drop(shelf)
+                assert not any(shelf.values)
+            case 1 if (value := shelf.values[number]) is not None:
+                cache.grow(shelf, number, value, draw.randrange(200))
+            case 2:
+                cache.resize(draw.choice([0, 1000, 3000]))
+            case _:
+                cache.put(shelf, number, 1 + number, draw.randrange(1, 100))
+        cached = [{n for n, value in enumerate(shelf.values) if value is not None} for shelf in shelves]
+        assert cached == [shelf.sizes_bytes.keys() for shelf in shelves]
+        assert cache.size_bytes == sum(sum(shelf.sizes_bytes.values()) for shelf in shelves) <= cache.capacity_bytes
+
+
+def test_a_shelf_is_dropped_without_a_look_at_the_others() -> None:
+    cache, others, shelf = Cache(1 << 30), Shelf[int](20_000), Shelf[int](1)
+    for number in range(20_000):
+        cache.put(others, number, number, 1)
+    lines = 0
+
+    def count(*_: object) -> TraceFunction:
+        nonlocal lines
+        lines += 1
+        return count
+
+    for _ in range(3000):  # what was dropped is forgotten in the end
+        cache.put(shelf, 0, 1, 1)
+        cache.drop(shelf)
+    cache.put(shelf, 0, 1, 1)
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        cache.drop(shelf)
+    finally:
+        sys.settrace(before)
+    assert lines < 100
+    assert cache.size_bytes == 20_000
+
+
+def test_shelves_that_were_dropped_are_freed() -> None:
+    cache, evicted = Cache(2), Shelf[int](3000)
+    for number in range(3000):
+        cache.put(evicted, number, 1, 1)
+    for _ in range(3000):
+        shelf = Shelf[int](1)
+        cache.put(shelf, 0, 1, 0)
+        cache.drop(shelf)
+    assert sum(type(item) is Shelf for item in gc.get_objects()) < 1000

@@ -26,15 +26,19 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+# A cache looks for entries of dropped values when it has more of them than this beyond its values.
+_ENTRIES_MIN = 100
+
 
 class Shelf(Generic[_Value]):
     """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses."""
 
-    __slots__ = ("used", "values")
+    __slots__ = ("sizes_bytes", "used", "values")
 
     def __init__(self, count: int) -> None:
         self.values: list[_Value | None] = [None] * count  # None where a value is not cached
         self.used = bytearray(count)  # 1 where a value was used since the hand of the clock passed it
+        self.sizes_bytes: dict[int, int] = {}  # of the values that are cached
 
 
 class Cache:
@@ -43,17 +47,16 @@ class Cache:
     def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0  # of all values that are cached
         self.capacity_bytes = capacity_bytes  # that all values may have together; see `resize`
-        # Shelf, number and bytes of each value: the clock, whose hand is at the left end.
-        self._entries: deque[tuple[Shelf[Any], int, int]] = deque()
-        self._grown: dict[tuple[int, int], int] = {}  # bytes of entries beyond their own, by shelf and number
+        # Shelf and number of each value, also of some that were dropped: the clock, whose hand is at the left end.
+        self._entries: deque[tuple[Shelf[Any], int]] = deque()
+        self._values = 0  # number of those that are cached
         self._lock = threading.Lock()
 
     def resize(self, capacity_bytes: int) -> None:
         """Give it another capacity, which may remove values."""
         with self._lock:
             self.capacity_bytes = capacity_bytes
-            while self.size_bytes > self.capacity_bytes:
-                self._advance()
+            self._evict()
 
     def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
         """Put a value on its shelf, which may remove others, and return it; the one that is there, if there is one."""
@@ -62,46 +65,51 @@ class Cache:
                 return present
             shelf.values[number] = value
             shelf.used[number] = 1
-            self._entries.append((shelf, number, size_bytes))
+            shelf.sizes_bytes[number] = size_bytes
+            self._entries.append((shelf, number))
+            self._values += 1
             self.size_bytes += size_bytes
-            while self.size_bytes > self.capacity_bytes:
-                self._advance()
+            self._evict()
         return value
 
-    def grow(self, shelf: Shelf[_Value], number: int, value: _Value, more_bytes: int) -> None:
-        """Let a value have that many bytes more than when it was put, which may remove others, or itself.
+    def grow(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> None:
+        """Let a value have that many bytes from now on, which may remove others, or itself.
 
         Nothing happens if it is not cached.
         """
         with self._lock:
             if shelf.values[number] is not value:
                 return
-            key = id(shelf), number
-            self.size_bytes += more_bytes - self._grown.get(key, 0)
-            self._grown[key] = more_bytes
-            while self.size_bytes > self.capacity_bytes:
-                self._advance()
+            self.size_bytes += size_bytes - shelf.sizes_bytes[number]
+            shelf.sizes_bytes[number] = size_bytes
+            self._evict()
 
     def drop(self, *shelves: Shelf[Any]) -> None:
-        """Forget all values of shelves."""
-        gone = {id(shelf) for shelf in shelves}
+        """Forget all values of shelves, in time that grows with these values alone."""
         with self._lock:
-            entries = deque(entry for entry in self._entries if id(entry[0]) not in gone)
-            self._grown = {key: size for key, size in self._grown.items() if key[0] not in gone}
-            self.size_bytes = sum(size_bytes for _, _, size_bytes in entries) + sum(self._grown.values())
-            self._entries = entries
             for shelf in shelves:
-                shelf.values[:] = [None] * len(shelf.values)
+                for number in shelf.sizes_bytes:
+                    shelf.values[number] = None
+                self.size_bytes -= sum(shelf.sizes_bytes.values())
+                self._values -= len(shelf.sizes_bytes)
+                shelf.sizes_bytes.clear()
+            if len(self._entries) > _ENTRIES_MIN + 2 * self._values:
+                cached = (entry for entry in self._entries if entry[1] in entry[0].sizes_bytes)
+                self._entries = deque(dict.fromkeys(cached))
 
-    def _advance(self) -> None:
-        entry = self._entries.popleft()
-        shelf, number, size_bytes = entry
-        if shelf.used[number]:
-            shelf.used[number] = 0
-            self._entries.append(entry)
-        else:
-            shelf.values[number] = None
-            self.size_bytes -= size_bytes + self._grown.pop((id(shelf), number), 0)
+    def _evict(self) -> None:
+        while self.size_bytes > self.capacity_bytes:
+            entry = self._entries.popleft()
+            shelf, number = entry
+            if number not in shelf.sizes_bytes:
+                continue
+            if shelf.used[number]:
+                shelf.used[number] = 0
+                self._entries.append(entry)
+            else:
+                shelf.values[number] = None
+                self._values -= 1
+                self.size_bytes -= shelf.sizes_bytes.pop(number)
 
 
 PAGE_SHIFT = 32
