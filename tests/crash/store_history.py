@@ -131,6 +131,7 @@ class History:
 
         self.acked = -1  # the newest version that a call has returned after
         self.epoch = 0  # of the operator, in the log
+        self.opened_epoch = 0  # of the newest opening that has returned
         self.batch_rows: dict[tuple[str, int], Rows] = {}
         self.windows: dict[int, list[Change]] = {}
         self.ended = self.maybe = -1  # the last window of which `end_window` returned, or was under way
@@ -344,6 +345,7 @@ class History:
         assert store.recorded_window == self.head.window
         self.windows = {number: changes for number, changes in self.windows.items() if number <= store.last_window}
         self.ended = self.maybe = store.last_window
+        self.opened_epoch = self.epoch
         self.operators.append(Operator(process, store, self.epoch, buckets))
         self._returned(len(self.versions) - 1)
 
@@ -405,7 +407,11 @@ class History:
             has_window = self.rng.random() < 0.5
             if has_window:
                 store.begin_window(store.last_window + 1)
-            store.put("zombie", (1, 1, "z"))
+            change = Change(SET, "zombie", (1, 1, "z"))
+            change.make(store)
+            if has_window and zombie.epoch == self.opened_epoch:  # an opening that died has taken over nothing
+                self.maybe = store.last_window + 1
+                self.windows[self.maybe] = [change]
             with pytest.raises(Fenced):
                 store.end_window() if has_window else store.commit()
             self.counts["fenced"] += 1
