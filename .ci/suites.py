@@ -72,7 +72,7 @@ PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 EVERY_SPARK = spark("smoke follow_scenarios files_scenarios files_source")
 LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
 
-QUICK_TESTS = (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit {unit(HALF, '--ignore=')}")
+QUICK_TESTS = (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
 # The other core of coverage has no contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 

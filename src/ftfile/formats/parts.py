@@ -18,7 +18,7 @@ from ftfile.formats.reading import batch_as
 from ftfile.log.format.layout import directory_of, stem_of, storage_identity
 from ftfile.log.places import checksum_of, open_add
 from ftfile.log.sealed import keys_of
-from ftfile.rows.spark_types import arrow_schema, misfits
+from ftfile.rows.spark_types import misfits, recorded_schema
 from ftfile.storage.api import as_file
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def read_add(
 
 def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
     """Return the columns with the types that the file has them in."""
-    stored = {field.name.lower(): field.type for field in arrow_schema(encoding["schema"])}
+    stored = {field.name.lower(): field.type for field in recorded_schema(encoding["schema"])}
     return pa.schema([field.with_type(stored.get(field.name.lower(), field.type)) for field in schema])
 
 
@@ -274,7 +274,7 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
 
 def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
     """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
-    stored = arrow_schema(encoding["schema"])
+    stored = recorded_schema(encoding["schema"])
     clauses = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
     if clauses:
         raise SchemaError(
@@ -332,7 +332,7 @@ def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
-    codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
+    codec = format_from_definition(encoding["format"]).segments(recorded_schema(encoding["schema"]))
     return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)
 
 

@@ -13,7 +13,7 @@ from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, values_of
-from ftfile.rows.spark_types import arrow_schema, is_wider, spark_schema_json
+from ftfile.rows.spark_types import is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ class StoreDefinition:
 
     def with_columns(self, schema_json: str) -> StoreDefinition:
         """Return the definition with the columns of a version; itself for those of another store."""
-        schema = arrow_schema(schema_json)
+        schema = recorded_schema(schema_json)
         return replace(self, schema=schema) if schema.names[: len(self.keys)] == [*self.keys] else self
 
     def names_with(self, ops: int) -> list[str]:
@@ -142,7 +142,7 @@ class StoreDefinition:
         """Build from `to_json()`."""
         return cls(
             tuple(text["keys"]),
-            arrow_schema(text["schema"]),
+            recorded_schema(text["schema"]),
             tuple(text["bucketBy"]),
             text["buckets"],
             dict(text["merge"]),

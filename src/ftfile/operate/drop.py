@@ -20,7 +20,7 @@ from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.rows.moments import with_clock_values
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.write.files.directory_settings import DirectoryPattern
 
@@ -65,7 +65,7 @@ def select(
     newest: dict[str, Any] = {"partitionBy": [], "timeZone": UTC}
     if head.encoding is not None:
         newest = head.definitions[head.encoding]
-    schema = arrow_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
+    schema = recorded_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
     adds = list(snapshot.adds.values())
     places = [(add.directory_key, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
     columns = newest["partitionBy"]

@@ -17,7 +17,7 @@ from ftfile.log.format.model import Origin
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.compacted_records import merge_all
 from ftfile.log.sealed import keys_of
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.paths import join
 from ftfile.write.fingerprint import FingerprintAccumulator
 from ftfile.write.messages import add_of
@@ -128,7 +128,7 @@ class Merging(Work[Merge, Merged]):
         first, keys = merge.inputs[0], keys_of(fs)
         encoding = self.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys)
-        schema = arrow_schema(encoding["schema"])
+        schema = recorded_schema(encoding["schema"])
         part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
         before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
         for batch in _rows_of_all(fs, merge.inputs, file_format, schema):

@@ -11,7 +11,7 @@ from pyarrow import fs as arrow_fs
 from ftfile.core.errors import ConfigError
 from ftfile.log.places import open_add
 from ftfile.read.selection import partition_expression, path_values
-from ftfile.rows.spark_types import arrow_schema, has_nearest
+from ftfile.rows.spark_types import has_nearest, recorded_schema
 from ftfile.storage.api import as_file
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import parse
@@ -102,7 +102,7 @@ def _require_readable(
 
 def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
     """Return a column whose values pyarrow rounds in its own way, to read them as `schema`; None if there is none."""
-    in_file = [field for field in arrow_schema(encoding["schema"]) if field.name in schema.names]
+    in_file = [field for field in recorded_schema(encoding["schema"]) if field.name in schema.names]
     return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
 
 

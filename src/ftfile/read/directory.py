@@ -22,7 +22,7 @@ from ftfile.read.new_rows import follow_log
 from ftfile.read.selection import Selection
 from ftfile.read.shares import FinishedFile, finished_files
 from ftfile.rows.moments import with_clock_values
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.storage.calls import by_threads
 from ftfile.storage.registry import normalise
@@ -260,7 +260,7 @@ class Directory:
         from ftfile.read.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much
 
         snapshot = take_snapshot(self._log, version)
-        schema = arrow_schema(self._schema_of(snapshot))
+        schema = recorded_schema(self._schema_of(snapshot))
         with self._missing_file_as_history_gone(version):
             return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
 
@@ -280,7 +280,7 @@ class Directory:
             ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
             SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
         """
-        columns = arrow_schema(self._schema_of(self._log.refresh()))
+        columns = recorded_schema(self._schema_of(self._log.refresh()))
         return follow_log(self._log, self.path, columns, offset, options)
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -311,7 +311,7 @@ class Directory:
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()
         where = with_clock_values(where, self._log.clock.now_ms(), zone)
-        selection = Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
+        selection = Selection(snapshot, recorded_schema(self._schema_of(snapshot)), columns, where, zone)
         return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 
     def _schema_of(self, version: Snapshot | LogState) -> str:

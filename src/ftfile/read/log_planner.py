@@ -15,7 +15,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
 from ftfile.read.log_positions import Beginning, InLog, InSnapshot, check_position, record_or_gone
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -295,7 +295,7 @@ class _FollowedColumns:
                 self._key = head.schema
                 return
             requested_names = {name.lower() for name in requested.names}
-            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in requested_names]:
+            if left_out := [name for name in recorded_schema(recorded).names if name.lower() not in requested_names]:
                 _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
 
     def change_of(self, record: Record) -> str | None:
@@ -305,7 +305,7 @@ class _FollowedColumns:
         recorded = record.definitions.get(record.schema or "")
         if recorded is not None and self._is_requested(recorded):
             return None
-        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in arrow_schema(recorded)]
+        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in recorded_schema(recorded)]
         now = f": {', '.join(columns)}" if columns else ""
         return (
             f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
@@ -314,5 +314,5 @@ class _FollowedColumns:
         )
 
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
-        schema = arrow_schema(recorded)
+        schema = recorded_schema(recorded)
         return (schema.names, schema.types) == (self._requested.names, self._requested.types)

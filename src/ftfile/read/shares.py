@@ -18,7 +18,7 @@ from ftfile.log.places import Place, find_part, list_or_empty, walk
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.selection import matching_rows, path_values, rows_of_path
 from ftfile.rows.buffers import packed
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str
     """Return, for each directory and encoding, the values of the columns in its path."""
     if snapshot.schema is None:
         return {}
-    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    schema = recorded_schema(snapshot.definitions[snapshot.schema])
     values = {
         (directory_key, key): path_values(snapshot.definitions[key], directory_key, schema)
         for directory_key, key in {(add.directory_key, add.encoding) for add in parts}
@@ -215,7 +215,7 @@ def _cost(piece: Piece) -> int:
 
 
 def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:
-    column_names = [*arrow_schema(encoding["schema"]).names, *columns_in_path(encoding)]
+    column_names = [*recorded_schema(encoding["schema"]).names, *columns_in_path(encoding)]
     names = recorded_names(column_names, requested.names)
     return pa.schema([field.with_name(name) for name, field in zip(names, requested, strict=True)])
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.core.errors import SchemaError
+from ftfile.core.errors import CorruptData, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
 _NULLABLE_KEYS = frozenset({"nullable", "containsNull", "valueContainsNull"})
-_COLLATIONS_KEY = "__COLLATIONS"
+COLLATIONS_KEY = "__COLLATIONS"
 _DEFAULT_COLLATION = "utf8_binary"
 
 _ATOMIC: dict[str, pa.DataType] = {
@@ -53,6 +53,7 @@ JSON_NAMES = {
     "numeric": "decimal",
 }
 _SCHEMAS_KEPT = 64
+_LOG = "_ftfile/log"
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
@@ -87,25 +88,37 @@ class _Problems(list[str]):
 @lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
     """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unfit columns."""
-    try:
-        schema = json.loads(schema_json)
-        fields = schema["fields"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise SchemaError(f"not the JSON text of a Spark StructType: {schema_json[:200]!r}") from error
     problems = _Problems()
-    if not fields:
-        problems.add("", "the schema has no columns", "select at least one")
-    problems.add_same_names("", fields)
-    arrow = pa.schema([_field(field, "", problems) for field in fields])
+    try:
+        fields = json.loads(schema_json)["fields"]
+        if not fields:
+            problems.add("", "the schema has no columns", "select at least one")
+        problems.add_same_names("", fields)
+        arrow = pa.schema([_field(field, "", problems) for field in fields])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SchemaError(f"not the JSON text of a Spark StructType: {str(schema_json)[:200]!r}") from error
     if problems:
         raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(problems))
     return arrow
 
 
+def recorded_schema(schema_json: str) -> pa.Schema:
+    """Return the Arrow schema of a text that a directory's log holds, cached.
+
+    Raises:
+        CorruptData: it is no schema, or has a type that ftfile does not store.
+    """
+    try:
+        return arrow_schema(schema_json)
+    except SchemaError as error:
+        advice = "Restore the log from a copy of the directory: ftfile writes no such schema"
+        raise CorruptData(_LOG, "a schema of types that ftfile stores", str(error), advice) from error
+
+
 def _field(field: dict[str, Any], prefix: str, problems: _Problems) -> pa.Field:
     name, path = field["name"], prefix + field["name"]
     metadata = field.get("metadata") or {}
-    for where, collation in metadata.get(_COLLATIONS_KEY, {}).items():
+    for where, collation in metadata.get(COLLATIONS_KEY, {}).items():
         # The path in the metadata starts at this field; the value is `provider.collation`.
         problems.add_collation(prefix + where, collation.rpartition(".")[2])
     return pa.field(name, _type(field["type"], path, problems), bool(field.get("nullable", True)))

@@ -18,7 +18,6 @@ from urllib.parse import quote
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import StructType
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -38,6 +37,7 @@ from ftfile.spark.plain_files import (
     possible_adds,
     quoted,
 )
+from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.paths import parse
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import StructType
 
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
@@ -191,7 +192,7 @@ class _Loading:
 
     @functools.cached_property
     def schema(self) -> StructType:
-        return StructType.fromJson(json.loads(self.schema_json))
+        return struct_type(self.schema_json)
 
     def plan(self) -> LoadPlan:
         """Return the plan, with its rows."""
@@ -238,7 +239,7 @@ class _Loading:
         try:
             with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
                 write_sink_log(Path(folder), self.directory.path, (info for _, info in group.files))
-                reader = self.spark.read.format(group.format).schema(StructType.fromJson(json.loads(group.schema_json)))
+                reader = self.spark.read.format(group.format).schema(struct_type(group.schema_json))
                 frame = reader.options(**group.options).load(f"file://{folder}")
         except PySparkException as error:
             return f"Spark refuses them: {str(error).splitlines()[0]}"

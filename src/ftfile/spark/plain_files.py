@@ -23,7 +23,7 @@ from ftfile.log.sealed import keys_of
 from ftfile.read.selection import Selection
 from ftfile.rows.buffers import field_names, leaf_types
 from ftfile.rows.moments import with_clock_values
-from ftfile.rows.spark_types import arrow_schema, is_wider, spark_schema_json
+from ftfile.rows.spark_types import is_wider, recorded_schema, spark_schema_json
 from ftfile.rows.time_text import is_zone
 from ftfile.storage.calls import parallel
 
@@ -108,7 +108,7 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):
         return adds
-    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    schema = recorded_schema(snapshot.definitions[snapshot.schema])
     encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
     in_path = {name for encoding in encodings.values() for name in columns_in_path(encoding)}
     kinds = [schema.field(name).type for name in in_path if name in schema.names]
@@ -183,7 +183,7 @@ def plan_groups(
     assert snapshot.schema is not None, "a directory without a commit has no rows"
     ways = Ways([], [], Counter())
     is_sealed = keys_of(fs) is not None
-    recorded = arrow_schema(snapshot.definitions[snapshot.schema])
+    recorded = recorded_schema(snapshot.definitions[snapshot.schema])
     own_groups: dict[str, NativeGroup | str] = {}
     native: list[tuple[Add, NativeGroup]] = []
     for add in adds:
@@ -213,7 +213,7 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
     """Return the group of the parts of an encoding, without any, or why ftfile reads them."""
     if encoding.get("fileName"):
         return "names of files hold a column"
-    definition, in_file = encoding["format"], arrow_schema(encoding["schema"])
+    definition, in_file = encoding["format"], recorded_schema(encoding["schema"])
     kind = definition["name"]
     if kind not in _OPTIONS:
         return f"Spark has no reader for {kind}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import ConfigError, NotFound
@@ -18,8 +16,9 @@ from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
 from ftfile.read.selection import Selection
 from ftfile.read.shares import Share, in_small_batches, pack, read_share
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
+from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import datasource
+    from pyspark.sql.types import StructType
 
     from ftfile.core.options.parse import Use
     from ftfile.log.format.model import Add
@@ -43,7 +43,7 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
             raise
         hint = "A stream may wait for the first commit with .schema(…), and reads files of others with fileFormat"
         raise ConfigError(f"{error}. {hint}") from error
-    return StructType.fromJson(json.loads(directory.spark_schema(version)))
+    return struct_type(directory.spark_schema(version))
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
@@ -87,7 +87,8 @@ class FtFileReader(Shipped, DataSourceReader):
         """Return the share of each task."""
         place = self._place
         snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
-        recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
+        schema = snapshot.schema
+        recorded = pa.schema([]) if schema is None else recorded_schema(snapshot.definitions[schema])
         adds, row_filter = self._chosen(snapshot, recorded)
         shares = pack(adds, snapshot.definitions, self._task_bytes, cores())
         return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]

@@ -5,7 +5,6 @@ A process, a driver or one of Spark's Python workers, opens each store once that
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +19,7 @@ from ftfile.kv.reading.reader import CACHE, open_store
 from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
@@ -160,7 +160,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
 
 def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
     values = pa.schema([definition.schema.field(name) for name in task.values])
-    fields = StructType.fromJson(json.loads(spark_schema_json(values))).fields
+    fields = struct_type(spark_schema_json(values)).fields
 
     def add_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.read(batches)

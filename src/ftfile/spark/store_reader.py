@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -27,6 +25,7 @@ from ftfile.read.log_stream import FollowConfig
 from ftfile.read.shares import in_small_batches
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.spark.pushdown import check_pushdown_enabled
+from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.spark.store_lookup import StorePlace, open_on_driver, reader_here
@@ -36,6 +35,8 @@ from ftfile.write.schema_change import check_requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
@@ -58,7 +59,7 @@ class _StorePartition(InputPartition):
 def stored_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of the version to be read: keys, then values."""
     reader, _, _ = _opened(options)
-    return StructType.fromJson(json.loads(spark_schema_json(reader.definition.schema)))
+    return struct_type(spark_schema_json(reader.definition.schema))
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
@@ -215,7 +216,7 @@ def schema_of_changes(options: Mapping[str, str]) -> StructType:
     """
     config = _config(options, "")
     reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage)
-    return StructType.fromJson(json.loads(spark_schema_json(feed_schema(reader.definition))))
+    return struct_type(spark_schema_json(feed_schema(reader.definition)))
 
 
 class FtKvStreamReader(StreamReader):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -23,6 +21,7 @@ from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import Share, in_small_batches, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from ftfile.kv.feed.changes import FeedStream
     from ftfile.kv.feed.rows import Share as StoreShare
@@ -70,7 +70,7 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
     decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
     schema = default_schema(decoding)
     if schema is not None:
-        return StructType.fromJson(json.loads(spark_schema_json(schema)))
+        return struct_type(spark_schema_json(schema))
     raise ConfigError(
         f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
         "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "

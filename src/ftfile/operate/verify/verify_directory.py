@@ -21,7 +21,7 @@ from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyRe
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import scan_log
 from ftfile.operate.verify.old_files import compare_letters, compare_old_files
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Comparing(Work[Add, Fault | None]):
             if is_run(add):
                 check_bytes(add, OpenFiles(fs))
             elif self.schema is not None and isinstance(encoding, dict):
-                for _ in read_add(fs, add, encoding, arrow_schema(self.schema)):
+                for _ in read_add(fs, add, encoding, recorded_schema(self.schema)):
                     pass
         except ConfigError:
             raise

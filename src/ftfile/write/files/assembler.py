@@ -17,7 +17,7 @@ from ftfile.log.checks import Rewrite
 from ftfile.log.format.layout import restored_id, restored_version, storage_identity
 from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
 from ftfile.log.sealed import keys_of
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.write.files.joiners import PartJoiner, SegmentReader, Target, make_joiner, merging_saves, sample_of
 from ftfile.write.files.rolling_groups import live_bytes
 from ftfile.write.files.rolling_plan import limits_of
@@ -131,7 +131,7 @@ class Assembler:
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
         merge = bool(chain.framing) and merging_saves(chain, sample_of(readers))
-        schema, limits = arrow_schema(encoding["schema"]), limits_of(job)
+        schema, limits = recorded_schema(encoding["schema"]), limits_of(job)
 
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)

@@ -1,0 +1,73 @@
+"""Any field of any record of an unencrypted directory, rewritten with a right checksum, as who can write there can."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    Steps = tuple[str | int, ...]
+
+# In the place of the keys of definitions, which are hashes.
+ANY = "*"
+
+
+def forge(directory: Path, steps: Sequence[str | int], value: object) -> int:
+    """Set a field of the header of each record that has it; return how many had it. Only the records remain.
+
+    A step is a key, a place in a list, or `ANY`; a step into a text is into the JSON that it holds.
+    """
+    count = 0
+    for path in sorted((directory / "_ftfile/log").glob("*.record")):
+        header_text, *rest = from_checked_text(path.read_bytes(), path.name)
+        header = json.loads(header_text)
+        hits = _set(header, steps, value)
+        count += hits
+        if hits:
+            path.write_bytes(to_checked_text([compact_json(header), *rest]))
+    for derived in ("hints", "checkpoints", "compacted"):
+        shutil.rmtree(directory / "_ftfile" / derived, ignore_errors=True)
+    return count
+
+
+def _set(tree: Any, steps: Sequence[str | int], value: object) -> int:
+    first, *rest = steps
+    keys = [*tree] if first == ANY else [first]
+    return sum(_set_at(tree, key, rest, value) for key in keys if _has(tree, key))
+
+
+def _set_at(tree: Any, key: Any, rest: Sequence[str | int], value: object) -> int:
+    if not rest:
+        tree[key] = value
+        return 1
+    branch = tree[key]
+    if not isinstance(branch, str):
+        return _set(branch, rest, value)
+    try:
+        inner = json.loads(branch)
+    except ValueError:
+        return 0
+    hits = _set(inner, rest, value)
+    tree[key] = json.dumps(inner)
+    return hits
+
+
+def _has(tree: Any, key: Any) -> bool:
+    if isinstance(tree, dict):
+        return key in tree
+    return isinstance(tree, list) and isinstance(key, int) and key < len(tree)
+
+
+def fields_of(tree: object, before: Steps = ()) -> Iterator[Steps]:
+    """Yield the steps to each value in JSON that holds no others."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    if not items:
+        yield before
+    for key, value in items:
+        yield from fields_of(value, (*before, key))

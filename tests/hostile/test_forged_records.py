@@ -1,0 +1,44 @@
+"""Who can write into an unencrypted directory can change its rows, and nothing of who reads or maintains it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile.conftest import PLANTED
+from tests.hostile.forging import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.hostile.conftest import Forgery, Outcomes
+
+UDT = {"type": "udt", "class": "x", "pyClass": f"{PLANTED}.Hit", "serializedClass": "Y29zCg==", "sqlType": "long"}
+# In the place of a column's type, in each schema.
+TYPES = {"a class": UDT, "a number": 7, "nothing": None, "a list": ["long"], "an unknown type": "module:Class"}
+FORGERIES: dict[str, Sequence[Forgery]] = {
+    **{
+        f"the type of a column is {name}": [
+            (("definitions", ANY, "schema", "fields", 0, "type"), kind),
+            (("definitions", ANY, "fields", 0, "type"), kind),
+        ]
+        for name, kind in TYPES.items()
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(watched: Callable[[Mapping[str, Sequence[Forgery]]], Outcomes]) -> Outcomes:
+    return watched(FORGERIES)
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_calls_do_nothing_beyond_the_directory(outcomes: Outcomes, forgery: str) -> None:
+    assert {name: done["misdeeds"] for name, done in outcomes[forgery].items() if done["misdeeds"]} == {}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_calls_return_or_raise_errors_of_ftfile(outcomes: Outcomes, forgery: str) -> None:
+    raised = {name: done["outcome"] for name, done in outcomes[forgery].items() if done["outcome"].startswith("raised")}
+    assert raised == {}

@@ -1,0 +1,136 @@
+"""Runs public calls on directories in a process that is watched.
+
+Its arguments are the checkpoint of the query that wrote, and directories. The first of these is as ftfile wrote it:
+what the calls import, they import there. From then on the process notes what it imports, opens, starts and connects to.
+For each further directory it prints a line of JSON: by the name of a call what came of it, and what happened meanwhile
+that must not.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ftfile
+from ftfile.errors import FtfileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEMORY_BYTES, CALL_S = 1 << 30, 10
+_STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen", "ctypes.dlopen")
+_CONNECTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind", "urllib.Request")
+_CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown")
+# What Python and its libraries look up about the machine.
+_OF_MACHINE = ("/proc/", "/sys/", "/dev/null", "/dev/urandom", "/usr/share/zoneinfo", "/etc/localtime")
+
+
+def _opened(directory: str) -> ftfile.Directory:
+    return ftfile.open(directory)
+
+
+CALLS: dict[str, Callable[[str], object]] = {
+    "to_arrow": lambda directory: _opened(directory).to_arrow().num_rows,
+    "status": lambda directory: _opened(directory).status(staged=True).version,
+    "history": lambda directory: len([*_opened(directory).history()]),
+    "verify": lambda directory: len(_opened(directory).verify(full=True).findings),
+    "flush due": lambda directory: ftfile.flush(directory, due_only=True).files,
+    "compact": lambda directory: ftfile.compact(directory, dry_run=True),
+    "repair": ftfile.repair,
+    "vacuum": ftfile.vacuum,
+    "flush": lambda directory: ftfile.flush(directory, threads=1).files,
+}
+
+
+class Watch:
+    """What the process does beyond its directory, while it is on; a hook of Python's audit events."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self.checkpoint = checkpoint  # of the query that wrote, which records name
+        self.directory: str | None = None  # None for off
+        self.misdeeds: set[str] = set()
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        self._packages = loaded | set(sys.stdlib_module_names) - {"antigravity"}
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.directory is None:
+            return
+        if event == "import" and str(arguments[0]).partition(".")[0] not in self._packages:
+            self.misdeeds.add(f"imports {arguments[0]}")
+        elif event in _STARTS or event in _CONNECTS:
+            self.misdeeds.add(f"{event} {arguments!r:.200}")
+        elif event in {"open", "os.listdir", "os.scandir"} or event in _CHANGES:
+            for path in arguments[: 2 if event in {"os.rename", "os.link"} else 1]:
+                self._check_path(event, path)
+
+    def _check_path(self, event: str, path: object) -> None:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        absolute = os.path.realpath(os.fsdecode(path))
+        is_module = event == "open" and absolute.endswith((".py", ".pyc", "METADATA", "entry_points.txt"))
+        # A name is made durable by a sync of the directory that has it.
+        is_above = event == "open" and absolute == str(Path(self.directory or "/").parent)
+        if not (self._is_allowed(f"{absolute}/") or is_module or is_above or _is_import(event, absolute)):
+            self.misdeeds.add(f"{event} {absolute}")
+
+    def _is_allowed(self, path: str) -> bool:
+        return path.startswith((f"{self.directory}/", f"{self.checkpoint}/", *_OF_MACHINE))
+
+
+def _is_import(event: str, path: str) -> bool:
+    """Return True for a folder that is listed to find modules."""
+    return event in {"os.listdir", "os.scandir"} and any(path.startswith(folder) for folder in sys.path if folder)
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"it took more than {CALL_S} s")
+
+
+def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each call, and what it did that it must not."""
+    outcomes = {}
+    for name, call in CALLS.items():
+        watch.misdeeds = set()
+        signal.alarm(CALL_S)
+        try:
+            outcome = f"returned {call(directory)!r:.200}"
+        except FtfileError as error:
+            outcome = f"{type(error).__name__}: {error}"
+        except BaseException as error:  # also MemoryError
+            outcome = f"raised {error!r}"
+        finally:
+            signal.alarm(0)
+        outcomes[name] = {"outcome": outcome, "misdeeds": sorted(watch.misdeeds)}
+    return outcomes
+
+
+def _data_bytes() -> int:
+    """Return what counts for the limit of memory: Arrow reserves more than it uses."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:"))
+    return int(line.split()[1]) << 10
+
+
+def main(checkpoint: str, whole: str, *forged: str) -> None:
+    """Run all calls on a whole directory, and then, watched, on forged ones."""
+    faulthandler.enable()
+    signal.signal(signal.SIGALRM, _late)
+    run(whole, Watch(checkpoint))
+    watch = Watch(checkpoint)
+    sys.addaudithook(watch)
+    limit = _data_bytes() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    for directory in forged:
+        watch.directory = str(Path(directory).resolve())
+        outcomes = run(directory, watch)
+        watch.directory = None
+        print(json.dumps(outcomes), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
