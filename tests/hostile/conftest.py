@@ -48,7 +48,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, 
         shutil.copytree(whole, home / "warm")
         done = subprocess.run(
             [sys.executable, "-m", "tests.hostile.watched", *map(str, [home / "checkpoint", home / "warm", *copies])],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [ROOT / "src", ROOT, packages]))},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path, ROOT, packages]))},
             cwd=home,
             stdout=subprocess.PIPE,
             check=True,

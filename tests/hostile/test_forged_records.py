@@ -17,6 +17,26 @@ if TYPE_CHECKING:
 UDT = {"type": "udt", "class": "x", "pyClass": f"{PLANTED}.Hit", "serializedClass": "Y29zCg==", "sqlType": "long"}
 # In the place of a column's type, in each schema.
 TYPES = {"a class": UDT, "a number": 7, "nothing": None, "a list": ["long"], "an unknown type": "module:Class"}
+# In the place of the path of a query's checkpoint.
+CHECKPOINTS = {
+    "a host": "webhdfs://127.0.0.1:9/checkpoint",
+    "a page": "http://127.0.0.1:9/checkpoint",
+    "a bucket": "s3://bucket/checkpoint",
+    "no address": "checkpoint:",
+    "a number": 7,
+}
+# In the place of how files are stored.
+STORAGE = {
+    "an address": {"endpoint_url": "http://127.0.0.1:9", "password": "env:HOME", "user": "root"},
+    "odd settings": {
+        "replication": "99999999999",
+        "blockSize": "-1",
+        "filePermission": "rwx",
+        "directoryPermission": 7,
+    },
+    "a text": "filePermission",
+    "nothing": None,
+}
 FORGERIES: dict[str, Sequence[Forgery]] = {
     **{
         f"the type of a column is {name}": [
@@ -24,6 +44,13 @@ FORGERIES: dict[str, Sequence[Forgery]] = {
             (("definitions", ANY, "fields", 0, "type"), kind),
         ]
         for name, kind in TYPES.items()
+    },
+    **{
+        f"the checkpoint is {name}": [(("tables", "checkpoints", "set", ANY), url)] for name, url in CHECKPOINTS.items()
+    },
+    **{
+        f"the settings of files are {name}": [(("definitions", ANY, "storage"), settings)]
+        for name, settings in STORAGE.items()
     },
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -136,6 +137,7 @@ def open_with_written_settings(
     """Return a log of a directory, opened to write files as its writers do; see `open_log`.
 
     `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
+    Those of the caller, `storage`, win.
 
     Raises:
         ConfigError: see `open_log`.
@@ -145,14 +147,34 @@ def open_with_written_settings(
         settings = written_settings(log.refresh())
     if not settings:
         return log
-    settings = (*(storage or {}).items(), *settings)
+    settings = (*settings, *(storage or {}).items())
     return CommitLog(open_with_keys(normalise(os.fspath(path)), context, key_provider, settings))
 
 
 def written_settings(head: LogState) -> tuple[tuple[str, str], ...]:
     """Return the settings of the file system by which the newest writer that had any writes, such as permissions."""
     texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    return tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
+    return file_settings(next((text["storage"] for text in texts if "storage" in text), {}))
+
+
+# All that a record may say of how files are stored, and the texts that it may say; nothing about a client, an address
+# or a secret.
+_FILE_SETTINGS = {
+    "filePermission": re.compile(r"0{0,2}[0-7]{1,3}", re.ASCII),
+    "directoryPermission": re.compile(r"0?[0-7]{1,4}", re.ASCII),
+    "replication": re.compile(r"[1-9][0-9]{0,2}", re.ASCII),
+    "blockSize": re.compile(r"[1-9][0-9]{0,11}", re.ASCII),
+}
+
+
+def file_settings(recorded: object) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a record that are of files, and within bounds; all others are left out."""
+    texts = recorded if isinstance(recorded, dict) else {}
+    return tuple(
+        (name, text)
+        for name, text in texts.items()
+        if name in _FILE_SETTINGS and isinstance(text, str) and _FILE_SETTINGS[name].fullmatch(text)
+    )
 
 
 @contextlib.contextmanager

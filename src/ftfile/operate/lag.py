@@ -46,6 +46,10 @@ _BEHIND = (
     "it ends with {}, and the directory with batch {}: it was restored from an older copy, and the query must "
     "read the batches between as before; see docs/disaster-recovery.md"
 )
+_ELSEWHERE = (
+    "a record names it, and it is not on the store of the directory, so that nobody was asked: give its path as one of "
+    "checkpoints"
+)
 _NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries that wrote last were"
 
 
@@ -91,7 +95,7 @@ class Lag:
     url: str  # of the directory that they write to
     checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
     sources: Collection[str]  # paths of ftfile directories that queries may follow
-    storage: Mapping[str, str]  # settings of the file system of the directory, and of all others of its scheme
+    storage: Mapping[str, str]  # settings of the file system of the directory, and of all that is on its store
     statuses: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
@@ -116,12 +120,16 @@ class Lag:
             query_id: named_checkpoints.get(query_id) or recorded_checkpoint(head, query_id) for query_id, _ in newest
         }
         checkpoints = [(query_id, url) for query_id, url in places.items() if url is not None]
-        asked = checkpoints[:CHECKPOINTS_MAX]
-        self.statuses = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in checkpoints}
+        elsewhere = {id_ for id_, url in checkpoints if id_ not in named_checkpoints and self._is_elsewhere(url)}
+        asked = [place for place in checkpoints if place[0] not in elsewhere][:CHECKPOINTS_MAX]
+        self.statuses = {
+            query_id: CheckpointStatus(url, _ELSEWHERE if query_id in elsewhere else _NOT_LOOKED_AT)
+            for query_id, url in checkpoints
+        }
         self.statuses |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
         for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
             future.result()
-        return _compared(dict(self.statuses), head, log.refresh()) if asked else {}
+        return _compared(dict(self.statuses), head, log.refresh()) if checkpoints else {}
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; ConfigError if it has not written here."""
@@ -203,8 +211,16 @@ class Lag:
         )
 
     def _settings_for(self, url: str) -> dict[str, str] | None:
-        """Return the settings of the file system for what has the scheme of the directory."""
-        return dict(self.storage) if parse(url).scheme == parse(self.url).scheme else None
+        """Return the settings of the file system for what is on the store of the directory; None for all others."""
+        return None if self._is_elsewhere(url) else dict(self.storage)
+
+    def _is_elsewhere(self, url: str) -> bool:
+        """Return True for what is not on the store of the directory: another scheme, host or bucket, or no address."""
+        try:
+            there, here = parse(url), parse(self.url)
+        except ConfigError:
+            return True
+        return (there.scheme, there.authority) != (here.scheme, here.authority)
 
 
 def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:

@@ -77,7 +77,7 @@ class SparkTasks(Workers):
             return
         sizes = [work.size_of(piece) for piece in pieces]
         shares = shares_of(sizes, min(len(pieces), max(self.at_once, sum(sizes) // SHARE_BYTES)))
-        place = replace(self.place, storage=(*self.place.storage, *written.items()))
+        place = replace(self.place, storage=(*written.items(), *self.place.storage))
         packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
         task = _Shares(place, self.job_id, work, packed)
         _log.info("%d pieces of work go to %d tasks", len(pieces), len(shares))

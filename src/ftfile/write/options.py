@@ -16,6 +16,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_checkpoint_location
 from ftfile.log.format.layout import dead_letter_path, staged_directory
 from ftfile.log.format.model import Transaction
+from ftfile.log.opening import file_settings
 from ftfile.log.policy import Policy
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE, OWNER_ONLY, SealedFileSystem
 from ftfile.rows.spark_types import arrow_schema
@@ -294,7 +295,7 @@ class Storage:
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
         """Build from `to_json()`."""
-        return cls(tuple(text["storage"].items()), text["durability"])
+        return cls(file_settings(text["storage"]), text["durability"])
 
 
 def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:

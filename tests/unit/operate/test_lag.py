@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +24,11 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from ftfile.write.spark_checkpoint import CHECKPOINTS, read_progress
+from tests.hostile.forging import ANY, forge
 from tests.kit.files_run import FilesRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.operate.lag import CheckpointStatus
@@ -272,16 +273,20 @@ def test_a_checkpoint_that_does_not_answer_holds_nothing_up(sink: Sink, monkeypa
     other = MicroBatch(sink.out, {"id": "long"}, {"fileFormat": "json", "onNewQuery": "continue"}, query_id="other")
     other.checkpoint = str(sink.place / "other")
     other.run(0, [[{"id": 1}]])
-    with mounted(Silent(open_filesystem(other.checkpoint))) as url:
-        Silent.answers.set()
-        MicroBatch(sink.out, {"id": "long"}, other.options, query_id="other", checkpoint=url).run(1, [[{"id": 1}]])
-        Silent.answers.clear()
-        began_s = time.monotonic()
-        try:
-            first, last = ftfile.open(sink.out).status().queries
-            took_s = time.monotonic() - began_s
-        finally:
-            Silent.answers.set()
+    answers = threading.Event()
+
+    def read_late(url: str, *arguments: Any) -> object:
+        if url.endswith("/other"):
+            answers.wait(30)
+        return read_progress(url, *arguments)
+
+    monkeypatch.setattr(lag, "read_progress", read_late)
+    began_s = time.monotonic()
+    try:
+        first, last = ftfile.open(sink.out).status().queries
+        took_s = time.monotonic() - began_s
+    finally:
+        answers.set()
     assert took_s < 2.5
     assert first.checkpoint is not None
     assert last.checkpoint is not None
@@ -340,6 +345,16 @@ def test_a_place_that_is_given_goes_before_the_one_recorded(sink: Sink) -> None:
     assert sink.status(checkpoints=[str(sink.place / "moved")]).planned_batch == 0
 
 
+@pytest.mark.parametrize("url", ["memory://elsewhere/checkpoint", "file://host/checkpoint", "checkpoint:"])
+def test_a_place_on_another_store_is_not_looked_at(sink: Sink, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.run(0)
+    forge(Path(sink.out), ("tables", "checkpoints", "set", ANY), url)
+    monkeypatch.setattr(lag, "read_progress", None)
+    status = sink.status()
+    assert (status.path, status.planned_batch) == (url, None)
+    assert "give its path as one of checkpoints" in status.problem
+
+
 def test_nobody_looks_unless_asked(sink: Sink) -> None:
     sink.run(0)
     (query,) = ftfile.open(sink.out).status(lag=False).queries
@@ -363,21 +378,22 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
     assert sink.status().path == f"file://{sink.place}/moved"
 
 
-def test_settings_are_for_checkpoints_of_the_scheme_of_the_directory(sink: Sink) -> None:
+def test_settings_are_for_checkpoints_on_the_store_of_the_directory(sink: Sink) -> None:
     sink.run(0)
     asked: dict[str, dict[str, str]] = {}
 
     def opened(location: Location) -> FileSystem:
-        asked[location.path] = dict(location.settings)
+        asked[f"{location.authority}{location.path}"] = dict(location.settings)
         return open_filesystem(location.path)
 
     register("asked", opened)
     directory = ftfile.open(f"asked://store{sink.out}", storage={"setting": "1"})
-    for given in ((), [f"asked://store{sink.checkpoint}"]):
-        (query,) = directory.status(checkpoints=given).queries
+    for host in ("store", "elsewhere"):
+        (query,) = directory.status(checkpoints=[f"asked://{host}{sink.checkpoint}"]).queries
         assert query.checkpoint is not None
         assert query.checkpoint.problem == ""
-    assert asked == {place: {"setting": "1"} for place in (sink.out, str(sink.checkpoint))}
+    mine = {f"store{place}": {"setting": "1"} for place in (sink.out, sink.checkpoint)}
+    assert asked == mine | {f"elsewhere{sink.checkpoint}": {}}
 
 
 def test_a_place_that_only_spark_knows_is_not_recorded(sink: Sink) -> None:
