@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli.app import EXAMPLES
@@ -60,11 +61,12 @@ def write_data(checkpoint: Path, store: str = STORE) -> None:
     rolled = MicroBatch(f"{store}/rolled", {"id": "long", "day": "string"}, options)
     for batch in range(3):
         rolled.run(batch, [[{"id": batch, "day": "2024-07-01"}]])
-    live = MicroBatch(f"{store}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=str(checkpoint / "live"))
-    (checkpoint / "live/offsets").mkdir(parents=True)
+    live = MicroBatch(f"{store}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=f"{store}/checkpoint")
+    planned = open_filesystem(f"{store}/checkpoint")
+    planned.make_directories("offsets")
     about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000) - 200_000, "conf": {}})
     for batch, end in enumerate((1200, 1350)):
-        (checkpoint / f"live/offsets/{batch}").write_text(f'v1\n{about}\n{{"events":{{"0":{end}}}}}')
+        planned.put(f"offsets/{batch}", f'v1\n{about}\n{{"events":{{"0":{end}}}}}'.encode())
     live.run(0, [[{"id": 1}]])
 
 
