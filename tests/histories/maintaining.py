@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import FtfileError, StaleFiles
@@ -24,9 +25,12 @@ def _has_log(world: World) -> bool:
     return world.oracle.records > 0
 
 
+FLUSH = partial(flush, code=["tests.histories.hook:hear"])
+
+
 def flush_all(world: World) -> None:
     """Flush everything and look at L2."""
-    error = world.call("a flush", flush, world.url, of_damage=True, context=current())
+    error = world.call("a flush", FLUSH, world.url, of_damage=True, context=current())
     world.oracle.follow(world.clock.now_ms())
     if not world.is_troubled and not any(path in str(error) for path in world.foreign):
         check_flushed(world.head(), error if isinstance(error, FtfileError) else None, world.damaged)
@@ -37,10 +41,10 @@ def _flush(world: World, step: Step) -> None:
         return
     choice = step.pick(0, 4)
     if choice == 0:
-        world.call("a flush of what is due", flush, world.url, due_only=True, of_damage=True, context=current())
+        world.call("a flush of what is due", FLUSH, world.url, due_only=True, of_damage=True, context=current())
     elif choice == 1:
         query_id = world.queries[step.query % len(world.queries)].query.query_id
-        world.call("a flush of a query", flush, world.url, query_id=query_id, of_damage=True, context=current())
+        world.call("a flush of a query", FLUSH, world.url, query_id=query_id, of_damage=True, context=current())
     else:
         flush_all(world)
 

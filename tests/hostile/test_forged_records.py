@@ -25,6 +25,12 @@ CHECKPOINTS = {
     "no address": "checkpoint:",
     "a number": 7,
 }
+# Where settings name code, and what then ends the process if it is called.
+CODE = {
+    "rollingPolicy": ("rolling", "rollingPolicy"),
+    "onPublish": ("onPublish",),
+    "partFileName": ("naming", "partFileName"),
+}
 # In the place of how files are stored.
 STORAGE = {
     "an address": {"endpoint_url": "http://127.0.0.1:9", "password": "env:HOME", "user": "root"},
@@ -47,6 +53,11 @@ FORGERIES: dict[str, Sequence[Forgery]] = {
     },
     **{
         f"the checkpoint is {name}": [(("tables", "checkpoints", "set", ANY), url)] for name, url in CHECKPOINTS.items()
+    },
+    **{
+        f"{option} is {name}": [(("definitions", ANY, *steps), name)]
+        for option, steps in CODE.items()
+        for name in (f"{PLANTED}:Hit", "os:_exit", "os:system")
     },
     **{
         f"the settings of files are {name}": [(("definitions", ANY, "storage"), settings)]

@@ -37,7 +37,7 @@ from ftfile.write.stage import Stage
 from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
@@ -75,6 +75,7 @@ def flush(  # noqa: PLR0913 - all by name
     query_id: str | None = None,
     dry_run: bool = False,
     commit_every: int | None = None,
+    code: Collection[str] = (),
     threads: int | None = None,
     progress: OnProgress | None = None,
     key_provider: str | None = None,
@@ -93,6 +94,8 @@ def flush(  # noqa: PLR0913 - all by name
         query_id: finish only files of this query.
         dry_run: return what would be finished now, and write nothing.
         commit_every: new files after which a record is created, at most 1000; by default 64.
+        code: names of the classes and functions of queries, as their options `onPublish`, `partFileName` and, with
+            `due_only`, `rollingPolicy` have them. No others are imported: who writes a directory does not choose code.
         threads: that make files; by default one for each core.
         progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
         key_provider: see `ftfile.open`.
@@ -100,7 +103,8 @@ def flush(  # noqa: PLR0913 - all by name
         context: likewise.
 
     Raises:
-        ConfigError: the path is no ftfile directory, its keys are not known, or an argument is wrong.
+        ConfigError: the path is no ftfile directory, its keys are not known, an argument is wrong, or a query needs
+            code that `code` does not name; nothing was done.
         FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
             `StillOpen` where several errors kept rows open.
         StorageError: the store failed, or is away.
@@ -111,7 +115,8 @@ def flush(  # noqa: PLR0913 - all by name
         workers = Threads.of(author.job_id, threads, context)
         reopen = partial(open_with_written_settings, path, key_provider, storage, context)
         url = normalise(os.fspath(path))
-        flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress)
+        files_max = files_each(commit_every)
+        flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress)
         return flush.plan() if dry_run else flush.run()
 
 
@@ -127,6 +132,7 @@ class Flush:
     query_id: str | None
     due_only: bool
     commit_every: int
+    code: frozenset[str]  # names of classes and functions that may be imported
     progress: OnProgress | None
     last_batches: dict[str, int] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
@@ -137,6 +143,7 @@ class Flush:
     def run(self) -> FlushReport:
         """Finish files; see `flush`."""
         head = self.log.refresh(durable=True)
+        self._check_code(head)
         # Of a running query, what is open now: it would never end otherwise.
         self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
         segments = [
@@ -163,9 +170,25 @@ class Flush:
     def plan(self) -> FlushReport:
         """Return the report of a run, and write nothing."""
         head = self.log.refresh()
+        self._check_code(head)
         jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
         rows = sum(segment.rows for job in jobs for segment in job.inputs)
         return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
+
+    def _check_code(self, head: LogState) -> None:
+        """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
+        for query_id in {*self._queries(head), *queries_with_unreported(head)}:
+            if self.query_id not in {None, query_id} or (settings := _settings_of(head, query_id)) is None:
+                continue
+            publishing, rolling = Publishing.from_json(settings), ROLLING.from_json(settings["rolling"])
+            needed = {"onPublish": publishing.on_publish, "partFileName": publishing.naming.function}
+            needed |= {"rollingPolicy": rolling.policy} if self.due_only else {}
+            for option, name in needed.items():
+                if name is not None and name not in self.code:
+                    raise ConfigError(
+                        f"the log says {option}={name!r} for query {query_id}, and code is not imported because a "
+                        f"directory names it: if you know it, flush with code=[{name!r}]"
+                    )
 
     def _queries(self, head: LogState) -> list[str]:
         """Return the queries with open files that are to be finished."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.errors import ConfigError
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
@@ -149,10 +149,13 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
         batch = segment.origin.last_batch
     reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
     try:
-        settings = _settings_of(head, first.origin.query_id)
+        recorded = _settings_of(head, first.origin.query_id)
+        settings = replace(recorded, policy=None)
         deadline = deadline_of(settings, totals).now_ms
         reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
-    except (ConfigError, UserCodeError) as error:
+        if recorded.policy is not None and not reason:
+            problem = f"by the policy {recorded.policy}, not asked; its query's next batch asks it"
+    except ConfigError as error:
         problem = f"its rule cannot be asked here: {error}"
     attempts = max((job.attempts for job in jobs), default=0)
     return OpenFile(

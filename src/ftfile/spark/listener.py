@@ -73,6 +73,7 @@ class WrittenPlace(NamedTuple):
     sink: str  # the name of the format
     options: ParsedOptions
     export_to: tuple[str, ...]  # formats of tables
+    code: tuple[str, ...]  # that the query's options name
 
 
 class _Flusher(StreamingQueryListener):
@@ -121,7 +122,14 @@ def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
             if place.sink == "ftkv":
                 compact(path, key_provider=key_provider, storage=storage)
             else:
-                flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
+                flush(
+                    path,
+                    due_only=due_only,
+                    query_id=query_id,
+                    code=place.code,
+                    key_provider=key_provider,
+                    storage=storage,
+                )
                 export_soon(path, place.export_to, storage, SYSTEM, wait_s=0 if due_only else EXPORT_WAIT_S)
         except FtfileError as error:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
@@ -132,6 +140,7 @@ def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
 
 
 _SINKS = ("ftfile", "ftkv")
+_CODE = ("onpublish", "partfilename", "rollingpolicy")
 _CONTINUOUS = (
     "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
     "trigger(processingTime='1 second')"
@@ -157,7 +166,8 @@ def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JV
     place = parse_options(absolute_options({name: options[name] for name in place_options}), "read")
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
     export_to = parse_options(exports, "write")["exportTo"]
-    return WrittenPlace(sink, place, export_to) if place["path"] is not None else None
+    code = tuple(options[name] for name in _CODE if name in options)
+    return WrittenPlace(sink, place, export_to, code) if place["path"] is not None else None
 
 
 def _is_continuous(execution: Any) -> bool:  # noqa: ANN401 - of the JVM

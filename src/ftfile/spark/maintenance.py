@@ -35,7 +35,7 @@ from ftfile.write.messages import JobIdentity, TaskIdentity
 from ftfile.write.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
@@ -214,6 +214,7 @@ def flush(  # noqa: PLR0913 - all by name
     due_only: bool = False,
     query_id: str | None = None,
     commit_every: int | None = None,
+    code: Collection[str] = (),
     progress: OnProgress | None = None,
     tasks: int | None = None,
     key_provider: str | None = None,
@@ -230,6 +231,7 @@ def flush(  # noqa: PLR0913 - all by name
         due_only: see `ftfile.flush`.
         query_id: likewise.
         commit_every: likewise; each record has a Spark job of its own.
+        code: see `ftfile.flush`.
         progress: called with a `Progress` for each job, once the tasks of its record have ended.
         tasks: see `compact`.
         key_provider: likewise.
@@ -244,7 +246,8 @@ def flush(  # noqa: PLR0913 - all by name
         url = workers.place.path
         check_is_files(log.refresh(), url, "merge its runs with ftfile.spark.compact")
         reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM)
-        return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
+        files_max = files_each(commit_every)
+        return Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress).run()
 
 
 def verify(  # noqa: PLR0913 - all by name

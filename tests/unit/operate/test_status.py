@@ -120,7 +120,7 @@ class Policy:
     def reason_to_end(self, group: object, now_ms: int) -> None:
         del group, now_ms
         if OUTSIDE:
-            raise OSError("not here")
+            raise AssertionError("it is not asked here")
 
     def deadline_ms(self, group: object) -> None:
         del group
@@ -129,12 +129,12 @@ class Policy:
 OUTSIDE: list[bool] = []
 
 
-def test_a_rule_that_cannot_be_asked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_is_named_and_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "out", 1, rollingPolicy=f"{__name__}:Policy")
     monkeypatch.setattr(f"{__name__}.OUTSIDE", [True])
     (first, _) = ftfile.open(str(tmp_path / "out")).status().open
     assert (first.rows, first.reason) == (1, "")
-    assert "its rule cannot be asked here" in first.waiting
+    assert f"by the policy {__name__}:Policy, not asked" in first.waiting
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:

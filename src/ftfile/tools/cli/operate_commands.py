@@ -30,13 +30,16 @@ def flush(
     *,
     due_only: Annotated[bool, typer.Option("--due-only", help="Finish only files whose rule has fired.")] = False,
     query: Annotated[str | None, typer.Option(metavar="ID", help="Finish only files of this query.")] = None,
+    code: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported; repeatable.")
+    ] = None,
     commit_every: CommitEvery = None,
     threads: Threads = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Finish the files that are open over batches, so that every reader sees their rows. No row is lost or changed."""
-    run = partial(ftfile.flush, place.path, due_only=due_only, query_id=query, **place.access)
+    run = partial(ftfile.flush, place.path, due_only=due_only, query_id=query, code=code or (), **place.access)
     report = run(dry_run=True)
     if not report.files:
         place.require_log()

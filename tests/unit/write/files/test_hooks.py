@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
+from ftfile.core.errors import ConfigError, CorruptData, NotPublished, PermissionDenied, UserCodeError
 from ftfile.log.checkpoints import list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 COLUMNS = {"id": "long", "word": "string"}
 HOOK = {"fileFormat": "json", "onPublish": "tests.unit.write.files.user_code:hear"}
 OPEN = HOOK | {"rolling": "policy", "maxBatchesPerFile": "100"}
+CODE = tuple(f"tests.unit.write.files.user_code:{name}" for name in ("hear", "hear_and_fail"))
 
 
 @pytest.fixture
@@ -174,11 +175,11 @@ class TestFlushes:
 
     def test_tell_once_and_leave_nothing_to_tell(self, out: str, heard: list[Any]) -> None:
         query = self.open_files(out)
-        ftfile.flush(out)
+        ftfile.flush(out, code=CODE)
         assert len(heard) == 1
         query.run(1, [rows("b")])
-        ftfile.flush(out)
-        ftfile.flush(out)
+        ftfile.flush(out, code=CODE)
+        ftfile.flush(out, code=CODE)
         assert len(heard) == 2
         assert_all_told(out, heard)
         assert not hooks.queries_with_unreported(query.config().log(current()).refresh())
@@ -191,12 +192,12 @@ class TestFlushes:
         with monkeypatch.context() as patched:
             die_before_the_hook(patched)
             with pytest.raises(KeyboardInterrupt):
-                ftfile.flush(out)
+                ftfile.flush(out, code=CODE)
         assert len(ftfile.open(out).files()) == 1
         assert heard == []
         query.restart()
         if later == "flush":
-            ftfile.flush(out)
+            ftfile.flush(out, code=CODE)
         else:
             query.run(1, [[]])
         assert_all_told(out, heard)
@@ -208,7 +209,7 @@ class TestFlushes:
         query.run(0, [rows("a")])
         query.options = HOOK | {"partPrefix": "mine"}
         query.run(1, [rows("b")])
-        assert ftfile.flush(out).files == 1
+        assert ftfile.flush(out, code=CODE).files == 1
         assert_all_told(out, heard)
         assert all(part.path.startswith("mine-") for part in heard)
 
@@ -216,11 +217,20 @@ class TestFlushes:
         query = MicroBatch(out, COLUMNS, OPEN | {"onPublish": "tests.unit.write.files.user_code:hear_and_fail"})
         query.run(0, [rows("a")])
         with pytest.raises(UserCodeError, match="hear_and_fail' raised"):
-            ftfile.flush(out)
+            ftfile.flush(out, code=CODE)
         heard.clear()
         query.options = OPEN
         query.run(1, [[]])
         assert len(heard) == 1
+
+    def test_import_no_function_that_the_caller_does_not_name(self, out: str, heard: list[Any]) -> None:
+        self.open_files(out)
+        for code in ((), ["os:system"]):
+            for dry_run in (True, False):
+                with pytest.raises(ConfigError, match=r"onPublish='.*user_code:hear'.*flush with code=\['.*:hear'\]"):
+                    ftfile.flush(out, code=code, dry_run=dry_run)
+        assert (ftfile.open(out).files(), heard) == ([], [])
+        assert ftfile.flush(out, code=CODE).files == len(heard) == 1
 
     def test_of_another_query_are_its_own_business(
         self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch
@@ -229,11 +239,11 @@ class TestFlushes:
         with monkeypatch.context() as patched:
             die_before_the_hook(patched)
             with pytest.raises(KeyboardInterrupt):
-                ftfile.flush(out)
+                ftfile.flush(out, code=CODE)
         replace(query, query_id="another", options=HOOK | {"onNewQuery": "continue"}).run(0, [[]])
-        ftfile.flush(out, query_id="another")
+        ftfile.flush(out, query_id="another", code=CODE)
         assert heard == []
-        ftfile.flush(out)
+        ftfile.flush(out, code=CODE)
         assert len(heard) == 1
 
     def test_that_are_not_published_yet_are_told_of_when_they_are(
@@ -243,7 +253,7 @@ class TestFlushes:
         with monkeypatch.context() as patched:
             patched.setattr("ftfile.log.publish.place", refuse)
             with pytest.raises(NotPublished):
-                ftfile.flush(out)
+                ftfile.flush(out, code=CODE)
             query.run(1, [[]])
             assert heard == []
         query.run(2, [[]])

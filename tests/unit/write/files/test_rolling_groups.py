@@ -416,7 +416,7 @@ def test_a_name_that_cannot_be_made_never_fails_a_batch(out: str) -> None:
         query.run(number, [rows_of("x")])
     assert (committed(out), visible(out)) == (["x"] * 3, {})
     with pytest.raises(UserCodeError, match="failing_later"):
-        ftfile.flush(out, context=current())
+        ftfile.flush(out, code=["tests.unit.write.files.user_code:failing_later"], context=current())
     query.options = {**query.options, "partFileName": "{name}"}
     query.run(3, [[]])
     query.run(4, [[]])
