@@ -144,8 +144,8 @@ def match_content(
             if isinstance(content, Content) and one.row is not None:
                 looks.add(one.row, "", min(content.size_bytes, one.row.size_bytes))
                 looks.add(one.row, "", *([one.file.position] if one.file is not None else []))
-    others = yield looks.list()
-    return [_matched(match, answers, originals, others, contents) for match in matches]
+    listed = yield looks.list()
+    return [_matched(match, answers, originals, listed, contents) for match in matches]
 
 
 def _codecs(row: Row) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _matched(
     match: Match,
     answers: Mapping[Key, Answer],
     originals: Mapping[Key, Sequence[Original]],
-    others: Answers,
+    listed: Answers,
     contents: Contents,
 ) -> Match:
     """Return a match as the contents of its file say, the stored bytes first."""
@@ -219,7 +219,7 @@ def _matched(
         content = answers[place, codec]
         if isinstance(content, Failure):
             return replace(match, rule=Rule.UNDECIDED, error=content.error)
-        compared = [_compare(one, content, others) for one in originals.get((place, codec), ())]
+        compared = [_compare(one, content, listed) for one in originals.get((place, codec), ())]
         rows = [one.row for one in _related(compared, Relation.MISMATCH)]
         contents.mismatched.update(row.key for row in rows if row is not None)
         decisions = (rule(match, Copy(content, stored=stored_end), compared, contents) for rule in _RULES)
@@ -248,12 +248,12 @@ class Comparison(NamedTuple):
     error: FtfileError | None = None
 
 
-def _compare(original: Original, content: Content, others: Answers) -> Comparison:
+def _compare(original: Original, content: Content, listed: Answers) -> Comparison:
     file, row = original.file, original.row
     if row is None:
         is_behind = file is not None and content.begins_as(file)
         return Comparison(original, Relation.BEHIND if is_behind else Relation.OTHER)
-    answer = others[row.place, ""]
+    answer = listed[row.place, ""]
     if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
         return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
     at = min(content.size_bytes, row.size_bytes)

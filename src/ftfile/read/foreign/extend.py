@@ -11,14 +11,12 @@ import numpy as np
 from ftfile.core.codecs import codec_of
 from ftfile.read.foreign.known import (
     CONTENT_BYTES_MIN,
-    END_MARKS,
     NO_PRINTS,
     Fingerprints,
     codec_in,
     end_of_lines,
     fingerprints,
     first_line_end,
-    has_end_mark,
 )
 from ftfile.read.foreign.looks import open_listed
 from ftfile.read.foreign.matching import Rule
@@ -31,6 +29,14 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.matching import Copy, Match
     from ftfile.read.foreign.settings import FilesSettings
     from ftfile.storage.api import FileSystem, InputFile
+
+
+# Of formats with one: the marks, and the bytes behind them.
+_END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
+    "parquet": ((b"PAR1", b"PARE"), 0),  # the second one of files with encrypted footers
+    "orc": ((b"ORC",), 1),
+    "arrow": ((b"ARROW1",), 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +223,18 @@ def _unfinished(
     """Return why a file cannot be read as a whole yet, or None."""
     is_young = unchanged_s < settings.min_age_s and fs.capabilities.visible_at != "at_close"
     young = Extension(wait_s=settings.min_age_s - unchanged_s) if is_young else None
-    if settings.file_format in END_MARKS and not codec_of(match.row.path):
+    if settings.file_format in _END_MARKS and not codec_of(match.row.path):
         length = min(file.size_bytes, 16)
-        if has_end_mark(settings.file_format, file.read_at(file.size_bytes - length, length)):
+        if _has_end_mark(settings.file_format, file.read_at(file.size_bytes - length, length)):
             return None
         return young or parked(settings, match, f"it does not end as {settings.file_format} files do")
     return young
+
+
+def _has_end_mark(file_format: str, end: bytes) -> bool:
+    """Return True if the last bytes of a file have the mark of its format, which is in `_END_MARKS`."""
+    marks, behind = _END_MARKS[file_format]
+    return end[: len(end) - behind].endswith(marks)
 
 
 class Draft:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KnownFile, read_positions
+from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KEY_BYTES, KnownFile, read_positions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,10 +63,17 @@ class Table:
         old: places of files that are not known, and older than any known one.
     """
 
-    def __init__(self, listing: Listing, known: KnownFiles, mismatched: Collection[bytes] = ()) -> None:
+    def __init__(
+        self,
+        listing: Listing,
+        known: KnownFiles,
+        mismatched: Collection[bytes] = (),
+        untried: Collection[bytes] = (),
+    ) -> None:
         """Compare a listing with the known files.
 
-        Of `mismatched` ones, keys of paths, other content was seen than is known, whatever the listing shows.
+        Of `mismatched` ones, keys of paths, other content was seen than is known, whatever the listing shows. Those of
+        `untried` that are parked are candidates although they did not change.
         """
         self.listing, self.known = listing, known
         rows = known.rows
@@ -85,11 +92,11 @@ class Table:
                 | (beside["modified"] != listing.times[places])
                 | (beside["identity"] != listing.hashes[places])
             )
-            if mismatched:
-                is_changed |= np.isin(beside["high"], np.frombuffer(b"".join(mismatched), "<u8")[::2])
+            is_changed |= _have_keys(beside, mismatched)
             self._is_changed[places] = is_changed
             position = beside["position"]
-            is_candidate[places] = is_changed | ((position >= 0) & (position < beside["size"]))
+            is_unread = (position >= 0) & (position < beside["size"])
+            is_candidate[places] = is_changed | is_unread | ((position < 0) & _have_keys(beside, untried))
         self.places = listing.in_order(np.flatnonzero(is_candidate))
         self.missing = rows[self._place_of < 0]
         self.old = np.flatnonzero(is_old)
@@ -179,3 +186,9 @@ class Table:
         is_known = index >= 0
         places = np.flatnonzero(is_known)[rows["modified"][index[is_known]] < low]
         return [self.row(place) for place in places if self.listing.times[place] >= low]
+
+
+def _have_keys(rows: NDArray[Any], keys: Collection[bytes]) -> NDArray[np.bool_]:
+    """Return for each row True if its key is one of some, as far as its first half tells."""
+    highs = np.frombuffer(b"".join(keys), "<u8")[:: KEY_BYTES // 8]
+    return np.isin(rows["high"], highs) if len(highs) else np.zeros(len(rows), bool)

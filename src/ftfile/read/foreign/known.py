@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 64 << 10
 
-# Of formats with one: the marks, and the bytes behind them.
-END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
-    "parquet": ((b"PAR1", b"PARE"), 0),  # the second one of files with encrypted footers
-    "orc": ((b"ORC",), 1),
-    "arrow": ((b"ARROW1",), 0),
-}
-
 _LZ4_FRAME = bytes.fromhex("04224d18")
 
 WINDOW_BYTES = 1024
@@ -53,12 +46,6 @@ def codec_in(path: str, read: Read) -> str:
 def codec_as_written(codec: str, read: Read) -> str:
     """Return the codec of a file: `.lz4` is written in Hadoop's blocks, or in the frames of the command `lz4`."""
     return "lz4frame" if codec == "lz4" and read(0, len(_LZ4_FRAME)) == _LZ4_FRAME else codec
-
-
-def has_end_mark(file_format: str, end: bytes) -> bool:
-    """Return True if the last bytes of a file have the mark of its format, which is in `END_MARKS`."""
-    marks, behind = END_MARKS[file_format]
-    return end[: len(end) - behind].endswith(marks)
 
 
 def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int | None = None) -> int:
@@ -161,13 +148,14 @@ ROW = np.dtype(
         ("high", "<u8"),  # of the key, by which rows are sorted
         ("low", "<u8"),
         ("position", "<i8"),  # of a parked file: -1 - position
-        ("size", "<i8"),
+        ("size", "<i8"),  # -1 if it is unknown; of a displaced file: -3 - size
         ("modified", "<i8"),
         ("identity", "<u8"),
         ("head", "<u8"),
         ("tail", "<u8"),
     ]
 )
+_DISPLACED = -3  # less the size: no other size is less than -1
 KEY_BYTES = 16  # with which each row begins
 NO_IDENTITY = bytes(8)
 _KEY = struct.Struct("<QQ")
@@ -189,6 +177,12 @@ def identity_hash(identity: str | None) -> bytes:
     return NO_IDENTITY if identity is None else hashlib.blake2b(identity.encode(), digest_size=8).digest()
 
 
+def known_sizes(rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the size with which each file is known, displaced ones included; -1 for an unknown one."""
+    sizes: NDArray[np.int64] = rows["size"]
+    return np.maximum(sizes, _DISPLACED - sizes)
+
+
 def read_positions(rows: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position up to which each file was read, parked ones included."""
     position: NDArray[np.int64] = rows["position"]
@@ -206,6 +200,7 @@ class KnownFile(NamedTuple):
     head: str  # fingerprints before `position`, as hexadecimal digits
     tail: str
     is_parked: bool = False
+    is_displaced: bool = False  # another file lies at its path; its own key is no path's
 
     @classmethod
     def unpacked(cls, row: bytes) -> KnownFile:
@@ -213,13 +208,16 @@ class KnownFile(NamedTuple):
         key, position, size, modified, identity, head, tail = _PACKED.unpack(row)
         is_parked = position < 0
         position = -1 - position if is_parked else position
-        return cls(key, position, size, modified, identity, head.hex(), tail.hex(), is_parked)
+        is_displaced = size < -1
+        size = _DISPLACED - size if is_displaced else size
+        return cls(key, position, size, modified, identity, head.hex(), tail.hex(), is_parked, is_displaced)
 
     def packed(self) -> bytes:
         """Return the file as a row."""
         position = -1 - self.position if self.is_parked else self.position
+        size_bytes = _DISPLACED - self.size_bytes if self.is_displaced else self.size_bytes
         head, tail = _bytes(self.head), _bytes(self.tail)
-        return _PACKED.pack(self.key, position, self.size_bytes, self.modified_ms, self.identity, head, tail)
+        return _PACKED.pack(self.key, position, size_bytes, self.modified_ms, self.identity, head, tail)
 
     @property
     def fingerprints(self) -> Fingerprints:
@@ -229,6 +227,10 @@ class KnownFile(NamedTuple):
     def displaced_key(self) -> bytes:
         """Return the key under which the file stays known when another one lies at its path."""
         return hashlib.blake2b(self.packed(), digest_size=KEY_BYTES).digest()
+
+    def displaced(self) -> KnownFile:
+        """Return the file as it stays known when another one lies at its path."""
+        return self._replace(key=self.displaced_key(), is_displaced=True)
 
 
 class KnownFiles:
@@ -267,6 +269,12 @@ class KnownFiles:
         file = None if row is None else KnownFile.unpacked(row)
         return file if file is not None and file.modified_ms >= self.low else None
 
+    def parked_keys(self) -> set[bytes]:
+        """Return the keys of the files that are left out until they change."""
+        rows = self.rows
+        data = rows[rows["position"] < 0].tobytes()
+        return {data[at : at + KEY_BYTES] for at in range(0, len(data), ROW.itemsize)}
+
     def apply(self, plan: Plan) -> KnownFiles:
         """Return the known files after a plan."""
         made = KnownFiles()
@@ -285,11 +293,12 @@ class KnownFiles:
         """Return the rows that a plan changes, by key; None for removed ones."""
         keys = (key for entry in plan.files for key in entry.previous_keys)
         changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
+        displaced: dict[bytes, KnownFile] = {}  # by the key of the path
         for entry in plan.files:
             file = self.get(key_of(plan.root, entry.path)) if entry.displaces else None
             if file is not None and file.key not in changes:
-                key = file.displaced_key()
-                changes |= {file.key: None, key: file._replace(key=key).packed()}
+                displaced[file.key] = file.displaced()
+                changes |= {file.key: None, displaced[file.key].key: displaced[file.key].packed()}
         ranges = {planned.path: planned for planned in plan.ranges}
         for planned in plan.ranges:
             file = _known_file(plan.root, planned, planned.end)
@@ -298,8 +307,9 @@ class KnownFiles:
             file = _known_file(plan.root, entry, entry.position, is_parked=bool(entry.parked))
             changes[file.key] = file.packed()
         for entry in plan.files:
-            gone = self.get(bytes.fromhex(entry.advances)) if entry.advances else None
-            if gone is not None and gone.key not in changes:
+            key = bytes.fromhex(entry.advances)
+            gone = displaced.get(key) or (self.get(key) if key and key not in changes else None)
+            if gone is not None:
                 changes[gone.key] = _advanced(gone, ranges[entry.path]).packed()
         return changes
 

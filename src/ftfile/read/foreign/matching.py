@@ -147,7 +147,7 @@ def match_known(
 
     0. Its look failed: undecided.
     1. Same path, same identity, same content before the position: the same file.
-    2. Same identity, same content: a file that was renamed; of several the newest.
+    2. Same identity, same content: a file that was renamed; of several one that was not displaced, then the newest.
     3. Same path, same content: the same file; undecided while the file that has the known identity now is.
     4. Else a new file. The file that was known at its path was truncated, or is displaced.
 
@@ -198,7 +198,7 @@ class _Matching:
             candidates = self._known.get(row.identity_hash, ())
             files = [file for file in candidates if file.key != row.key and self._goes_on(row, file)]
             if files:
-                self._claim(row, max(files, key=lambda file: (file.modified_ms, file.position)), Rule.MOVED)
+                self._claim(row, max(files, key=_rank), Rule.MOVED)
 
     def claim_by_path(self) -> None:
         """Find known files by path and content, unless the file that has a known identity now is undecided."""
@@ -244,3 +244,8 @@ class _Matching:
         if file.identity == row.identity_hash:
             return replace(match, rule=Rule.TRUNCATED, displaces=keeps_truncated)
         return replace(match, rule=Rule.REPLACED, displaces=True)
+
+
+def _rank(file: KnownFile) -> tuple[bool, int, int]:
+    """Return the rank of a file among those with its identity that a listed one may be."""
+    return not file.is_displaced, file.modified_ms, file.position

@@ -14,7 +14,7 @@ from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
 from ftfile.read.foreign.extend import CHANGED, Draft, Extension, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
+from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile, known_sizes
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.looks import FileMemory, Looks
 from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
@@ -71,6 +71,7 @@ class Planner:
         self._memories: dict[bytes, FileMemory] = {}  # by key
         self._listings = 0  # number of them
         self._looks = Looks(fs, self._memory)
+        self._untried: set[bytes] | None = None  # keys of files that were parked before the first plan here
         self._mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
         self._refused_paths: frozenset[str] = frozenset()  # of files that were refused when the last plan was made
         self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
@@ -103,7 +104,9 @@ class Planner:
         if listing is None:
             return None
         mismatched, self._mismatched = self._mismatched, set()
-        table = Table(listing, known, mismatched)
+        if self._untried is None:
+            self._untried = known.parked_keys()
+        table = Table(listing, known, mismatched, self._untried)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
         draft = Draft(table, self._settings, is_limited=limited and not is_start)
         for key in mismatched & self._memories.keys():
@@ -122,7 +125,7 @@ class Planner:
         plan = draft.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
         self._report = {
             "known": len(known),
-            "parked": int(np.count_nonzero(known.rows["position"] < 0)),
+            "parked": len(known.parked_keys()),
             "refused": len(refused),
             "late": known.late,
             "filesBehind": len(behind),
@@ -252,18 +255,22 @@ class Planner:
     def _take(self, draft: Draft, match: Match, extension: Extension) -> None:
         """Put the parts of a file into the plan, unless they have no room, and remember what follows."""
         row, entry = match.row, extension.entry
+        is_parked = entry is not None and bool(entry.parked)
+        if is_parked and row.known is not None and row.known.is_parked and not row.is_changed:
+            extension = Extension()  # it stays parked as it is
         if not draft.add(match, extension):
             return
         if extension.warning:
             _log.warning("%r %s", row.path, extension.warning)
-        if entry is not None and entry.parked:
+        if entry is not None and is_parked:
             _log.warning("%r is left out until it changes: %s", row.path, entry.parked)
         memory = self._memory(row)
         if extension.is_empty:
             memory.until_s = self._clock.monotonic_s() + extension.wait_s
-            return
+            if math.isfinite(extension.wait_s):
+                return
         memory.failures = 0  # also of one that is parked
-        if match.displaces and row.known is not None:
+        if match.displaces and row.known is not None and not extension.is_empty:
             self._memories[row.known.displaced_key()] = FileMemory(row.path, used_in=self._listings)
 
     def _memory(self, row: Row) -> FileMemory:
@@ -314,7 +321,7 @@ class Planner:
     def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
         """Return the losses of files that are gone, once the next listing has not shown them either."""
         rows = table.missing
-        data = rows[(rows["position"] >= 0) & (rows["position"] < rows["size"])].tobytes()
+        data = rows[(rows["position"] >= 0) & (rows["position"] < known_sizes(rows))].tobytes()
         losses, claimed = [], draft.claimed
         for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
             memory = self._memories.setdefault(row[:KEY_BYTES], FileMemory())

@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.read.foreign import known as known_files
-from ftfile.read.foreign.known import ROW, KnownFiles, key_of
+from ftfile.read.foreign.known import ROW, KnownFile, KnownFiles, key_of, known_sizes
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 
 MARKS = "00000000000000aa", "00000000000000bb"
@@ -112,6 +112,42 @@ def test_a_file_that_is_gone_advances_to_the_end_of_what_is_read_of_its_copy(mod
     )
     assert copy is not None
     assert (copy.position, copy.head, copy.tail) == (99, *MARKS), "the copy is known by its stored bytes"
+
+
+@pytest.mark.parametrize("size_bytes", [-1, 0, 5])
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_displaced_file_stays_known_under_a_key_of_its_own(size_bytes: int, is_parked: bool) -> None:
+    key = key_of("", "a.log")
+    file = KnownFile(key, 5, size_bytes, 10, b"identity", *MARKS, is_parked)
+    known = KnownFiles()
+    known._pending = {key: file.packed()}  # noqa: SLF001
+    assert known.get(key) == file
+    after = known.apply(Plan(files=(FileEntry("a.log", "replaced", 0, "", "", 3, 20, "8", displaces=True),)))
+    displaced = KnownFiles.from_bytes(after.to_bytes()).get(file.displaced_key())
+    assert displaced == file._replace(key=file.displaced_key(), is_displaced=True)
+    assert [bool(row["position"]) for row in after.rows if row["size"] == 3] == [False]
+    assert sorted(known_sizes(after.rows).tolist()) == sorted([size_bytes, 3])
+    assert len(after.parked_keys()) == is_parked
+
+
+def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> None:
+    """Its log was compressed, and a new one was begun at its path, between two plans."""
+    known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
+    key = key_of("", "a.log")
+    file = known.get(key)
+    assert file is not None
+    rest = Range("a.log.gz", 5, 9, "1" * 16, "2" * 16, 99, 20, "4", compression="gzip")
+    entries = (
+        FileEntry("a.log", "replaced", 0, "", "", 3, 20, "8", displaces=True),
+        FileEntry("a.log.gz", "continued", 99, *MARKS, 99, 20, "4", advances=key.hex()),
+    )
+    for files in (entries, entries[::-1]):
+        after = known.apply(Plan(ranges=(rest,), files=files))
+        gone, new = after.get(file.displaced_key()), after.get(key)
+        assert gone == file.displaced()._replace(position=9, size_bytes=9, modified_ms=20, head="1" * 16, tail="2" * 16)
+        assert new is not None
+        assert (new.position, new.size_bytes, new.is_displaced) == (0, 3, False)
+        assert len(after) == 3
 
 
 def test_a_file_that_is_gone_does_not_advance_where_another_one_has_its_path() -> None:

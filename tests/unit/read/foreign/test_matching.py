@@ -117,6 +117,16 @@ def test_a_renamed_file_goes_on_and_the_new_one_is_read(keeps_truncated: bool) -
     assert not matches["a"].displaces
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_of_several_files_with_one_identity_one_that_was_not_displaced_goes_on(is_first: bool) -> None:
+    """What was displaced is at no path any more: its identity is that of another file by now."""
+    gone = known("a", 1, 50, modified_ms=9)._replace(is_displaced=True)
+    renamed = known("c", 1, 40, modified_ms=1)
+    elsewhere = [gone, renamed] if is_first else [renamed, gone]
+    match = decide([listed("b", 1)], {"b": prints(positions=(40, 50))}, *elsewhere)["b"]
+    assert (match.rule, match.file) == (Rule.MOVED, renamed)
+
+
 @BOTH
 def test_a_file_renamed_onto_a_known_name_displaces_that(keeps_truncated: bool) -> None:
     rows = [listed("b", 1, known("b", 2, content="y"))]

@@ -132,6 +132,27 @@ def test_17_a_compressed_file_that_is_unpacked_again_is_not_read_again(more: int
     assert tailing.text == lines(0, 61 + more)
 
 
+def test_17_a_log_that_is_compressed_and_begun_anew_between_two_plans_is_read_once() -> None:
+    """Also where it is unpacked later: what was read of the compressed copy counts for the log that was displaced."""
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.append("a.log", lines(60, 5))
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    assert tailing.scan() is None, "it may not be complete yet"
+    tailing.write("a.log", lines(100, 60))
+    plan = tailing.scan(seconds=11)
+    assert plan is not None
+    assert {entry.rule for entry in plan.files} == {"replaced", "continued"}, "in one plan"
+    tailing.settle()
+    content = gzip.decompress(tailing.store.read("in/a.log.1.gz"))
+    tailing.delete("a.log.1.gz")
+    tailing.write("a.log.1", content)
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(True)) == (lines(0, 65) + lines(100, 60)).splitlines(True)
+
+
 @pytest.mark.parametrize("is_unpacked", [False, True])
 def test_17_a_copy_of_what_a_damaged_file_was_is_not_read_again(is_unpacked: bool) -> None:
     """The damaged one is left out, and its copy from before goes on where it was read to."""

@@ -13,7 +13,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
-from ftfile.core.errors import PermissionDenied, Unavailable
+from ftfile.core.errors import CorruptData, PermissionDenied, Unavailable
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.read.foreign.tailing import Tailing, parked
@@ -21,6 +21,8 @@ from tests.unit.read.foreign.tailing import Tailing, parked
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from ftfile.storage.api import InputFile
 
 TABLE = pa.table({"a": list(range(100))})
 
@@ -59,6 +61,56 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
     tailing.drain()
     assert tailing.reads[1:] == [("half", content)]
     assert tailing.planner.report()["parked"] == 0
+
+
+def test_22_a_parked_file_is_looked_at_once_by_each_new_process(caplog: pytest.LogCaptureFixture) -> None:
+    """It is read once it can be, such as by a process that has its codec, although it did not change."""
+    tailing = Tailing(maxRetries="1", maxFilesPerTrigger="1")
+    tailing.write("a.log.gz", gzip.compress(b"one\n"))
+    tailing.write("b.log", "two\n")
+    opened = Opened(tailing)
+    opened.error = CorruptData("in/a.log.gz", "gzip", "something else")
+    for _ in range(9):
+        tailing.scan(seconds=11)
+    assert [entry.path for plan in tailing.plans for entry in parked(plan)] == ["in/a.log.gz"]
+    for _ in range(2):
+        tailing.restart()
+        opened.paths.clear()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert [tailing.scan(seconds=11) for _ in range(9)] == [None] * 9
+        assert opened.paths == ["in/a.log.gz"] * 2, "it is tried again as often as any other file"
+        assert caplog.text.count("'in/a.log.gz' is left out until it changes: it cannot be read") == 1
+        assert tailing.planner.report()["refused"] == 0
+    opened.error = None
+    assert tailing.scan(seconds=11) is None
+    tailing.restart()
+    tailing.settle()
+    assert [path for path, _ in tailing.reads] == ["b.log", "a.log.gz"]
+    assert tailing.planner.report()["parked"] == 0
+
+
+class Opened:
+    """The paths of compressed files that a planner opens.
+
+    Attributes:
+        paths: in their order.
+        error: is raised instead.
+    """
+
+    def __init__(self, tailing: Tailing) -> None:
+        self.paths: list[str] = []
+        self.error: Exception | None = None
+        whole = tailing.fs.open
+
+        def open_file(path: str) -> InputFile:
+            if path.endswith(".gz"):
+                self.paths.append(path)
+                if self.error is not None:
+                    raise self.error
+            return whole(path)
+
+        tailing.replace("open", open_file)
 
 
 def test_22_an_overwritten_file_that_is_damaged_stays_overwritten(caplog: pytest.LogCaptureFixture) -> None:
@@ -417,7 +469,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
     reasons = [(entry.path, entry.parked) for plan in tailing.plans for entry in parked(plan)]
     reason = "its store does not tell how long it is: copy it to one that does"
     assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
-    assert caplog.text.count(reason) == 2
+    assert caplog.text.count(reason) == 6, "each process says it once"
     assert tailing.planner.report() == {}
     tailing.scan()
     assert (tailing.planner.report()["parked"], tailing.planner.report()["bytesBehind"]) == (2, 0)
