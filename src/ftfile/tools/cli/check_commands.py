@@ -12,7 +12,7 @@ from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
-from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, say, waiting, write_utf8
+from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_utf8
 from ftfile.tools.cli.place import Json, KeyProvider, Path, Place, Storage, Threads, note_path, settings_of
 from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
 from ftfile.tools.report.remedies import PATH, command_in, command_of, in_commands
@@ -123,7 +123,7 @@ def doctor(
             for check in report.checks:
                 if check.remedy:
                     heading(f"{check.name}: what to do", _STYLES[check.state])
-                    print(with_commands(check.remedy))
+                    put(with_commands(check.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -161,12 +161,12 @@ def report(
         print_json({"path": page.path, "version": page.version, "warnings": page.warnings})
         return
     if not page.warnings:
-        print("Nothing needs attention")
+        put("Nothing needs attention")
     for warning in page.warnings:
         heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
-        print(warning.found)
+        put(warning.found)
         if warning.remedy:
-            print(warning.remedy)
+            put(warning.remedy)
 
 
 def source(
@@ -195,7 +195,7 @@ def source(
         print_json(sources)
         return
     if not sources:
-        print(
+        put(
             "No stream of files has made a plan for this path with this state: give the path as the stream loads it, "
             "and its checkpoint. What a query that follows a directory of ftfile has left, `ftfile status --source` "
             "tells."

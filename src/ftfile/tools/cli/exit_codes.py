@@ -20,6 +20,7 @@ from ftfile.core.errors import (
     StorageError,
     UserCodeError,
 )
+from ftfile.tools.cli.tables import printable
 from ftfile.tools.report.remedies import PATH, in_commands
 
 FOUND = 1  # a check found something wrong
@@ -85,4 +86,4 @@ def _text_of(error: Exception, path: str, command: str | None) -> str:
 
 def _print_error(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        print(f"ftfile: {text}", file=sys.stderr)
+        print("ftfile:", printable(text, "\n"), file=sys.stderr)

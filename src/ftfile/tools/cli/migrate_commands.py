@@ -8,7 +8,7 @@ import typer
 
 import ftfile
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, say
+from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, put, say
 from ftfile.tools.cli.place import DryRun, Json, Path, Storage, Threads, Yes, settings_of
 from ftfile.tools.cli.tables import BYTES, Column, print_table
 
@@ -134,7 +134,7 @@ def _columns(report: "MigrateReport") -> tuple[str, str]:
 def _print_report(report: "MigrateReport") -> None:
     would = _summary(report, "Would record")
     is_unchanged = report.dry_run or report.already_migrated
-    print(would if is_unchanged else f"{_summary(report, 'Recorded')}, as version {report.version}")
+    put(would if is_unchanged else f"{_summary(report, 'Recorded')}, as version {report.version}")
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
@@ -157,6 +157,6 @@ def _undo(path: str, settings: Any, *, dry_run: bool, yes: bool, json: bool) -> 
     if json:
         print_json(report)
     elif dry_run:
-        print("The migration can be undone")
+        put("The migration can be undone")
     else:
-        print(f"Undone; {count_text(len(report.put_back), 'file')} moved back")
+        put(f"Undone; {count_text(len(report.put_back), 'file')} moved back")

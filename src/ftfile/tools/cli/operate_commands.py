@@ -9,7 +9,7 @@ import typer
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text, parse_size_bytes, time_text
-from ftfile.tools.cli.output import agree, heading, print_fields, print_json, progress_bar, say, waiting
+from ftfile.tools.cli.output import agree, heading, print_fields, print_json, progress_bar, put, say, waiting
 from ftfile.tools.cli.place import DryRun, Json, Path, Place, Storage, Threads, Where, Yes, settings_of
 from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
 
@@ -56,12 +56,12 @@ def flush(
     if json:
         print_json(report)
     elif not report.files:
-        print("Nothing to finish")
+        put("Nothing to finish")
     elif dry_run:
-        print(f"Would finish about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
+        put(f"Would finish about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
     else:
         files = f"Finished {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}"
-        print(f"{files}; the newest version is {report.version}")
+        put(f"{files}; the newest version is {report.version}")
 
 
 def compact(
@@ -96,12 +96,12 @@ def compact(
     if json:
         print_json(report)
     elif not report.parts_replaced:
-        print("Nothing to merge")
+        put("Nothing to merge")
     elif dry_run:
-        print(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
+        put(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
     else:
         outputs = f"{report.parts_written:,} of {bytes_text(report.bytes_written)}"
-        print(f"Merged {merge} into {outputs}; the newest version is {report.version}")
+        put(f"Merged {merge} into {outputs}; the newest version is {report.version}")
     if report.parts_lost:
         say(f"{count_text(report.parts_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
 
@@ -180,7 +180,7 @@ def export(
         ]
     )
     for statement in report.statements:
-        print(f"{statement};")
+        put(f"{statement};")
 
 
 def _delete(run: "Callable[..., VacuumReport]", *, dry_run: bool, yes: bool, json: bool) -> None:
@@ -196,7 +196,7 @@ def _delete(run: "Callable[..., VacuumReport]", *, dry_run: bool, yes: bool, jso
     if json:
         print_json(report)
         return
-    print(f"{'Would delete' if dry_run else 'Deleted'} {_files(report)}")
+    put(f"{'Would delete' if dry_run else 'Deleted'} {_files(report)}")
     _print_kinds(report)
     if report.failed:
         say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")

@@ -16,7 +16,7 @@ import typer
 
 from ftfile.core.units import bytes_text, duration_text
 from ftfile.tools.cli.exit_codes import USAGE
-from ftfile.tools.cli.tables import console, is_terminal
+from ftfile.tools.cli.tables import console, is_terminal, printable, printable_json
 
 # The job, query or batch that a line of the log is about; of a command, there is one.
 _CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
@@ -36,31 +36,36 @@ class WarningPrinter(logging.Handler):
             return
         self._printed.add(text)
         with contextlib.suppress(OSError, ValueError):
-            print(f"ftfile: {record.levelname.lower()}: {text}", file=sys.stderr, flush=True)
+            put(f"ftfile: {record.levelname.lower()}: {printable(text)}", stderr=True)
+
+
+def put(text: str, *, stderr: bool = False) -> None:
+    """Print lines, on stdout or stderr. Whatever comes from storage may be in them: a terminal obeys none of it."""
+    print(printable(text, "\n\t"), file=sys.stderr if stderr else sys.stdout, flush=stderr)
 
 
 def say(text: str, style: str = "") -> None:
     """Print a line on stderr, for people."""
     if sys.stderr.isatty():
-        console(stderr=True).print(text, style=style, soft_wrap=True)
+        console(stderr=True).print(printable(text, "\n"), style=style, soft_wrap=True)
     else:
-        print(text, file=sys.stderr, flush=True)
+        put(text, stderr=True)
 
 
 def heading(text: str, style: str = "bold") -> None:
     """Print the heading of what follows."""
     if is_terminal():
-        console().print(f"\n{text}", style=style)
+        console().print(f"\n{printable(text)}", style=style)
     else:
-        print(f"\n{text}")
+        put(f"\n{text}")
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print names with values, one a line; those without a value are left out."""
-    shown = [(name, str(value)) for name, value in fields if value not in (None, "")]
+    shown = [(printable(name), printable(str(value), "\n")) for name, value in fields if value not in (None, "")]
     if not is_terminal():
         for name, value in shown:
-            print(f"{name}\t{value}")
+            put(f"{name}\t{value}")
         return
     from rich.table import Table
     from rich.text import Text
@@ -80,13 +85,13 @@ def print_json(document: object, more: Callable[[object], Mapping[str, object]] 
         encoded = _plain(value)
         return {**encoded, **more(value)} if isinstance(encoded, dict) else encoded
 
-    print(json.dumps(document, default=plain, ensure_ascii=False, indent=2 if is_terminal() else None))
+    print(printable_json(json.dumps(document, default=plain, ensure_ascii=False, indent=2 if is_terminal() else None)))
 
 
 def print_json_lines(items: Iterable[object]) -> None:
     """Print one document a line."""
     for item in items:
-        print(json.dumps(item, default=_plain, ensure_ascii=False))
+        print(printable_json(json.dumps(item, default=_plain, ensure_ascii=False)))
 
 
 def write_utf8(data: bytes) -> None:
@@ -107,7 +112,7 @@ def agree(question: str, *, yes: bool) -> None:
         say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
         raise typer.Exit(USAGE)
     try:
-        if typer.confirm(question, err=True):
+        if typer.confirm(printable(question, "\n"), err=True):
             return
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -146,9 +151,9 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, far="")
+    operation, far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[far]}"))
+    with Progress(operation, BarColumn(bar_width=None), far, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(what), total=None, far="")
 
         def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
             remaining = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
@@ -162,4 +167,8 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
 
 def waiting(what: str) -> contextlib.AbstractContextManager[object]:
     """Show that something goes on which cannot tell how far it is."""
-    return console(stderr=True).status(f"{what} …") if sys.stderr.isatty() else contextlib.nullcontext()
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.text import Text
+
+    return console(stderr=True).status(Text(f"{printable(what)} …"))

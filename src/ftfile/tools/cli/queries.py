@@ -4,7 +4,7 @@ from json import dumps
 from typing import TYPE_CHECKING
 
 from ftfile.core.units import ago, bytes_text, count_text, duration_text
-from ftfile.tools.cli.output import heading, say
+from ftfile.tools.cli.output import heading, put, say
 from ftfile.tools.cli.tables import BYTES, COUNT, TEXT, Column, is_terminal, print_table
 from ftfile.tools.report.remedies import in_commands
 
@@ -45,7 +45,7 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
         ]
         print_table(columns, sources)
         for text in dict.fromkeys(f"{source.kind}: {source.unknown}" for _, source in sources if source.unknown):
-            print(in_commands(text))
+            put(in_commands(text))
 
 
 def print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:

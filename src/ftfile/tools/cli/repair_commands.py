@@ -9,7 +9,7 @@ import ftfile
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
 from ftfile.tools.cli.exit_codes import CONFLICT, FOUND
-from ftfile.tools.cli.output import agree, heading, print_json, progress_bar, say, waiting
+from ftfile.tools.cli.output import agree, heading, print_json, progress_bar, put, say, waiting
 from ftfile.tools.cli.place import DryRun, Json, Place, Yes
 from ftfile.tools.cli.tables import Column, print_table
 
@@ -122,9 +122,9 @@ def drop(
     if json:
         print_json(report)
     elif not report.files:
-        print("Nothing to remove")
+        put("Nothing to remove")
     else:
-        print(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
+        put(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
 
 
 def restore(
@@ -155,15 +155,15 @@ def restore(
     if json:
         print_json(report)
     elif not (report.restored or report.removed or report.missing):
-        print(f"The newest version has the rows of version {report.restored_version}")
+        put(f"The newest version has the rows of version {report.restored_version}")
     elif dry_run:
-        print(f"Would restore version {report.restored_version}: {what}")
+        put(f"Would restore version {report.restored_version}: {what}")
     elif not report.missing:
-        print(f"Restored version {report.restored_version} as version {report.version}: {what}")
+        put(f"Restored version {report.restored_version} as version {report.version}: {what}")
     if report.missing:
         if not json:
             heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
-            print("\n".join(report.missing))
+            put("\n".join(report.missing))
         raise typer.Exit(FOUND if dry_run else CONFLICT)
 
 
@@ -174,9 +174,9 @@ def _of(files: "Sequence[RestoredFile]") -> str:
 
 def _print_steps(report: "RepairReport") -> None:
     if not report.steps:
-        print("Nothing that can be mended by itself" if report.left else "Nothing to mend")
+        put("Nothing that can be mended by itself" if report.left else "Nothing to mend")
         return
-    print("Would do" if report.dry_run else "Done")
+    put("Would do" if report.dry_run else "Done")
     columns = [
         Column("finding", lambda step: step.code),
         Column("step", lambda step: step.action, folds=True),

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -12,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from ftfile.tools.cli.output import write_utf8
-from ftfile.tools.cli.tables import Column, Kind, is_terminal, print_table
+from ftfile.tools.cli.tables import Column, Kind, is_terminal, print_table, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 RowFormat: TypeAlias = Literal["table", "json", "csv"]
@@ -62,7 +58,7 @@ class RowPrinter:
             write_utf8(lines.head(schema))
         for batch in batches:
             data = encode(_flattened(batch, schema)).data
-            write_utf8(_escaped(data) if is_terminal() else data)
+            write_utf8(printable(bytes(data).decode(), "\n").encode() if is_terminal() else data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -87,11 +83,6 @@ def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["
         remaining -= min(remaining, batch.num_rows)
         if not remaining:
             return
-
-
-def _escaped(data: bytes) -> bytes:
-    """Return lines of text without other control characters, which a terminal would obey."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], bytes(data).decode()).encode()
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:

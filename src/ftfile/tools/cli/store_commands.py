@@ -14,7 +14,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
-from ftfile.tools.cli.output import print_fields, print_json, progress_bar, say
+from ftfile.tools.cli.output import print_fields, print_json, progress_bar, put, say
 from ftfile.tools.cli.place import Columns, DryRun, Json, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.tables import COUNT, Column, print_table
@@ -132,7 +132,7 @@ def verify(
     else:
         damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
         runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
-        print(f"Version {report.version}: {runs}, {damaged}")
+        put(f"Version {report.version}: {runs}, {damaged}")
         if report.damaged:
             columns = [
                 Column("file", lambda run: run.path, folds=True),
@@ -166,14 +166,12 @@ def compact(
     if json:
         print_json(report)
     elif not report.runs_replaced:
-        print("Nothing to merge")
+        put("Nothing to merge")
     elif dry_run:
-        print(f"Would merge at first {plan}")
+        put(f"Would merge at first {plan}")
     else:
         outputs = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
-        print(
-            f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}"
-        )
+        put(f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ _GAP = 2  # between columns
 _FOLDED = 24  # cells at least for a column that is folded into several lines
 ALWAYS = 9  # see `Column`
 _RATHER_FOLDED = 3
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Control characters; those that turn the order of letters, end lines or have no width; and what UTF-8 cannot say.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 # Rows of which a table is laid out together.
 ROWS_AT_ONCE = 1_000
 
@@ -55,6 +56,16 @@ class Column:
     style: Callable[[Any], str] | None = None  # of rich, for a value
 
 
+def printable(text: str, keeps: str = "") -> str:
+    """Return a text with escapes in place of what a terminal would obey or hide, but for characters that it `keeps`."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keeps else repr(match[0])[1:-1], text)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text that means the same, also to those who see it on a terminal."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+
 def is_terminal() -> bool:
     """Return True if the output goes to a terminal."""
     return sys.stdout.isatty()
@@ -80,9 +91,9 @@ def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading
 
 def _print_plain(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool) -> None:
     if with_heading:
-        print("\t".join(column.name for column in columns))
+        print("\t".join(printable(column.name) for column in columns))
     for item in items:
-        print("\t".join(_one_line(_text(column.kind.in_pipe, column.value(item))) for column in columns))
+        print("\t".join(printable(_text(column.kind.in_pipe, column.value(item))) for column in columns))
 
 
 def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_heading: bool) -> None:
@@ -96,11 +107,11 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
     ]
     values = [[column.value(item) for item in items] for column in columns]
     texts = [
-        [_one_line(_text(column.kind.on_terminal, value)) for value in column_values]
+        [printable(_text(column.kind.on_terminal, value)) for value in column_values]
         for column, column_values in zip(columns, values, strict=True)
     ]
     widths = [
-        max(map(cell_len, [column.name, *column_texts]), default=0)
+        max(map(cell_len, [printable(column.name), *column_texts]), default=0)
         for column, column_texts in zip(columns, texts, strict=True)
     ]
     chosen, left_out = chosen_columns(columns, widths, screen.width)
@@ -108,7 +119,7 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
     for number in chosen:
         column = columns[number]
         justify: Literal["left", "right"] = "right" if column.kind.is_number else "left"
-        table.add_column(column.name, justify=justify, overflow="fold", no_wrap=not column.folds)
+        table.add_column(Text(printable(column.name)), justify=justify, overflow="fold", no_wrap=not column.folds)
     for row in range(len(items)):
         cells = []
         for number in chosen:
@@ -117,7 +128,7 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
         table.add_row(*cells)
     screen.print(table)
     if left_out and with_heading:
-        names = ", ".join(columns[number].name for number in left_out)
+        names = ", ".join(printable(columns[number].name) for number in left_out)
         console(stderr=True).print(f"Not shown in {screen.width} columns: {names}. See --json.", style="dim")
 
 
@@ -147,8 +158,3 @@ def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
 
 def _text(write: Callable[[Any], str], value: Any) -> str:  # noqa: ANN401 - of any column
     return "" if value is None else write(value)
-
-
-def _one_line(text: str) -> str:
-    """Return a text without tabs, line ends, or what a terminal would take for commands."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
