@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, values_of
-from ftfile.rows.spark_types import is_wider, recorded_schema, spark_schema_json
+from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -312,3 +314,28 @@ def _check_sequence(
             f"sequenceColumn={sequence!r} with merge={text}: rows that are merged already cannot be told apart when an "
             "older one comes late. Use merge=last, or no sequenceColumn"
         )
+
+
+_NESTED = {
+    "array": "pa.list_(pa.string())",
+    "map": "pa.map_(pa.string(), pa.int64())",
+    "struct": "pa.struct([('a', pa.string()), ('b', pa.int64())])",
+}
+_WHOLE_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*\)")
+
+
+def type_named(column: str, name: str) -> pa.DataType:
+    """Return the type of a column by its name in Spark or SQL, case aside.
+
+    Raises:
+        ConfigError: it is nested, and has to be given as a type of Arrow.
+        SchemaError: there is no such type, or it cannot be stored.
+    """
+    base, parenthesis, rest = " ".join(name.lower().split()).partition("(")
+    nested = re.match(r"\w*", base)
+    if nested is not None and nested[0] in _NESTED:
+        raise ConfigError(f"column {column!r}: give {name!r} as a type of Arrow, such as {_NESTED[nested[0]]}")
+    json_name = JSON_NAMES.get(base.strip(), base.strip()) + parenthesis + rest
+    json_name = _WHOLE_DECIMAL.sub(r"decimal(\1,0)", json_name)
+    field: dict[str, Any] = {"name": column, "type": json_name, "nullable": True, "metadata": {}}
+    return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
-from ftfile.kv.column_types import type_named
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.definition import define
+from ftfile.kv.definition import define, type_named
 from ftfile.kv.driver import StoreChange, body_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
