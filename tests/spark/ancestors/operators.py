@@ -149,7 +149,8 @@ class Operator:
     def end(self) -> Files:
         """End the stream, finish what is open, and return the parts of each file."""
         self.crash()
-        ftfile.flush(self.paths["out"], context=current())
+        code = [self.options[option] for option in ("onPublish",) if option in self.options]
+        ftfile.flush(self.paths["out"], code=code, context=current())
         return self.files()
 
     def files(self) -> Files:

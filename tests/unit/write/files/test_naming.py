@@ -300,7 +300,7 @@ class TestFilesThatStayOpen:
         stream = query(out, **options)
         stream.run(0, [rows("a"), rows("b")])
         stream.run(1, [rows("c")])
-        ftfile.flush(out, context=current())
+        ftfile.flush(out, code=[f"{USER_CODE}:by_rows"], context=current())
         assert visible(out) == ["part_0000000001_3rows.json"]
 
     def test_by_default(self, out: str) -> None:

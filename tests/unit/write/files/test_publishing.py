@@ -266,7 +266,7 @@ class TestHook:
         for batch in range(3):
             stream.run(batch, [rows("a")])
         assert [(part.rows, part.batch_id, part.version) for part in heard] == [(2, 1, 2)]
-        ftfile.flush(out, context=current())
+        ftfile.flush(out, code=[f"{USER_CODE}:hear"], context=current())
         assert [(part.rows, part.batch_id, part.version) for part in heard[1:]] == [(1, 2, 3)]
 
     def test_is_loaded_at_the_start(self) -> None:

@@ -162,10 +162,11 @@ class TestFlush:
         assert sorted(files(out)) == [["0", "1"], ["2"], ["3"]]
 
     def test_a_name_that_cannot_be_made_keeps_no_other_back(self, out: str) -> None:
-        query = query_of(out, partFileName="tests.unit.write.files.user_code:failing_for_y")
+        name = "tests.unit.write.files.user_code:failing_for_y"
+        query = query_of(out, partFileName=name)
         query.run(0, [[*rows_of("a"), *rows_of("b", k="y"), *rows_of("c", k="z")]])
         with pytest.raises(UserCodeError, match="failing_for_y"):
-            ftfile.flush(out, context=current())
+            ftfile.flush(out, code=[name], context=current())
         assert files(out) == [["a"], ["c"]]
 
     def test_settings_are_known_however_many_others_came_since(self, out: str) -> None:
