@@ -82,6 +82,7 @@ def as_dict(rows: pa.Table, definition: StoreDefinition) -> dict[Key, tuple[Any,
     }
 
 
+@pytest.mark.slow
 @given(st.sampled_from(STORES), st.lists(ROWS, min_size=1, max_size=5), st.data())
 def test_rows_are_those_of_a_dict_however_they_are_grouped(
     definition: StoreDefinition, batches: list[Any], data: st.DataObject

@@ -78,6 +78,7 @@ def test_runs_that_a_scan_has_opened_stay_open_over_a_refresh(store: Builder) ->
     assert len(after - before) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 19])
 def test_overlays_are_no_larger_than_the_cache_keeps(store: Builder, folds: list[int], cache_bytes: int) -> None:
     """Eight threads on a cache of one byte: each read ends, and nothing is folded for it."""

@@ -58,6 +58,7 @@ def long_rows(ids: range, size_bytes: int) -> pa.Table:
 
 
 class TestReading:
+    @pytest.mark.slow
     def test_runs_that_are_too_large_for_an_overlay(self, out: str) -> None:
         store = Builder(out, LONG, compression="none")
         store.write_tables({0: long_rows(range(400), 3600)})

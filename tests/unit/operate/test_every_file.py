@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PAGES = runpy.run_path(str(ROOT / ".ci/harms.py"))
 CELLS = [
-    pytest.param(name, harm, encrypted, id=f"{name}, {harm}{', encrypted' if encrypted else ''}")
-    for encrypted in (False, True)
+    pytest.param(name, harm, encrypted, id=f"{name}, {harm}{', encrypted' * encrypted}", marks=marks)
+    for encrypted, marks in ((False, ()), (True, pytest.mark.slow))
     for name in MATRIX
     for harm in HARMS
 ]
@@ -71,7 +71,9 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
             assert after.rows > 0
 
 
-@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "encrypted", [pytest.param(False, id="plain"), pytest.param(True, id="encrypted", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_found_before(name: str, encrypted: bool) -> None:
     with harmed(KINDS[name], None, encrypted=encrypted) as url:

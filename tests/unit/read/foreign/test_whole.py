@@ -302,6 +302,7 @@ def test_AFI_20_a_file_that_fails_is_tried_again_and_read_once(error: Callable[.
     assert sorted(tailing.reads) == [("a.log", b"a\n"), ("b.log", b"b\n"), ("c.log", b"c\n")]
 
 
+@pytest.mark.slow
 def test_22_a_refused_file_is_tried_ever_more_seldom_and_read_once_it_opens(caplog: pytest.LogCaptureFixture) -> None:
     tailing = Tailing(maxRetries="3")
     tailing.write("b.log", "b\n")
