@@ -73,20 +73,20 @@ class Cleaner:
 
         One that was changed or moved since, or that the store does not let go, stays: the log tells.
         """
-        return sum(self._clean(found) for found in ranges if _is_to_its_end(found))
+        return sum(self._clean(planned) for planned in ranges if _is_to_its_end(planned))
 
-    def _clean(self, found: Range) -> bool:
+    def _clean(self, planned: Range) -> bool:
         try:
-            info = stat_or_none(self.fs, join(self.source, found.path))
+            info = stat_or_none(self.fs, join(self.source, planned.path))
             if info is None:
                 return False
-            if not _is_unchanged(info, found):
-                _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
+            if not _is_unchanged(info, planned):
+                _log.warning("cleanSource leaves %s, which was changed since it was read", planned.path)
                 return False
             if self.archive is None:
                 self.fs.delete(info.path)
             else:
-                self._move(info, join(self.archive, found.path))
+                self._move(info, join(self.archive, planned.path))
         except NotFound:
             return False
         except StorageError as error:
@@ -105,11 +105,11 @@ class Cleaner:
             self.fs.delete(info.path)  # a move that was interrupted left both
 
 
-def _is_to_its_end(found: Range) -> bool:
+def _is_to_its_end(planned: Range) -> bool:
     # How much plain content a packed file has is not known here.
-    return found.whole or (not found.compression and found.end == found.size_bytes)
+    return planned.whole or (not planned.compression and planned.end == planned.size_bytes)
 
 
-def _is_unchanged(info: FileInfo, found: Range) -> bool:
-    now = (info.size_bytes, info.modified_ms, info.identity if found.identity is not None else None)
-    return now == (found.size_bytes, found.modified_ms, found.identity)
+def _is_unchanged(info: FileInfo, planned: Range) -> bool:
+    now = (info.size_bytes, info.modified_ms, info.identity if planned.identity is not None else None)
+    return now == (planned.size_bytes, planned.modified_ms, planned.identity)

@@ -218,14 +218,14 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
         before, names = names, {(info.path, info.identity) for info in listed}
         if names == before:
             break
-        others = sorted((info for info in listed if info.path != planned.path), key=lambda info: info.path)
-        renamed = [info.path for info in others if info.identity is not None and info.identity == planned.identity]
+        candidates = sorted((info for info in listed if info.path != planned.path), key=lambda info: info.path)
+        renamed = [info.path for info in candidates if info.identity is not None and info.identity == planned.identity]
         yield from (Candidate(path, filters) for path in renamed)
         if not by_content or planned.end < CONTENT_BYTES_MIN:
             continue
-        same = [info.path for info in others if info.path not in renamed and _may_hold(info, planned)]
+        same = [info.path for info in candidates if info.path not in renamed and _may_hold(info, planned)]
         yield from (Candidate(path, filters) for path in same)
-        for info in others:
+        for info in candidates:
             packed = filters_of_name(info.path)
             if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
                 yield Candidate(info.path, packed)

@@ -101,8 +101,8 @@ def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
     """Yield a block of lines in parts that the processor's cache holds while they are decoded."""
     start = 0
     while start < len(block):
-        found = block.find(separator, start + _PART_BYTES)
-        end = len(block) if found < 0 else found + len(separator)
+        place = block.find(separator, start + _PART_BYTES)
+        end = len(block) if place < 0 else place + len(separator)
         yield block[start:end]
         start = end
 
@@ -152,8 +152,8 @@ class JsonRows:
             if not text.strip():
                 continue
             try:
-                found = _PARSER.decode(text)
-                values = [_nested(each, kind) for each in (found if isinstance(found, list) else [found])]
+                document = _PARSER.decode(text)
+                values = [_nested(value, kind) for value in (document if isinstance(document, list) else [document])]
             except (ValueError, RecursionError) as error:
                 rows.bad[number] = str(error)
             else:
@@ -244,10 +244,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("an object has a name twice")
-    return found
+    return fields
 
 
 class _Number(str):
@@ -260,52 +260,52 @@ class _Number(str):
 _PARSER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
-def _value(found: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
+def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
     """Return a JSON value as one that pyarrow takes for a type; `ValueError` if it is none."""
-    if found is None:
+    if value is None:
         return None
     if pa.types.is_nested(kind):
-        return _nested(found, kind)
+        return _nested(value, kind)
     if pa.types.is_string(kind):
-        return _text(found)
-    if isinstance(found, _Number) or (isinstance(found, str) and found in _NUMBERS):
-        return _number(found, kind)
-    fits = isinstance(found, bool) if pa.types.is_boolean(kind) else isinstance(found, str) and _is_text(kind)
+        return _text(value)
+    if isinstance(value, _Number) or (isinstance(value, str) and value in _NUMBERS):
+        return _number(value, kind)
+    fits = isinstance(value, bool) if pa.types.is_boolean(kind) else isinstance(value, str) and _is_text(kind)
     if not fits:
-        raise ValueError(f"{_json(found)[:_SHOWN_CHARS]} is no {kind}")
-    return found
+        raise ValueError(f"{_json(value)[:_SHOWN_CHARS]} is no {kind}")
+    return value
 
 
-def _nested(found: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
-    if pa.types.is_struct(kind) and isinstance(found, dict):
-        return {field.name: _value(found.get(field.name), field.type) for field in kind}
-    if pa.types.is_map(kind) and isinstance(found, dict):
-        return [(key, _value(each, kind.item_type)) for key, each in found.items()]
-    if pa.types.is_list(kind) and isinstance(found, list):
-        return [_value(each, kind.value_type) for each in found]
-    raise ValueError(f"{_json(found)[:_SHOWN_CHARS]} is no {kind}")
+def _nested(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        return {field.name: _value(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_map(kind) and isinstance(value, dict):
+        return [(key, _value(item, kind.item_type)) for key, item in value.items()]
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_value(item, kind.value_type) for item in value]
+    raise ValueError(f"{_json(value)[:_SHOWN_CHARS]} is no {kind}")
 
 
-def _number(found: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+def _number(value: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
     if pa.types.is_integer(kind):
-        return int(found)
+        return int(value)
     if pa.types.is_floating(kind):
-        return float(found)
+        return float(value)
     if pa.types.is_decimal(kind):
-        return decimal_of(found, kind)
+        return decimal_of(value, kind)
     if pa.types.is_timestamp(kind):  # seconds since 1970
-        return f"{np.datetime64(int(found), 's')}{'Z' if kind.tz else ''}"
-    raise ValueError(f"the number {found} is no {kind}")
+        return f"{np.datetime64(int(value), 's')}{'Z' if kind.tz else ''}"
+    raise ValueError(f"the number {value} is no {kind}")
 
 
-def _text(found: Any) -> str:  # noqa: ANN401 - as many types as JSON has
+def _text(value: Any) -> str:  # noqa: ANN401 - as many types as JSON has
     """Return a string as it is, and anything else as JSON."""
-    return str(found) if isinstance(found, str) else _json(found)
+    return str(value) if isinstance(value, str) else _json(value)
 
 
-def _json(found: Any) -> str:  # noqa: ANN401 - as many types as JSON has
-    if isinstance(found, dict):
-        return "{" + ",".join(f"{_json(key)}:{_json(value)}" for key, value in found.items()) + "}"
-    if isinstance(found, list):
-        return "[" + ",".join(map(_json, found)) + "]"
-    return str(found) if isinstance(found, _Number) else json.dumps(found, ensure_ascii=False)
+def _json(value: Any) -> str:  # noqa: ANN401 - as many types as JSON has
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json(key)}:{_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
