@@ -66,13 +66,16 @@ class Watch:
         elif event in _STARTS or event in _CONNECTS:
             self.misdeeds.add(f"{event} {arguments!r:.200}")
         elif event in {"open", "os.listdir", "os.scandir"} or event in _CHANGES:
-            for path in arguments[: 2 if event in {"os.rename", "os.link"} else 1]:
-                self._check_path(event, path)
+            paths = 2 if event in {"os.rename", "os.link"} else 1
+            for path, descriptor in zip(arguments[:paths], _directories(event, arguments, paths), strict=True):
+                if not (event == "open" and _is_name_in_opened(path, arguments[2])):
+                    self._check_path(event, path, descriptor)
 
-    def _check_path(self, event: str, path: object) -> None:
+    def _check_path(self, event: str, path: object, descriptor: int) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
-        absolute = os.path.realpath(os.fsdecode(path))
+        above = Path(f"/proc/self/fd/{descriptor}").readlink() if descriptor >= 0 else Path()
+        absolute = os.path.realpath(above / os.fsdecode(path))
         is_module = event == "open" and absolute.endswith((".py", ".pyc", "METADATA", "entry_points.txt"))
         # A name is made durable by a sync of the directory that has it.
         is_above = event == "open" and absolute == str(Path(self.directory or "/").parent)
@@ -81,6 +84,16 @@ class Watch:
 
     def _is_allowed(self, path: str) -> bool:
         return path.startswith((f"{self.directory}/", f"{self.checkpoint}/", *_OF_MACHINE))
+
+
+def _directories(event: str, arguments: tuple[Any, ...], paths: int) -> tuple[int, ...]:
+    """Return the descriptor of the directory that each path is relative to, which events of changes end with."""
+    return arguments[-paths:] if event in _CHANGES else (-1,) * paths
+
+
+def _is_name_in_opened(path: object, flags: int) -> bool:
+    """Return True for a name in a directory that was opened before: no link is followed from there."""
+    return isinstance(path, str) and "/" not in path and path != ".." and bool(flags & (os.O_NOFOLLOW | os.O_EXCL))
 
 
 def _is_import(event: str, path: str) -> bool:

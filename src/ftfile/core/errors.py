@@ -43,6 +43,7 @@ __all__ = (
     "MissingPart",
     "NameCollision",
     "NotADirectory",
+    "NotAFile",
     "NotFound",
     "NotPublished",
     "OutOfSpace",
@@ -124,6 +125,10 @@ class MissingParent(NotFound):
 
 class DanglingLink(NotFound):
     """A symbolic link that leads nowhere is at the path: nothing can be read there, and nothing be made."""
+
+
+class NotAFile(NotFound):
+    """A symbolic link, pipe, socket or device is where a file should be: it is not opened, and no file is there."""
 
 
 class AlreadyExists(StorageError):

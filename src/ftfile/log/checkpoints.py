@@ -24,7 +24,7 @@ from ftfile.log.format.record import (
     from_checked_text,
     to_checked_text,
 )
-from ftfile.log.places import delete_file, list_own, write_file
+from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class LogCheckpoints:
         try:
             content = self._fs.read(path)
         except NotFound:
-            return None  # replaced by a newer one since the listing
+            self.useless.add(name)  # replaced by a newer one since the listing
+            return None
         try:
             state = decode_checkpoint(content, path)
             record = self._read_record(name.version)
@@ -225,5 +226,5 @@ def decode_checkpoint(content: bytes, path: str) -> LogState:
 
 def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:
     """Return the names of all checkpoints, in any order."""
-    names = (layout.parse_checkpoint_name(info.path) for info in list_own(fs, layout.CHECKPOINTS))
+    names = (layout.parse_checkpoint_name(info.path) for info in list_files(fs, layout.CHECKPOINTS))
     return [name for name in names if name is not None]

@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
-from ftfile.log.places import is_recorded, list_or_empty, stat_or_none
+from ftfile.log.places import is_recorded, list_or_empty, read_note, stat_or_none
 from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.read.times import newest_at
@@ -184,11 +183,11 @@ def _collect_notes(
     live = {add.path for add in within.adds.values()}
 
     def uncommitted(note: str) -> FileInfo | None:
-        try:
-            path = fs.read(note).decode()
-        except NotFound:
-            return None  # another vacuum was faster
-        return None if path in live else stat_or_none(fs, path)
+        path = read_note(fs, note)
+        if path is None or path in live:
+            return None
+        info = stat_or_none(fs, path)
+        return None if info is None or info.is_directory else info
 
     younger = []
     for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):

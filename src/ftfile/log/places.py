@@ -22,6 +22,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
+from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.api import InputFile
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
@@ -59,17 +60,37 @@ def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
         return []
 
 
+def list_files(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """List the files in a directory below `_ftfile`, as `list_own`: neither directories nor links."""
+    return [info for info in list_own(fs, directory) if not (info.is_directory or info.is_link)]
+
+
 def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
-    """Return all files below a directory, by path."""
+    """Return all files below a directory, by path; a link to a directory is a file, so that loops end."""
     files: dict[str, FileInfo] = {}
     waiting = [directory]
     while waiting:
         for info in list_or_empty(fs, waiting.pop()):
-            if info.is_directory:
+            if info.is_directory and not info.is_link:
                 waiting.append(info.path)
             else:
                 files[info.path] = info
     return files
+
+
+def read_note(fs: FileSystem, note: str) -> str | None:
+    """Return the final path that a note names; None for one that is gone, or damaged, of which a warning tells.
+
+    No key authenticates it, and nothing in an encrypted directory is written under its final name: there, no note is
+    believed.
+    """
+    try:
+        path = None if isinstance(fs, SealedFileSystem) else layout.noted_path(note, fs.read(note))
+    except NotFound:
+        return None  # a vacuum was faster
+    if path is None:
+        _log.warning("the note %r is passed over: it names no file of its own", note)
+    return path
 
 
 def delete_file(fs: FileSystem, path: str) -> None:

@@ -11,7 +11,7 @@ from ftfile.core.logs import get_logger
 from ftfile.filters.decoded import stream_errors
 from ftfile.log.format import layout
 from ftfile.log.format.record import compact_json
-from ftfile.log.places import delete_file, list_own
+from ftfile.log.places import delete_file, list_files, list_own
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.calls import parallel
 
@@ -85,7 +85,7 @@ def list_wal_writers(fs: FileSystem) -> list[str]:
 
 def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
     """Return the files of a writer's windows, oldest first."""
-    wal_names = (layout.parse_wal_name(info.path) for info in list_own(fs, layout.wal_directory(writer)))
+    wal_names = (layout.parse_wal_name(info.path) for info in list_files(fs, layout.wal_directory(writer)))
     return sorted(name for name in wal_names if name is not None)
 
 

@@ -1,15 +1,22 @@
-"""Streams from a directory without a JVM: the real stream, asked in Spark's order, by the protocol of either Spark."""
+"""Streams from a directory without a JVM: the real stream, asked in Spark's order, by the protocol of either Spark.
+
+`SourceRun` checks the invariants S1 and S8 as it goes; `check_followed` checks S2 and S6 against its log.
+"""
 
 from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.options import parse_options
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.sealed import open_with_keys
-from ftfile.read.log_positions import START
+from ftfile.read.log_positions import START, Beginning, InLog, InSnapshot, position_of
 from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import read_share
@@ -21,10 +28,13 @@ from ftfile.testing.micro_batch import spark_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.log.format.model import Record
+    from ftfile.read.log_positions import Position
     from ftfile.read.shares import Share
+    from ftfile.storage.api import FileSystem
 
 
-__all__ = ("OFFSET_BYTES_MAX", "Killed", "Moment", "SourceRun")
+__all__ = ("OFFSET_BYTES_MAX", "Killed", "Moment", "SourceRun", "check_followed")
 
 
 Row = dict[str, Any]
@@ -172,3 +182,57 @@ class SourceRun:
             self.kill_at = None
             self.restart()
             raise Killed(moment)
+
+
+def check_followed(fs: FileSystem, run: SourceRun) -> bool:
+    """Check the batches of a stream that has read everything; return False if vacuum has deleted what tells.
+
+    - **S2** each offset names a version of the log
+    - **S6** each add that brings new rows was read in one batch, and no other add
+
+    Raises:
+        InvariantViolation: one does not hold.
+    """
+    positions = [position_of(json.loads(offset)) for offset in run.offsets]
+    log = CommitLog(fs)
+    head = log.refresh()
+    for position in positions:
+        _check_named(log, head.log_start, position)
+    counts = Counter(add for adds in run.adds.values() for add in adds)
+    twice = [add for add, times in counts.items() if times > 1]
+    require(not twice, "S6", f"{twice} were read twice")
+    began = next((position for position in positions if not isinstance(position, Beginning)), None)
+    # Records that are gone may have brought the segments whose rest a kept one has.
+    if began is None or head.log_start > 0:
+        return False
+    expected: set[str] = set()
+    first = began.first if isinstance(began, InLog) else None
+    if first is None:
+        expected = set(take_snapshot(log, began.version).adds)
+        first = began.version + 1
+    spools: set[str] = set()
+    for record in read_records(log):
+        brought = {add.path for add in record.adds}
+        if record.version >= first:
+            expected |= _original(record, spools)
+        spools |= brought
+    require(counts.keys() == expected, "S6", f"{expected ^ counts.keys()} were not read, or had no new rows")
+    return True
+
+
+def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
+    if isinstance(position, Beginning) or position.version < 0:
+        return
+    version = position.version if isinstance(position, InSnapshot) else position.version + (position.read > 0)
+    record = log.read_record(version)
+    if version >= log_start:
+        require(record is not None and record.nonce == position.nonce, "S2", f"an offset names version {version}")
+
+
+def _original(record: Record, spools: set[str]) -> set[str]:
+    """Return the adds whose rows no earlier record has: made of no segments, and not the rest of one."""
+    if isinstance(record.author, MaintenanceAuthor) or (
+        (record.overwrite or record.replaces is not None) and record.removes
+    ):
+        return set()
+    return {add.id for add in record.adds if not add.ranges and add.path not in spools}

@@ -100,7 +100,7 @@ KINDS = {
     "spool of an open file": Kind(("STAGED",), _segment),
     "spool that is used up": Kind(("STAGED",), _used_segment),
     "file of a lost attempt": Kind(("STAGED",), _first(f"{layout.STAGED}/{_QUERY}/9", ".staged")),
-    "note of such a file": Kind(("STAGED", "note_path"), _first(layout.STAGED, ".finalPath")),
+    "note of such a file": Kind(("STAGED", "note_path", "noted_path"), _first(layout.STAGED, ".finalPath")),
     "retired part": Kind(("RETIRED", "retired_path"), _first(layout.RETIRED)),
     "dead letters": Kind(("DEAD_LETTERS", "dead_letter_path"), _first(layout.DEAD_LETTERS)),
     "file in quarantine": Kind(("QUARANTINE",), _first(layout.QUARANTINE, ".quarantined")),

@@ -18,8 +18,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.source_check import check_followed
-from ftfile.testing.source_run import Killed, SourceRun
+from ftfile.testing.source_run import Killed, SourceRun, check_followed
 from ftfile.write.files.file_writer import forget_caches
 from tests.histories.decoding import decoded_once
 from tests.histories.small_limits import small_limits

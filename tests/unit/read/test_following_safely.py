@@ -20,8 +20,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.testing.source_check import check_followed
-from ftfile.testing.source_run import SourceRun
+from ftfile.testing.source_run import SourceRun, check_followed
 from tests.histories.small_limits import small_limits
 from tests.unit.write.files.encrypted import FIRST, SECOND, forget_all, write_ring
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import ftfile.storage.local.filesystem
+import ftfile.storage.local.names
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -35,6 +35,7 @@ from ftfile.testing.contracts.filesystem import FileSystemContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from ftfile.storage.api import FileSystem
 
@@ -72,7 +73,7 @@ class TestLocal(FileSystemContract):
     @contextlib.contextmanager
     def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:  # noqa: ARG002
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LocalFileSystem, "_new_file", lambda _, full: _Unclosable(full, "x"))
+            patch.setattr(LocalFileSystem, "_new_file", lambda _, name: _Unclosable(name.text, "x"))
             yield filesystem
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
@@ -85,7 +86,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-        monkeypatch.setattr(ftfile.storage.local.filesystem, "_renameat2", lambda: None)
+        monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
         filesystem = LocalFileSystem(str(tmp_path), SYSTEM)
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
@@ -119,13 +120,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(f"write {name(descriptor)}")
         return real_write(descriptor, data)
 
-    def link(source: str, target: str) -> None:
+    def link(source: str, target: str, **options: Any) -> None:
         seen.append(f"link {shorten(source)} {shorten(target)}")
-        real_link(source, target)
+        real_link(source, target, **options)
 
-    def unlink(path: str) -> None:
+    def unlink(path: str, **options: Any) -> None:
         seen.append(f"unlink {shorten(path)}")
-        real_unlink(path)
+        real_unlink(path, **options)
 
     for function in (fsync, write, link, unlink):
         monkeypatch.setattr(os, function.__name__, function)
@@ -270,8 +271,8 @@ def test_a_write_cut_short_by_the_disk_leaves_no_exclusive_file(
 def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.link
 
-    def link(source: str, target: str) -> None:
-        real(source, target)
+    def link(source: str, target: str, **options: Any) -> None:
+        real(source, target, **options)
         raise FileExistsError(errno.EEXIST, "sent again by the NFS client")
 
     monkeypatch.setattr(os, "link", link)
@@ -281,11 +282,11 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
 
 def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = os.link, True
-    monkeypatch.setattr(ftfile.storage.local.filesystem, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
 
-    def link(source: str, target: str) -> None:
+    def link(source: str, target: str, **options: Any) -> None:
         if lost:
-            real(source, target)
+            real(source, target, **options)
         raise TimeoutError(errno.ETIMEDOUT, "the NFS server does not answer")
 
     monkeypatch.setattr(os, "link", link)
@@ -304,9 +305,9 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.put("source", b"data")
-    monkeypatch.setattr(ftfile.storage.local.filesystem, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
 
-    def unlink(path: str) -> None:
+    def unlink(path: str, **_: Any) -> None:
         raise PermissionError(errno.EACCES, "no", path)
 
     with monkeypatch.context() as patch:
@@ -316,8 +317,8 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     assert local.stat("source").identity == local.stat("target").identity
 
 
-def test_a_full_disk(local: LocalFileSystem) -> None:
-    Path(local.root, "hint").symlink_to("/dev/full")
+def test_a_full_disk(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(monkeypatch, "write", errno.ENOSPC, directories=False)
     with pytest.raises(OutOfSpace, match=r"free space"):
         local.put("hint", b"data")
 

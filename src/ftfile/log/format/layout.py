@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.storage import paths
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Literal, TypeAlias
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     Kind: TypeAlias = Literal["part", "segment", "deadLetters"]
 
 
-META = "_ftfile"
+META = paths.META
 FORMAT_FILE = f"{META}/format"
 MARKER = f"{META}/directoryMarker"
 LOG = f"{META}/log"
@@ -41,6 +43,7 @@ _COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
 _RESTORED = re.compile(r"(?:\.r(\d+))+$")
+_ID = re.compile("[0-9a-f]{32}")
 _WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
 
 
@@ -174,6 +177,13 @@ def note_path(directory: str, name: str) -> str:
 def is_note(path: str) -> bool:
     """Return True if a file is the note of a final path."""
     return path.endswith(".finalPath")
+
+
+def noted_path(note: str, content: bytes) -> str | None:
+    """Return the final path in a note, None for a damaged one: beside `_ftfile`, and named after the note's own id."""
+    path, note_id = content.decode(errors="surrogateescape"), note.removesuffix(".finalPath").rpartition("-")[2]
+    is_sound = paths.shape_fault(path) is None and path and path.partition("/")[0] != META
+    return path if is_sound and _ID.fullmatch(note_id) and unique_part(note_id) in path.rpartition("/")[2] else None
 
 
 def retired_path(add_id: str) -> str:

@@ -14,7 +14,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
 from ftfile.log.format.layout import CompactedName
-from ftfile.log.places import delete_file, list_own, write_file
+from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.read.add_table import clip, compact_records, merge
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _log = get_logger(__name__)
 
 def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
     """Return the ranges there are, with their lengths in bytes."""
-    listed = list_own(fs, layout.COMPACTED)
+    listed = list_files(fs, layout.COMPACTED)
     names = ((layout.parse_compacted_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 

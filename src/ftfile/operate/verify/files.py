@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import NotFound
 from ftfile.log.format import layout
-from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, stat_or_none, walk
+from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, read_note, stat_or_none, walk
 from ftfile.operate.verify.findings import Action, Finding, find, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
@@ -48,6 +47,8 @@ def list_files(fs: FileSystem) -> Files:
         for info in list_or_empty(fs, waiting.pop()):
             if info.path.rpartition("/")[2][0] in "_.":
                 continue
+            if info.is_directory and info.is_link:
+                continue  # parts behind it are looked for one by one
             if info.is_directory:
                 waiting.append(info.path)
             else:
@@ -199,7 +200,7 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         files.findings.append(find(code, path, expected, actual, action))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task writes this file under its final name, or was killed in doing so.
-        unknown.pop(_noted_path(files.fs, note), None)
+        unknown.pop(read_note(files.fs, note) or "", None)
     _report_paths(files, "foreign-files", "nothing: removed parts had these names", foreign)
     _report_paths(files, "unknown-files", "files that a record knows", list(unknown))
 
@@ -216,13 +217,6 @@ def report_staged_files(files: Files, history: History) -> None:
         if find_part(files.fs, letter).place is Place.STAGED:
             path, action = letter.final_path or "", Action("publish", add=letter)
             files.findings.append(find("not-published", path, "dead letters", "still staged", action))
-
-
-def _noted_path(fs: FileSystem, note: str) -> str:
-    try:
-        return fs.read(note).decode(errors="replace")
-    except NotFound:
-        return ""
 
 
 def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> None:

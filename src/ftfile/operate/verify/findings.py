@@ -97,6 +97,9 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "damaged-segment": "Committed rows of an open file are not what was written",
     },
     ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters are not what was written"},
+    ("error", "no", "Remove it. Nothing is reached by it, read from it or written to it"): {
+        "link": "There is a link, a pipe, a socket or a device in the place of one of ftfile's own files"
+    },
     ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that no commit has yet are damaged"},
     ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {

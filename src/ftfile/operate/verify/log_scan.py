@@ -13,6 +13,7 @@ from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.record import from_checked_text
+from ftfile.log.places import walk
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
@@ -122,6 +123,11 @@ class _Hiding(WrapperFileSystem):
 def scan_log(fs: FileSystem) -> LogScan:
     """Read checkpoints and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
+    links = [path for path, info in walk(fs, layout.META).items() if info.is_link]
+    scan.findings += [find("link", path, "a file or a directory", "a link, or no file") for path in links]
+    if any(layout.parent(path) == layout.META for path in links):
+        scan.broken = 0  # nothing behind it can be listed
+        return scan
     scan.findings += [*_check_format(scan), *_check_marker(fs)]
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
         if path != layout.LOG and not fs.exists(path):

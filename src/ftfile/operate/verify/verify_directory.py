@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.formats.parts import read_add
 from ftfile.kv.planning.runs import is_run
@@ -65,7 +65,7 @@ def verify(
 def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
     try:
         return CommitLog(fs).refresh().log_start
-    except CorruptData:
+    except (CorruptData, NotADirectory):
         return report.oldest_version
 
 

@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import errno
 import functools
 import io
 import mmap
 import os
-import stat
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, DanglingLink, MissingParent, NotFound, OutcomeUnknown, StreamClosed
+from ftfile.core.errors import (
+    ConfigError,
+    DanglingLink,
+    MissingParent,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    StreamClosed,
+    Unsupported,
+)
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.storage.local.errors import storage_error, translated
-from ftfile.storage.paths import check_path
+from ftfile.storage.local.names import (
+    LEADS_NOWHERE,
+    Name,
+    beside,
+    directory_of,
+    info_of,
+    is_own,
+    link_temporary,
+    listed,
+    make_directories,
+    make_directory,
+    not_a_file,
+    open_file,
+    own_info,
+    rename_in_one_step,
+    rename_in_two_steps,
+    resolved,
+    sync_directory,
+)
+from ftfile.storage.paths import META, check_path, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ftfile.core.context import Context
@@ -32,11 +58,9 @@ __all__ = ("LocalFileSystem", "open_location")
 _PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 _SEND_BYTES = 8 << 20
-# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and nothing can
-# be made in it.
-_MISSING_MAX = 10_000
+# Times that a directory is made again in one that others delete; below /proc nothing can be made at all.
+_TRIES = 100
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
-_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -74,112 +98,150 @@ class LocalFileSystem(FileSystem):
         return self._capabilities
 
     def create(self, path: str) -> OutputStream:
-        with self._at("create", path) as full:
-            return _LocalStream(path, self._new_file(full), full, self.root)
+        with self._at("create", path) as name:
+            return _LocalStream(path, self._new_file(name), functools.partial(self.delete, path), self.root)
 
     def open(self, path: str) -> InputFile:
-        with self._at("open", path) as full:
-            return _LocalFile(path, io.FileIO(full, "r"), self.root)
+        with self._at("open", path) as name:
+            descriptor = open_file("open", path, self.root, name, os.O_RDONLY | os.O_CLOEXEC)
+            return _LocalFile(path, io.FileIO(descriptor, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Follow symbolic links; `DanglingLink` tells of one that leads nowhere."""
-        with self._at("stat", path) as full:
+        """Follow symbolic links, but not below `_ftfile`; `DanglingLink` tells of one that leads nowhere."""
+        with self._at("stat", path) as name:
+            if name.is_own:
+                info = own_info(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
+                if info.is_link:
+                    raise not_a_file("stat", path, self.root)
+                return info
             try:
-                return _info(path, os.stat(full))
+                return info_of(path, os.stat(name.text))
             except OSError as error:
-                if not path or error.errno not in _LEADS_NOWHERE or not os.path.islink(full):
+                if not path or error.errno not in LEADS_NOWHERE or not os.path.islink(name.text):
                     raise
-                detail = f"a symbolic link to {os.readlink(full)!r} is there below {self.root}, which leads nowhere"
+                detail = (
+                    f"a symbolic link to {os.readlink(name.text)!r} is there below {self.root}, which leads nowhere"
+                )
                 raise DanglingLink("stat", path, f"{detail}: correct it, or remove it") from error
 
     def list(self, path: str) -> list[FileInfo]:
         prefix = f"{path}/" if path else ""
         children = []
-        with self._at("list", path) as full, os.scandir(full) as entries:
+        with self._at("list", path) as name, listed(name) as directory, os.scandir(directory) as entries:
             for entry in entries:
                 try:
-                    children.append(_info(prefix + entry.name, entry.stat(), is_link=entry.is_symlink()))
+                    child = prefix + entry.name
+                    if name.is_own or child == META:
+                        children.append(own_info(child, entry.stat(follow_symlinks=False)))
+                    else:
+                        children.append(info_of(child, entry.stat(), is_link=entry.is_symlink()))
                 except FileNotFoundError:  # deleted since, or a link to nothing
                     continue
                 except OSError as error:
                     # Of another entry it tells of the whole directory.
-                    if error.errno not in _LEADS_NOWHERE or not entry.is_symlink():
+                    if error.errno not in LEADS_NOWHERE or not entry.is_symlink():
                         raise
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
-        with self._at("list", path) as full:
-            return [entry for entry in os.listdir(full) if entry > name]
+        with self._at("list", path) as place, listed(place) as directory:
+            return [entry for entry in os.listdir(directory) if entry > name]
 
     def make_directories(self, path: str) -> None:
-        with self._at("make_directories", path) as full:
-            new_directories = _make_directories(full, self._directory_mode)
+        if is_own(path):
+            self._make_own_directories(path)
+            return
+        with self._at("make_directories", path) as name:
+            new_directories = make_directories(name.text, self._directory_mode)
             # No caller can sync the names of the root and its parents.
             unreachable = [directory for directory in new_directories if len(directory) <= len(self.root)]
             if unreachable or not path:
                 for directory in unreachable or [self.root]:
                     with contextlib.suppress(PermissionError):  # a parent that this user may not open
-                        _sync_directory(os.path.dirname(directory))
+                        sync_directory(Name(os.path.dirname(directory)))
+
+    def _make_own_directories(self, path: str) -> None:
+        """Make a directory below the root, and those above it where they are missing; others may delete them."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(NotFound), self._at("make_directories", path) as name:
+                make_directory(name, self._directory_mode)
+                return
+            self.make_directories(parent_of(path))
+        detail = f"the directory above it is below {self.root}, and nothing can be made in it; choose another path"
+        raise Unsupported("make_directories", path, detail)
 
     def sync_directory(self, path: str) -> None:
-        with self._at("sync_directory", path) as full:
-            _sync_directory(full)
+        with self._at("sync_directory", path) as name:
+            sync_directory(name)
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, never over anything; where the mount lacks the atomic call, by link and unlink."""
-        full_source, full_target = self._full("rename", source), self._full("rename", target)
         try:
-            self._move(full_source, full_target)
+            with self._resolved("rename", source) as old, self._resolved("rename", target) as new:
+                self._move(old, new)
         except FileNotFoundError as error:
-            if os.path.lexists(full_source):
+            if self._is_there(source):
                 detail = f"the directory of the target {target!r} is missing below {self.root}"
                 raise MissingParent("rename", source, detail) from error
             raise NotFound("rename", source, f"nothing is there below {self.root}; the target is {target!r}") from error
         except OSError as error:
             raise storage_error(error, "rename", source, f"{self.root} (target {target!r})") from error
 
-    def _move(self, source: str, target: str) -> None:
+    def _is_there(self, path: str) -> bool:
+        try:
+            with self._resolved("rename", path) as name:
+                os.stat(name.text, dir_fd=name.directory, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def _move(self, source: Name, target: Name) -> None:
         if self._capabilities.atomic_rename:
-            if _rename_in_one_step(source, target):
+            if rename_in_one_step(source, target):
                 return
             # The mount has refused it, and would again.
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
-        _rename_in_two_steps(source, target)
+        rename_in_two_steps(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Link a synced temporary file to its name."""
-        with self._at("create_exclusive", path) as full:
-            parent = os.path.dirname(full)
-            temporary = f"{parent}/.{self.context.ids.unique()}.tmp"
+        with self._at("create_exclusive", path) as name:
+            temporary = beside(name, f".{self.context.ids.unique()}.tmp")
             try:
                 with self._new_file(temporary) as file:
                     _write_durably(file, content)
-                _link(temporary, full)
+                link_temporary(temporary, name)
             finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-        try:
-            _sync_directory(parent)
-        except OSError as error:
-            detail = f"it exists below {self.root}, but its name could not be made durable: {error.strerror}"
-            raise OutcomeUnknown("create_exclusive", path, detail) from error
+                    os.unlink(temporary.text, dir_fd=temporary.directory)
+            try:
+                sync_directory(directory_of(name))
+            except OSError as error:
+                detail = f"it exists below {self.root}, but its name could not be made durable: {error.strerror}"
+                raise OutcomeUnknown("create_exclusive", path, detail) from error
 
     def put(self, path: str, content: bytes) -> None:
         """Write in place: a rename costs fifteen times as much."""
-        with self._at("put", path) as full:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            with io.FileIO(full, "w", opener=lambda name, _: os.open(name, flags, self._file_mode)) as file:
-                _write_all(file.fileno(), memoryview(content))
+        with self._at("put", path) as name:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = open_file("put", path, self.root, name, flags, self._file_mode)
+            if name.is_own and os.fstat(descriptor).st_nlink > 1:
+                # A copy of the directory shares it, or it is somebody's file outside.
+                os.close(descriptor)
+                os.unlink(name.text, dir_fd=name.directory)
+                descriptor = open_file("put", path, self.root, name, flags | os.O_EXCL, self._file_mode)
+            with io.FileIO(descriptor, "w") as file:
+                _write_all(descriptor, memoryview(content))
                 file.truncate(len(content))
 
     def delete(self, path: str) -> None:
-        with self._at("delete", path) as full:
-            os.unlink(full)
+        with self._at("delete", path) as name:
+            os.unlink(name.text, dir_fd=name.directory)
 
     def remove_directory(self, path: str) -> bool:
-        with self._at("remove_directory", path) as full:
+        with self._at("remove_directory", path) as name:
             try:
-                os.rmdir(full)
+                os.rmdir(name.text, dir_fd=name.directory)
             except FileNotFoundError:
                 return True
             except OSError as error:
@@ -188,15 +250,20 @@ class LocalFileSystem(FileSystem):
                 raise
         return True
 
-    def _new_file(self, full: str) -> io.FileIO:
-        return io.FileIO(full, "x", opener=lambda name, flags: os.open(name, flags, self._file_mode))
+    def _new_file(self, name: Name) -> io.FileIO:
+        def opener(text: str, flags: int) -> int:
+            return os.open(text, flags, self._file_mode, dir_fd=name.directory)
 
-    def _at(self, operation: str, path: str) -> AbstractContextManager[str]:
-        return translated(operation, path, self.root, self._full(operation, path))
+        return io.FileIO(name.text, "x", opener=opener)
 
-    def _full(self, operation: str, path: str) -> str:
+    @contextlib.contextmanager
+    def _at(self, operation: str, path: str) -> Iterator[Name]:
+        with translated(operation, path, self.root), self._resolved(operation, path) as name:
+            yield name
+
+    def _resolved(self, operation: str, path: str) -> AbstractContextManager[Name]:
         check_path(operation, path)
-        return self._prefix + path if path else self.root
+        return resolved(operation, path, self.root, self._prefix)
 
 
 def open_location(location: Location) -> FileSystem:
@@ -208,10 +275,10 @@ def open_location(location: Location) -> FileSystem:
 
 
 class _LocalStream(OutputStream):
-    def __init__(self, path: str, file: io.FileIO, full: str, root: str) -> None:
+    def __init__(self, path: str, file: io.FileIO, delete: Callable[[], None], root: str) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
         self._file = file
-        self._full = full
+        self._delete = delete
         self._root = root
         self._sent = 0
 
@@ -239,10 +306,10 @@ class _LocalStream(OutputStream):
         with contextlib.suppress(OSError):
             self._file.close()
         try:
-            os.unlink(self._full)
-        except FileNotFoundError:
+            self._delete()
+        except NotFound:
             return True
-        except OSError:
+        except StorageError:
             return False
         return True
 
@@ -287,43 +354,6 @@ class _LocalFile(InputFile):
             self._file.close()
 
 
-def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
-    is_directory = stat.S_ISDIR(status.st_mode)
-    size_bytes = 0 if is_directory else status.st_size
-    identity = f"{status.st_dev}:{status.st_ino}"
-    return FileInfo(path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link)
-
-
-def _make_directories(full: str, mode: int) -> list[str]:
-    """Create the missing directories and return those created here, outermost first; others may create them too."""
-    new_directories = []
-    waiting, missing = [full], 0
-    while waiting:
-        try:
-            os.mkdir(waiting[-1], mode)
-        except FileNotFoundError as error:
-            missing += 1
-            if missing > _MISSING_MAX:
-                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), full) from error
-            waiting.append(os.path.dirname(waiting[-1]))
-            continue
-        except FileExistsError as error:
-            if not os.path.isdir(waiting[-1]):
-                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), waiting[-1]) from error
-        else:
-            new_directories.append(waiting[-1])
-        waiting.pop()
-    return new_directories
-
-
-def _sync_directory(full: str) -> None:
-    descriptor = os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _write_all(descriptor: int, data: memoryview) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
@@ -335,61 +365,3 @@ def _write_durably(file: io.FileIO, content: bytes) -> None:
     if size_bytes != len(content):
         raise OSError(errno.EIO, f"{size_bytes} of {len(content)} bytes were written", file.name)
     os.fsync(file.fileno())
-
-
-def _link(temporary: str, full: str) -> None:
-    try:
-        os.link(temporary, full)
-    except OSError:
-        # NFS may lose the reply of a link that was made, and then says "exists". Nobody else knows the temporary
-        # file: a second name of it can only be `full`.
-        with contextlib.suppress(OSError):
-            if os.stat(temporary).st_nlink > 1:
-                return
-        raise
-
-
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-
-
-@functools.cache
-def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
-    try:
-        function = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return None
-    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    return function
-
-
-def _rename_in_one_step(source: str, target: str) -> bool:
-    """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
-    function = _renameat2()
-    if function is None:
-        return False
-    if function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code in {errno.ENOSYS, errno.EINVAL}:
-        return False
-    raise OSError(code, os.strerror(code), source, None, target)
-
-
-def _rename_in_two_steps(source: str, target: str) -> None:
-    """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
-
-    A plain `rename` would replace the target, and silently keep both names if they are one file already.
-    """
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # NFS may lose the reply of a link that was made.
-        if not os.path.lexists(target) or not os.path.samefile(source, target):
-            raise
-    try:
-        os.unlink(source)
-    except OSError as error:
-        raise OSError(errno.EIO, f"linked, but the old name remains: {error.strerror}", source, None, target) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ftfile.core.errors import ConfigError, NotADirectory
 from ftfile.core.units import names_text
 from ftfile.log.format import layout
-from ftfile.log.places import list_own
+from ftfile.log.places import list_own, stat_or_none
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -62,9 +62,13 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     except NotADirectory as error:
         raise ConfigError(f"this is no directory: {error.detail}. Give the directory of the files") from error
     files: dict[str, FileInfo] = {}
+    root = stat_or_none(fs, "")
+    passed = set() if root is None else {root.identity}
     while entries:
         files |= {info.path: info for info in entries if not info.is_directory}
-        directories = [info.path for info in entries if info.is_directory and info.path not in _OWN]
+        below = {info.identity or info.path: info for info in entries if info.is_directory and info.path not in _OWN}
+        directories = [info.path for identity, info in below.items() if identity not in passed]  # loops of links end
+        passed |= below.keys()
         _refuse_logs_below(directories)
         listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
         entries = [info for infos in listed for info in infos]

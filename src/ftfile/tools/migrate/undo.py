@@ -50,7 +50,8 @@ def move_log(fs: FileSystem, log: str) -> None:
 def put_back(fs: FileSystem) -> tuple[str, ...]:
     """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
     back: list[str] = []
-    moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in walk(fs, layout.MIGRATED)}
+    hidden_files = [path for path, info in walk(fs, layout.MIGRATED).items() if not info.is_link]
+    moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in hidden_files}
     _make_directories(fs, set(map(layout.parent, moved.values())))
     for path, target in sorted(moved.items()):
         _move(fs, path, target)
@@ -116,7 +117,7 @@ def _is_copy(fs: FileSystem, source: str, target: str) -> bool:
 def remove_empty(fs: FileSystem, directory: str) -> None:
     """Remove a directory and those in it, unless a file is there."""
     for info in list_or_empty(fs, directory):
-        if info.is_directory:
+        if info.is_directory and not info.is_link:
             remove_empty(fs, info.path)
     with contextlib.suppress(NotFound):
         fs.remove_directory(directory)
