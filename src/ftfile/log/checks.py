@@ -17,6 +17,7 @@ from ftfile.core.errors import (
     DanglingLink,
     NameCollision,
     NotADirectory,
+    NotAFile,
     NotFound,
     StaleFiles,
 )
@@ -197,10 +198,10 @@ def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
 
 
 def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return the file or directory at a path, or None; a link that leads nowhere counts as a file."""
+    """Return the file or directory at a path, or None; a link that is not followed, or leads nowhere, is a file."""
     try:
         return fs.stat(path)
-    except DanglingLink:
+    except (DanglingLink, NotAFile):
         return FileInfo(path, 0, 0, is_link=True)
     except (NotFound, NotADirectory):
         return None

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
 
 
-# The directory below the root with all that is ftfile's: nothing in it is a link, or is reached by one.
-META = "_ftfile"
 NAME_BYTES_MAX = 255
 # An empty component (also a leading or trailing slash), "." or "..", or a NUL anywhere.
 _MALFORMED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")

@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import NotADirectory
+from ftfile.core.errors import NotADirectory, NotAFile
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -177,17 +177,20 @@ def test_loops_of_links_end(fs: LocalFileSystem, driver: Driver) -> None:
     fs.make_directories("a")
     Path(fs.root, "a/loop").symlink_to(Path(fs.root))
     put_link(fs, f"{layout.STAGED}/loop", Path(fs.root))
-    assert {finding.code for finding in verify(fs).findings} == {"link"}
+    assert {finding.code for finding in verify(fs).findings} == {"link", "unknown-files"}
     assert len(vacuum(fs, dry_run=True)) == 1
-    assert len([path for path in walk(fs, "") if "loop" in path]) == 2
+    for each in (fs, LocalFileSystem(fs.root, SYSTEM, follow_links=True)):
+        assert len([path for path in walk(each, "") if "loop" in path]) == 2
     assert driver.log.refresh().version == 2
 
 
-def test_an_inventory_passes_each_directory_once(fs: LocalFileSystem) -> None:
+def test_an_inventory_refuses_links_or_passes_each_directory_once(fs: LocalFileSystem) -> None:
     fs.make_directories("a")
     fs.put("a/x.json", b"{}")
     Path(fs.root, "a/loop").symlink_to(Path(fs.root))
-    assert list(list_foreign(fs)) == ["a/x.json"]
+    with pytest.raises(NotAFile, match=r"a link, .* is there below .*: remove it, or set storage\.followLinks=true"):
+        list_foreign(fs)
+    assert list(list_foreign(LocalFileSystem(fs.root, SYSTEM, follow_links=True))) == ["a/x.json"]
 
 
 def test_undoing_a_migration_puts_no_link_back(fs: LocalFileSystem, driver: Driver, outside: Path) -> None:

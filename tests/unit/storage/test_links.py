@@ -1,4 +1,4 @@
-"""Nothing below `_ftfile` is reached by a link, and what is no file is never opened."""
+"""Nothing below a root is reached by a link, and what is no file is never opened."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import NotADirectory, NotAFile, NotFound, StorageError
+from ftfile.core.errors import ConfigError, NotADirectory, NotAFile, NotFound, StorageError
 from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def test_nothing_passes_a_link(fs: LocalFileSystem, outside: Path, link: str, ch
 def test_the_error_names_the_link(fs: LocalFileSystem, outside: Path) -> None:
     fs.make_directories("_ftfile")
     Path(fs.root, "_ftfile/log").symlink_to(outside)
-    with pytest.raises(NotADirectory, match=r"'log' below .* is a symbolic link, .*: remove the link"):
+    with pytest.raises(NotADirectory, match=r"'log' below .* is a symbolic link, .*: remove it"):
         fs.read("_ftfile/log/file")
 
 
@@ -82,7 +83,7 @@ def test_a_link_is_no_file(fs: LocalFileSystem, outside: Path) -> None:
     link.symlink_to(outside / "file")
     calls: tuple[Callable[[str], object], ...] = (fs.read, fs.stat, lambda path: fs.put(path, b"data"))
     for call in calls:
-        with pytest.raises(NotAFile, match="never opened: remove it"):
+        with pytest.raises(NotAFile, match="not opened: remove it"):
             call("_ftfile/hint")
     assert not fs.exists("_ftfile/hint")
     (info,) = fs.list("_ftfile")
@@ -128,7 +129,7 @@ def test_what_is_no_file_is_not_waited_for(
         except PermissionError:
             pytest.skip("only root makes devices")
     for call in (fs.open, lambda path: fs.put(path, b"data")):
-        with pytest.raises(NotAFile, match="never opened"):
+        with pytest.raises(NotAFile, match="not opened"):
             call(path)
 
 
@@ -151,17 +152,30 @@ def test_a_link_that_comes_between_leads_nowhere(
     assert content(outside) == {"empty": None, "file": b"secret"}
 
 
-def test_the_root_and_what_users_keep_beside_may_be_reached_by_links(tmp_path: Path, outside: Path) -> None:
+def test_the_root_may_be_reached_by_links(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "to-root").symlink_to(outside)
+    fs = LocalFileSystem(str(tmp_path / "to-root"), SYSTEM)
+    fs.make_directories("_ftfile/staged/q")
+    fs.make_directories("data")
+    fs.create_exclusive("_ftfile/staged/q/part", b"rows")
+    fs.rename("_ftfile/staged/q/part", "data/part")
+    assert (outside / "data/part").read_bytes() == b"rows"
+
+
+def test_links_are_followed_where_the_caller_says_so(tmp_path: Path, outside: Path) -> None:
     (outside / "data").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
-    fs = LocalFileSystem(str(tmp_path / "to-root"), SYSTEM)
+    fs = open_filesystem(str(outside), settings={"followlinks": "TRUE"})
     fs.make_directories("_ftfile/staged/q")
     fs.create_exclusive("_ftfile/staged/q/part", b"rows")
     fs.rename("_ftfile/staged/q/part", "data/part")
     assert fs.read("data/part") == b"rows"
     assert (tmp_path / "elsewhere/part").read_bytes() == b"rows"
     assert [info.path for info in fs.list("data")] == ["data/part"]
+    with pytest.raises(NotADirectory, match=r"remove it, or set storage\.followLinks=true"):
+        open_filesystem(str(outside)).read("data/part")
+    with pytest.raises(ConfigError, match=r"storage\.followLinks='1': it takes true or false"):
+        open_filesystem(str(outside), settings={"followLinks": "1"})
 
 
 def test_a_directory_that_may_be_passed_and_not_listed(fs: LocalFileSystem) -> None:

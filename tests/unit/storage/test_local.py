@@ -395,7 +395,8 @@ def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) 
     ["nowhere", "file/x", "dangling", "x" * (NAME_BYTES_MAX + 1)],
     ids=["to nothing", "through a file", "to itself", "too long"],
 )
-def test_dangling_links_are_not_listed(local: LocalFileSystem, target: str) -> None:
+def test_dangling_links_are_not_listed_where_links_are_followed(tmp_path: Path, target: str) -> None:
+    local = LocalFileSystem(str(tmp_path), SYSTEM, follow_links=True)
     local.put("file", b"")
     Path(local.root, "dangling").symlink_to(target)
     assert [info.path for info in local.list("")] == ["file"]
@@ -404,9 +405,10 @@ def test_dangling_links_are_not_listed(local: LocalFileSystem, target: str) -> N
 
 
 def test_a_directory_that_a_file_replaces_while_it_is_listed_is_none(
-    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An entry that is no link tells of the directory."""
+    """An entry that is no link tells of the directory; without links, it stays the one that was opened."""
+    local = LocalFileSystem(str(tmp_path), SYSTEM, follow_links=True)
     local.make_directories("d")
     local.put("d/file", b"")
     scandir = os.scandir

@@ -120,6 +120,7 @@ FILES: tuple[Option, ...] = (
     _files_option("filePattern", kinds.PATTERN),
     _files_option("ignoreFilePattern", kinds.PATTERN),
     _files_option("recursiveFileLookup", kinds.BOOLEAN, default=False),
+    _files_option("followLinks", kinds.BOOLEAN, default=False),
     _files_option("scanInterval", kinds.DURATION, default=1.0),
     _files_option("maxFileAge", kinds.DURATION, default=7 * 86_400.0),
     _files_option("maxTrackedFiles", kinds.COUNT, default=1_000_000),

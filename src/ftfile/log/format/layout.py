@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Kind: TypeAlias = Literal["part", "segment", "deadLetters"]
 
 
-META = paths.META
+META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
 MARKER = f"{META}/directoryMarker"
 LOG = f"{META}/log"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ftfile.core.errors import ConfigError, NotADirectory, NotFound, PermissionDenied
+from ftfile.core.logs import get_logger
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.read.foreign.known import identity_hash, key_of
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileInfo, FileSystem
 
     _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,13 @@ def list_files(fs: FileSystem, settings: FilesSettings, before: Listing | None =
         waiting = below
     if logs:
         refuse_rows_among(fs, settings, logs, found)
+    if not settings.follow_links:
+        links = [path for path, info in found.items() if info.is_link]
+        for path in links:
+            del found[path]
+        if links and before is None:
+            first = join(settings.root, min(links))
+            _log.warning("%d links, or pipes, are not followed, the first %r; followLinks=true does", len(links), first)
     listing = _columns(settings.root, _once(found.values()), now_s)
     if before is not None and len(before) and len(listing):
         _carry_since(before, listing)

@@ -96,6 +96,7 @@ class FilesSettings:
     file_format: str = "text"  # of all files
     tail: bool = True  # files grow
     separator: bytes = b"\n"  # ends a record of a growing file
+    follow_links: bool = False  # to files; to directories, none is followed but those that the path names
     recursive: bool = False
     name_glob: str | None = None
     file_pattern: str | None = None
@@ -145,6 +146,7 @@ class FilesSettings:
             file_format,
             tail=tail,
             separator=FileDecoding.from_options(parsed.given).separator,
+            follow_links=parsed["followLinks"],
             recursive=parsed["recursiveFileLookup"],
             name_glob=parsed["pathGlobFilter"],
             file_pattern=parsed["filePattern"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.core.errors import ConfigError, NotADirectory, NotAFile, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import directory_url
 from ftfile.log.format import layout
@@ -19,7 +19,7 @@ from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings, has_wildcard
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.paths import parse
-from ftfile.storage.registry import open_filesystem
+from ftfile.storage.registry import is_local, open_filesystem
 
 if TYPE_CHECKING:
     from ftfile.core.context import Context
@@ -54,7 +54,7 @@ class FilesConfig:
         settings, decoding = FilesSettings.from_options(parsed), FileDecoding.from_options(parsed.given)
         return cls(
             state_location(parsed),
-            parsed.prefixed("storage"),
+            _storage(parsed, settings),
             schema_json,
             settings,
             decoding,
@@ -167,6 +167,16 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
     return open_filesystem(url, context, optional_settings=storage)
 
 
+def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
+    """Return the settings of the store; a ConfigError if links are to be followed where there are none."""
+    storage = parsed.prefixed("storage")
+    if not settings.follow_links:
+        return storage
+    if not is_local(settings.root):
+        raise ConfigError(f"followLinks=true is for local directories, not for {settings.root!r}: leave it out")
+    return storage | {"followLinks": "true"}
+
+
 def state_location(parsed: ParsedOptions) -> str:
     """Return the URL of the directory in which the plan logs of sources are."""
     if parsed["stateLocation"] is not None:
@@ -187,6 +197,8 @@ def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
     named = settings.pattern if is_literal else ""  # what a pattern stands for may come later
     try:
         is_there = fs.stat(named).is_directory or is_literal
+    except NotAFile as error:
+        raise ConfigError(f"path={shown!r}: {error.detail}. followLinks=true reads files by links") from error
     except NotFound:
         if not fs.capabilities.implied_directories:
             missing = shown if is_literal else settings.root

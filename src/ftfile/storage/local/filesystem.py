@@ -29,20 +29,19 @@ from ftfile.storage.local.names import (
     beside,
     directory_of,
     info_of,
-    is_own,
+    info_of_entry,
     link_temporary,
     listed,
     make_directories,
     make_directory,
     not_a_file,
     open_file,
-    own_info,
     rename_in_one_step,
     rename_in_two_steps,
     resolved,
     sync_directory,
 )
-from ftfile.storage.paths import META, check_path, parent_of
+from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,10 +66,19 @@ _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 class LocalFileSystem(FileSystem):
     """A directory of this machine, or of a mount that behaves like one; `root`: absolute, need not exist yet.
 
-    The umask applies to the permissions of new files and directories.
+    The umask applies to the permissions of new files and directories. Links below the root lead nowhere unless
+    `follow_links`: `NotAFile` is raised for one in the place of a file, `NotADirectory` for one on the way.
     """
 
-    def __init__(self, root: str, context: Context, *, file_mode: int = 0o666, directory_mode: int = 0o777) -> None:
+    def __init__(
+        self,
+        root: str,
+        context: Context,
+        *,
+        file_mode: int = 0o666,
+        directory_mode: int = 0o777,
+        follow_links: bool = False,
+    ) -> None:
         if not root.startswith("/"):
             raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
         self.root = os.path.normpath("/" + root.lstrip("/"))
@@ -78,6 +86,7 @@ class LocalFileSystem(FileSystem):
         self.context = context
         self._file_mode = file_mode
         self._directory_mode = directory_mode
+        self._follow_links = follow_links
         self._capabilities = Capabilities(
             driver="local",
             shared_between_processes=True,
@@ -107,10 +116,10 @@ class LocalFileSystem(FileSystem):
             return _LocalFile(path, io.FileIO(descriptor, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Follow symbolic links, but not below `_ftfile`; `DanglingLink` tells of one that leads nowhere."""
+        """Where links are followed, `DanglingLink` tells of one that leads nowhere."""
         with self._at("stat", path) as name:
-            if name.is_own:
-                info = own_info(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
+            if not name.follow:
+                info = info_of_entry(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
                 if info.is_link:
                     raise not_a_file("stat", path, self.root)
                 return info
@@ -131,10 +140,10 @@ class LocalFileSystem(FileSystem):
             for entry in entries:
                 try:
                     child = prefix + entry.name
-                    if name.is_own or child == META:
-                        children.append(own_info(child, entry.stat(follow_symlinks=False)))
-                    else:
+                    if self._follow_links:
                         children.append(info_of(child, entry.stat(), is_link=entry.is_symlink()))
+                    else:
+                        children.append(info_of_entry(child, entry.stat(follow_symlinks=False)))
                 except FileNotFoundError:  # deleted since, or a link to nothing
                     continue
                 except OSError as error:
@@ -148,9 +157,19 @@ class LocalFileSystem(FileSystem):
             return [entry for entry in os.listdir(directory) if entry > name]
 
     def make_directories(self, path: str) -> None:
-        if is_own(path):
-            self._make_own_directories(path)
+        """Make a directory and those above it where they are missing; others may make, and delete, them too."""
+        if self._follow_links or not path:
+            self._make_by_path(path)
             return
+        for _ in range(_TRIES):
+            with contextlib.suppress(NotFound), self._at("make_directories", path) as name:
+                make_directory(name, self._directory_mode)
+                return
+            self.make_directories(parent_of(path))
+        detail = f"the directory above it is below {self.root}, and nothing can be made in it; choose another path"
+        raise Unsupported("make_directories", path, detail)
+
+    def _make_by_path(self, path: str) -> None:
         with self._at("make_directories", path) as name:
             new_directories = make_directories(name.text, self._directory_mode)
             # No caller can sync the names of the root and its parents.
@@ -159,16 +178,6 @@ class LocalFileSystem(FileSystem):
                 for directory in unreachable or [self.root]:
                     with contextlib.suppress(PermissionError):  # a parent that this user may not open
                         sync_directory(Name(os.path.dirname(directory)))
-
-    def _make_own_directories(self, path: str) -> None:
-        """Make a directory below the root, and those above it where they are missing; others may delete them."""
-        for _ in range(_TRIES):
-            with contextlib.suppress(NotFound), self._at("make_directories", path) as name:
-                make_directory(name, self._directory_mode)
-                return
-            self.make_directories(parent_of(path))
-        detail = f"the directory above it is below {self.root}, and nothing can be made in it; choose another path"
-        raise Unsupported("make_directories", path, detail)
 
     def sync_directory(self, path: str) -> None:
         with self._at("sync_directory", path) as name:
@@ -225,7 +234,7 @@ class LocalFileSystem(FileSystem):
         with self._at("put", path) as name:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = open_file("put", path, self.root, name, flags, self._file_mode)
-            if name.is_own and os.fstat(descriptor).st_nlink > 1:
+            if os.fstat(descriptor).st_nlink > 1:
                 # A copy of the directory shares it, or it is somebody's file outside.
                 os.close(descriptor)
                 os.unlink(name.text, dir_fd=name.directory)
@@ -263,15 +272,24 @@ class LocalFileSystem(FileSystem):
 
     def _resolved(self, operation: str, path: str) -> AbstractContextManager[Name]:
         check_path(operation, path)
-        return resolved(operation, path, self.root, self._prefix)
+        return resolved(operation, path, self.root, self._prefix, follow=self._follow_links)
 
 
 def open_location(location: Location) -> FileSystem:
     """Open a `file` URL."""
-    settings = location.known_settings("filePermission", "directoryPermission")
+    settings = location.known_settings("filePermission", "directoryPermission", "followLinks")
     file_mode = int(settings.get("filePermission", "666"), 8)
     directory_mode = int(settings.get("directoryPermission", "777"), 8)
-    return LocalFileSystem(location.path, location.context, file_mode=file_mode, directory_mode=directory_mode)
+    follow = settings.get("followLinks", "false").lower()
+    if follow not in {"true", "false"}:
+        raise ConfigError(f"storage.followLinks={follow!r}: it takes true or false")
+    return LocalFileSystem(
+        location.path,
+        location.context,
+        file_mode=file_mode,
+        directory_mode=directory_mode,
+        follow_links=follow == "true",
+    )
 
 
 class _LocalStream(OutputStream):

@@ -1,7 +1,7 @@
-"""Names in directories: paths resolved so that nothing below `_ftfile` is reached by a link; links, moves, listings.
+"""Names in directories: paths resolved so that nothing below the root is reached by a link; links, moves, listings.
 
-The root may be reached by links, and so may what users keep beside `_ftfile`. From `_ftfile` on, each directory is
-opened in the one above it, and never by a link: what is put in its place meanwhile leads nowhere else.
+The root may be reached by links. Below it, each directory is opened in the one above it, and never by a link: what is
+put in its place meanwhile leads nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import NotADirectory, NotAFile
 from ftfile.storage.api import FileInfo
-from ftfile.storage.paths import META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,37 +28,35 @@ _MISSING_MAX = 10_000
 _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
-_NO_FILE = "a link, a pipe, a socket or a device is there below {root}, which is never opened: remove it"
-_IN_THE_WAY = "{link!r} below {root} is a symbolic link, and nothing below {meta} is reached by one: remove the link"
+_NO_FILE = (
+    "a link, a pipe, a socket or a device is there below {root}, which is not opened: remove it, or set "
+    "storage.followLinks=true for a link, if all who can write there are trusted"
+)
+_IN_THE_WAY = (
+    "{link!r} below {root} is a symbolic link, and none is followed: remove it, or set storage.followLinks=true if all "
+    "who can write there are trusted"
+)
 
 
 class Name(NamedTuple):
-    """Where a path is: its name in an open directory or, where links are followed, the whole path."""
+    """Where a path is: its name in an open directory, or the whole path."""
 
     text: str
     directory: int | None = None  # descriptor
-    is_own: bool = False  # at or below `_ftfile`
+    follow: bool = True  # a link of this name
 
     @property
     def no_follow(self) -> int:
         """Return the flag by which `os.open` refuses a link."""
-        return os.O_NOFOLLOW if self.is_own else 0
-
-
-def is_own(path: str) -> bool:
-    """Return True for `_ftfile` and all below it."""
-    return path.startswith(META) and path[len(META) : len(META) + 1] in {"", "/"}
+        return 0 if self.follow else os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
-def resolved(operation: str, path: str, root: str, prefix: str) -> Iterator[Name]:
+def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool) -> Iterator[Name]:
     """Resolve a path below the root, whose `prefix` ends in a slash; the name is good within the block."""
-    if not is_own(path):
-        yield Name(prefix + path if path else root)
-        return
     first, *names = path.split("/")
-    if not names:
-        yield Name(prefix + first, None, is_own=True)
+    if follow or not names:
+        yield Name(prefix + path if path else root, None, follow or not path)
         return
     name, directory, is_resolved = prefix + first, -1, False
     try:
@@ -69,12 +66,12 @@ def resolved(operation: str, path: str, root: str, prefix: str) -> Iterator[Name
             if above >= 0:
                 os.close(above)
         is_resolved = True
-        yield Name(name, directory, is_own=True)
+        yield Name(name, directory, follow=False)
     except OSError as error:
         place = Name(name, None if directory < 0 else directory)
         if not is_resolved and error.errno in {errno.ENOTDIR, errno.ELOOP} and is_link(place):
             link = name.removeprefix(root).lstrip("/")
-            raise NotADirectory(operation, path, _IN_THE_WAY.format(link=link, root=root, meta=META)) from error
+            raise NotADirectory(operation, path, _IN_THE_WAY.format(link=link, root=root)) from error
         raise
     finally:
         if directory >= 0:
@@ -119,8 +116,8 @@ def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> File
     return FileInfo(path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link)
 
 
-def own_info(path: str, status: os.stat_result) -> FileInfo:
-    """Return the information that the status of an entry below `_ftfile` has; no link was followed to it."""
+def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
+    """Return the information that the status of an entry has to which no link was followed."""
     info = info_of(path, status)
     if info.is_directory or stat.S_ISREG(status.st_mode):
         return info
@@ -130,7 +127,7 @@ def own_info(path: str, status: os.stat_result) -> FileInfo:
 @contextlib.contextmanager
 def listed(name: Name) -> Iterator[int | str]:
     """Open a directory for listing: what `os.scandir` and `os.listdir` take."""
-    if name.directory is None and not name.is_own:
+    if name.directory is None and name.follow:
         yield name.text
         return
     descriptor = os.open(name.text, _LIST | name.no_follow, dir_fd=name.directory)
@@ -153,7 +150,7 @@ def directory_of(name: Name) -> Name:
     """Return the directory in which a name is."""
     if name.directory is None:
         return Name(os.path.dirname(name.text))
-    return Name(".", name.directory, is_own=True)
+    return Name(".", name.directory, follow=False)
 
 
 def beside(name: Name, other: str) -> Name:
@@ -166,7 +163,7 @@ def make_directory(name: Name, mode: int) -> None:
     try:
         os.mkdir(name.text, mode, dir_fd=name.directory)
     except FileExistsError as error:
-        if not stat.S_ISDIR(os.stat(name.text, dir_fd=name.directory, follow_symlinks=not name.is_own).st_mode):
+        if not stat.S_ISDIR(os.stat(name.text, dir_fd=name.directory, follow_symlinks=name.follow).st_mode):
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name.text) from error
 
 

@@ -56,7 +56,12 @@ def is_hidden(path: str) -> bool:
 
 
 def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
-    """Return all files but those of logs, by path; ConfigError for no directory, or a table or checkpoint below it."""
+    """Return all files but those of logs, by path.
+
+    Raises:
+        ConfigError: it is no directory, or a table or a checkpoint is below it.
+        NotAFile: a link is there, which is not followed.
+    """
     try:
         entries = list_own(fs, "")
     except NotADirectory as error:
@@ -65,6 +70,9 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     root = stat_or_none(fs, "")
     passed = set() if root is None else {root.identity}
     while entries:
+        for info in entries:
+            if info.is_link and not info.is_directory:
+                fs.stat(info.path)  # whose error says that it is not followed
         files |= {info.path: info for info in entries if not info.is_directory}
         below = {info.identity or info.path: info for info in entries if info.is_directory and info.path not in _OWN}
         directories = [info.path for identity, info in below.items() if identity not in passed]  # loops of links end

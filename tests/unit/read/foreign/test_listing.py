@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def listed(path: object, **options: str) -> list[str]:
     settings = FilesSettings.from_options(parse_options({"path": str(path), "fileFormat": "text", **options}, "files"))
-    return sorted(list_files(open_filesystem(settings.root), settings).paths)
+    storage = {"followLinks": options.get("followLinks", "false")}
+    return sorted(list_files(open_filesystem(settings.root, settings=storage), settings).paths)
 
 
 def make(folder: Path, *names: str) -> None:
@@ -67,11 +68,25 @@ def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tm
     (tmp_path / "in/itself").symlink_to(tmp_path / "in/itself")
     (tmp_path / "in/long").symlink_to("x" * 300)
     (tmp_path / "in/to=2").symlink_to(tmp_path / "in/d=1")
-    assert listed(tmp_path / "in", recursiveFileLookup="true") == ["in/a.log", "in/d=1/c.log"]
-    assert listed(tmp_path / "in/*/*") == ["d=1/c.log"]
+    for follow in ("false", "true"):
+        everything = listed(tmp_path / "in", recursiveFileLookup="true", followLinks=follow)
+        assert everything == ["in/a.log", "in/d=1/c.log"]
+        assert listed(tmp_path / "in/*/*", followLinks=follow) == ["d=1/c.log"]
+
+
+def test_links_to_files_are_passed_over_unless_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make(tmp_path / "in", "a.log", "d=1/b.log")
     make(tmp_path / "other", "x.log")
     (tmp_path / "in/x.log").symlink_to(tmp_path / "other/x.log")
-    assert "in/x.log" in listed(tmp_path / "in")
+    (tmp_path / "in/d=1/y.log").symlink_to(tmp_path / "other/x.log")
+    os.mkfifo(tmp_path / "in/pipe")
+    assert listed(tmp_path / "in") == ["in/a.log", "in/d=1/b.log"]
+    assert "3 links, or pipes, are not followed, the first 'file://" in caplog.text
+    assert "/in/d=1/y.log'; followLinks=true does" in caplog.text
+    assert listed(tmp_path / "in/*.log") == ["a.log"]
+    assert listed(tmp_path / "in/x.log") == []
+    assert listed(tmp_path / "in/x.log", followLinks="true") == ["x.log"]
+    assert "in/d=1/y.log" in listed(tmp_path / "in", followLinks="true")  # two links to one file
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,6 @@ from tests.unit.read.foreign.plans import COLUMNS, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from ftfile.storage.paths import Location
 
@@ -61,7 +61,7 @@ def test_no_input_is_there(source: Source, path: str, text: str) -> None:
     source.add("a.log")
     (source.path / "dangling").symlink_to(source.path / "gone")
     with pytest.raises(ConfigError, match=text):
-        begin(str(source.path / path), str(source.state))
+        begin(str(source.path / path), str(source.state), followLinks="true")
     assert not source.state.exists()
 
 
@@ -70,7 +70,14 @@ def test_an_input_is_there_or_may_come(source: Source, path: str) -> None:
     source.add("a.log")
     (source.path / "not").mkdir()
     (source.path / "link.log").symlink_to(source.path / "a.log")
-    begin(str(source.path / path), str(source.state))
+    begin(str(source.path / path), str(source.state), followLinks="true")
+
+
+def test_the_input_is_a_link(source: Source) -> None:
+    source.add("a.log")
+    (source.path / "link.log").symlink_to(source.path / "a.log")
+    with pytest.raises(ConfigError, match=r"link.log': a link, .*\. followLinks=true reads files by links"):
+        begin(str(source.path / "link.log"), str(source.state))
 
 
 @pytest.mark.parametrize("call", ["stat", "scandir"])
@@ -80,7 +87,8 @@ def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: 
     original: Callable[..., Any] = getattr(os, call)
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if str(path) == str(source.path):
+        place = Path(f"/proc/self/fd/{path}").readlink() if isinstance(path, int) else path
+        if str(place) == str(source.path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return original(path, *args, **kwargs)
 
