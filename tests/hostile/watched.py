@@ -123,7 +123,7 @@ def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
     return outcomes
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
     """Return what counts for the limit of memory: Arrow reserves more than it uses."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:"))
     return int(line.split()[1]) << 10
@@ -136,7 +136,7 @@ def main(checkpoint: str, whole: str, *forged: str) -> None:
     run(whole, Watch(checkpoint))
     watch = Watch(checkpoint)
     sys.addaudithook(watch)
-    limit = _data_bytes() + MEMORY_BYTES
+    limit = data_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     for directory in forged:
         watch.directory = str(Path(directory).resolve())

@@ -153,9 +153,13 @@ def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], 
     return strings_from(np.append(0, ends), data, kind, is_valid(array) if array.null_count else None)
 
 
+LEVELS_MAX = 10_000  # of arrays and objects within each other: arro3 takes 80 bytes of the stack for each
+
 _ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
-_NEWLINE = ord("\n")
+_NEWLINE, _QUOTE = ord("\n"), ord('"')
+_OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")  # square brackets are these without one bit
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +282,53 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     # arro3 ends the process where the text of an error has a NUL in it.
     if b"\0" in lines:
         raise ValueError("a zero byte")
+    if next(deep_lines(lines), None) is not None:
+        raise ValueError(f"a line of more than {LEVELS_MAX} levels")
     if _ESCAPED_NUL in lines:
         for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
             pass
     return _reader(lines, schema)
+
+
+def deep_lines(block: bytes) -> Iterator[int]:
+    """Yield where lines start that have more than `LEVELS_MAX` levels; the block ends with a line feed."""
+    start, long_bytes = 0, 2 * LEVELS_MAX  # each level has two brackets
+    while start + long_bytes < len(block):
+        end = block.rfind(b"\n", start, start + long_bytes) + 1
+        if not end:
+            end = block.find(b"\n", start) + 1
+            if _has_many_levels(block, start, end) and _levels(block[start:end]) > LEVELS_MAX:
+                yield start
+        start = end
+
+
+def _has_many_levels(block: bytes, start: int, end: int) -> bool:
+    """Return False for lines that have few brackets: a search for these takes less time than a count."""
+    brackets = 0
+    for bracket in (b"[", b"{"):
+        place = block.find(bracket, start, end)
+        while place >= 0:
+            brackets += 1
+            if brackets > LEVELS_MAX:
+                return True
+            place = block.find(bracket, place + 1, end)
+    return False
+
+
+def _levels(line: bytes) -> int:
+    """Return how many arrays and objects lie within each other."""
+    characters = np.frombuffer(line.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
+    level, most, is_in_string = 0, 0, np.bool_(False)  # noqa: FBT003 - a value of numpy
+    for first in range(0, len(characters), _PIECE_BYTES):
+        piece = characters[first : first + _PIECE_BYTES]
+        in_string = np.bitwise_xor.accumulate(piece == _QUOTE) ^ is_in_string
+        is_open, is_close = piece | _CASE == _OPEN, piece | _CASE == _CLOSE
+        brackets = np.flatnonzero((is_open | is_close) & ~in_string)
+        levels = level + np.cumsum(is_open[brackets] * 2 - 1)
+        if len(levels):
+            level, most = int(levels[-1]), max(most, int(levels.max()))
+        is_in_string = in_string[-1]
+    return most
 
 
 def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:

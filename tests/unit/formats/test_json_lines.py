@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
+from ftfile.formats import json_lines
 from ftfile.formats.api import format_from_options
 from ftfile.formats.json_lines import object_text
 from tests.unit.formats.rows import (
@@ -239,6 +240,31 @@ def test_corruption_names_the_file() -> None:
     file.name = "out/part-7.json"  # as files opened by name have
     with pytest.raises(CorruptData, match=r"'out/part-7.json' is corrupt: expected JSON lines, found .*unexpected"):
         list(JSON.decode(file, pa.schema([("v", pa.int32())])))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_deep"),
+    [
+        (b'[{"a":[1]}]', False),
+        (b'[{"a":[[1]]}]', True),
+        (b'{"a":"[[[[[["}', False),
+        (b'{"a":"\\"[[[[[["}', False),
+        (b'["]]]",[[[1]]]]', True),
+        (b'["\\\\",[[[1]]]]', True),
+        (b"[[1]],[[1]],[[1]]", False),
+    ],
+)
+def test_lines_of_many_levels_are_found(line: bytes, monkeypatch: pytest.MonkeyPatch, *, is_deep: bool) -> None:
+    monkeypatch.setattr(json_lines, "LEVELS_MAX", 3)
+    monkeypatch.setattr(json_lines, "_PIECE_BYTES", 5)
+    block = b"{}\n" + line + b"\n" + b'{"b":1}\n'
+    assert list(json_lines.deep_lines(block)) == [3] * is_deep
+
+
+def test_lines_of_many_levels_are_corrupt() -> None:
+    deep = b'{"n":' + b"[" * 10_001 + b"]" * 10_001 + b"}\n"
+    with pytest.raises(CorruptData, match="a line of more than 10000 levels"):
+        list(JSON.decode(io.BytesIO(b'{"n":"a"}\n' + deep), pa.schema([("n", pa.string())])))
 
 
 def test_files_are_read_in_pieces() -> None:

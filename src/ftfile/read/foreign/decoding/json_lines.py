@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.formats.json_lines import deep_lines
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
 from ftfile.read.foreign.decoding.records import Lines, Rows, decimal_of, finished_rows, in_halves, lines_of, read_texts
@@ -222,8 +223,8 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     """Return True for lines that are not one object from their first byte to their last, with all strings closed.
 
     A line that is read among others could else take in the next one, or end the process: arro3 does so where the text
-    of an error has a NUL in it. Where no line has the start of an object behind the end of another one, as many objects
-    as lines are one in each line.
+    of an error has a NUL in it, and where a line has more levels than its stack holds. Where no line has the start of
+    an object behind the end of another one, as many objects as lines are one in each line.
     """
     data, starts = lines.bytes, lines.starts
     odd: NDArray[np.bool_] = (data[starts] != _OPEN) | (data[lines.ends - 2] != _CLOSE)
@@ -235,6 +236,7 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     odd[np.searchsorted(lines.ends, object_ends, side="right")] = True
     if b"\0" in lines.block or (has_escapes and rb"\u0000" in lines.block):
         odd |= np.array([b"\0" in line or rb"\u0000" in line for line in lines.block.split(b"\n")[:-1]])
+    odd[np.searchsorted(starts, list(deep_lines(lines.block)))] = True
     return odd
 
 

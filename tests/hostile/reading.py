@@ -1,0 +1,70 @@
+"""Reads hostile inputs, each in a process of its own whose memory and time are bounded.
+
+Its arguments are a directory, in which it writes each file before it reads it, and names of `INPUTS`, by default all.
+For each it prints a line of JSON: what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from ftfile.errors import FtfileError
+from ftfile.read.foreign.decode import read_files
+from ftfile.read.foreign.decoding.settings import FileDecoding
+from ftfile.read.foreign.plan import Plan
+from tests.hostile.inputs import INPUTS, READ, Input
+from tests.hostile.watched import data_bytes
+from tests.unit.read.foreign.planned import Files
+
+TIME_S = 10
+
+
+def outcome(file: Input, files: Files) -> str:
+    """Return the error of ftfile's that a file leads to, `READ`, or what is none of them; rows are not kept."""
+    planned, decoding = files.whole(file.name), FileDecoding(file.file_format, **file.options)
+    (share,) = Plan((planned,)).shares(decoding.max_partition_bytes)
+    limit = data_bytes() + file.memory_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    try:
+        for _ in read_files(files.fs, share, file.schema, decoding):
+            pass
+    except FtfileError as error:
+        return type(error).__name__
+    except BaseException as error:  # also MemoryError
+        return f"raised {error!r:.200}"
+    return READ
+
+
+def guarded(file: Input, files: Files) -> str:
+    """Return the outcome of a file in a process of its own, or what ended that process."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(TIME_S)
+        os.write(sending, outcome(file, files).encode())
+        os._exit(0)
+    os.close(sending)
+    text = os.read(receiving, 1 << 10).decode()  # nothing where it ended without a word
+    os.close(receiving)
+    _, status = os.waitpid(child, 0)
+    return text or f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+
+
+def main(*names: str) -> None:
+    """Print the outcome of each of these inputs."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = Files(Path(directory))
+        for name in names or INPUTS:
+            file = INPUTS[name]
+            files.write(file.name, file.content())
+            print(json.dumps([name, guarded(file, files)]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,36 @@
+"""Who can only feed an input to a stream cannot hang, fill or crash a process that reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile.conftest import ROOT
+from tests.hostile.inputs import INPUTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    home: Path = tmp_path_factory.mktemp("inputs")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.hostile.reading"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path, ROOT])), "TMPDIR": str(home)},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=120,
+    )
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_input_is_read_or_refused_within_its_memory(outcomes: dict[str, str], name: str) -> None:
+    assert outcomes[name] == INPUTS[name].outcome
