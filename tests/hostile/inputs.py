@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from ftfile.formats import avro_container
+from ftfile.rows.buffers import varint as varint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +60,98 @@ def deep_column(start: bytes, middle: bytes, end: bytes) -> bytes:
     return b'{"a":' + nested(start, middle, end) + b"}"
 
 
+MARKER = bytes(16)
+
+
+def record(kind: Any, name: str = "r") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": "a", "type": kind}]}
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def levels_of_avro(count: int) -> Any:
+    return array(levels_of_avro(count - 1)) if count else "int"
+
+
+def doubled_records(count: int) -> dict[str, Any]:
+    """Return a record of two records, which have two each, and so on, without a byte."""
+    inner: Any = "null"
+    for number in range(count):
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"r{number - 1}" if number else "null"}]
+        inner = {"type": "record", "name": f"r{number}", "fields": fields}
+    return record(inner)
+
+
+def avro_file(schema: Any, rows: int, data: bytes, codec: str = "null") -> bytes:
+    lengths = varint_of(2 * rows if rows >= 0 else -2 * rows - 1) + varint(len(data))
+    return avro_container.header(schema, codec, MARKER) + lengths + data + MARKER
+
+
+def avro(
+    schema: Any, data: Callable[[], bytes], codec: str = "null", *, rows: int = 1, outcome: str = CORRUPT
+) -> Input:
+    """Return a file of one block."""
+    return Input("a.avro", "avro", lambda: avro_file(schema, rows, data(), codec), outcome)
+
+
+def varint(number: int) -> bytes:
+    return varint_of(number << 1)
+
+
+def repeated(compressor: Any, mebibytes: int) -> bytes:
+    """Return zeros, compressed."""
+    pieces: list[bytes] = [compressor.compress(bytes(MIB)) for _ in range(mebibytes)]
+    return b"".join([*pieces, compressor.flush()])
+
+
+def zstd(data: bytes) -> bytes:
+    frame: bytes = pa.Codec("zstd").compress(data, asbytes=True)
+    return frame
+
+
+def deflated(mebibytes: int) -> bytes:
+    return repeated(zlib.compressobj(1, zlib.DEFLATED, -15), mebibytes)
+
+
+NULLS, BYTES = array("null"), record("bytes")
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+AVRO = {
+    "30 million nulls in an array": avro(record(NULLS), lambda: varint(30_000_000) + b"\0"),
+    "2 billion empty records in an array": avro(
+        record(array({"type": "record", "name": "e", "fields": []})), lambda: varint(1 << 31) + b"\0"
+    ),
+    "2 billion rows without a byte": avro(record("null"), lambda: b"", rows=1 << 31),
+    "fewer than no rows": avro(BYTES, lambda: b"", rows=-1),
+    "60 million nulls of a union": avro(
+        record(array(["null", "double"])),
+        lambda: zlib.compress(varint(60_000_000) + bytes(60_000_001), 1)[2:-4],
+        "deflate",
+    ),
+    "values that contain themselves": avro(record(["null", "r"]), lambda: b"\2" * 3_000_000 + b"\0"),
+    "arrays that contain themselves": avro(record(array("r")), lambda: b"\2" * 1_000_000),
+    "a type that is itself": avro(record("r"), lambda: b""),
+    "101 types within each other": avro(record(levels_of_avro(100)), lambda: b"\0"),
+    "2**40 records in a record": avro(doubled_records(40), lambda: b""),
+    "a schema of 100,000 levels": Input(
+        "a.avro", "avro", lambda: avro_file(0, 1, b"").replace(b"0", nested(b"[", b"", b"]", 100_000), 1), CORRUPT
+    ),
+    "a schema of 5 MiB": avro({**BYTES, "doc": "a" * (5 * MIB)}, lambda: b"\0"),
+    "a decimal of 4 million bytes": avro(record(DECIMAL), lambda: varint(4_000_000) + b"\x11" * 4_000_000),
+    "a fixed decimal of 4 million bytes": avro(
+        record({**DECIMAL, "type": "fixed", "name": "d", "size": 4_000_000}), lambda: b"\x11" * 4_000_000
+    ),
+    "300 MB of zeros deflated": avro(BYTES, lambda: deflated(300), "deflate"),
+    "100 MB of zeros by bzip2": avro(BYTES, lambda: repeated(bz2.BZ2Compressor(1), 100), "bzip2"),
+    "100 MB of zeros by xz": avro(BYTES, lambda: repeated(lzma.LZMACompressor(preset=0), 100), "xz"),
+    "300 MB of zeros by zstd": avro(
+        BYTES, lambda: pa.Codec("zstd").compress(bytes(300 * MIB), asbytes=True), "zstandard"
+    ),
+    "300 MB of zeros by snappy": avro(BYTES, lambda: varint_of(300 * MIB) + b"\0" * 8, "snappy"),
+    "a length of a terabyte": avro(BYTES, lambda: varint(1 << 40)),
+    "one large value": avro(BYTES, lambda: varint(16 * MIB) + bytes(16 * MIB), outcome=READ),
+}
 INPUTS = {
     "a line of JSON of nested arrays": json_lines(lambda: deep_column(b"[", b"", b"]")),
     "a line of JSON of nested objects": json_lines(lambda: nested(b'{"a":', b"1", b"}")),
@@ -62,4 +160,5 @@ INPUTS = {
     "a line of JSON that is nested arrays": json_lines(lambda: nested(b"[", b"", b"]")),
     "a file of JSON that is nested arrays": json_file(lambda: nested(b"[", b"", b"]")),
     "a file of JSON of nested objects": json_file(lambda: nested(b'{"a":', b"1", b"}")),
+    **{f"Avro: {name}": file for name, file in AVRO.items()},
 }

@@ -35,10 +35,17 @@ def outcome(file: Input, files: Files) -> str:
         for _ in read_files(files.fs, share, file.schema, decoding):
             pass
     except FtfileError as error:
-        return type(error).__name__
+        # An error of memory as the cause of another one is no bound.
+        return f"raised {error.__cause__!r:.200}" if _is_of_memory(error) else type(error).__name__
     except BaseException as error:  # also MemoryError
         return f"raised {error!r:.200}"
     return READ
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    if error is None:
+        return False
+    return isinstance(error, MemoryError) or "MemoryError" in str(error) or _is_of_memory(error.__cause__)
 
 
 def guarded(file: Input, files: Files) -> str:

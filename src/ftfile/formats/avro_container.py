@@ -5,7 +5,10 @@ Every value may be null and is a union of null and its type: a byte names the br
 
 from __future__ import annotations
 
+import bz2
+import io
 import json
+import lzma
 import os
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -15,6 +18,13 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.formats.avro_bounds import (
+    BLOCK_MEMORY_BYTES_MAX,
+    BOUNDED_DECIMAL,
+    DECIMAL_BYTES_MAX,
+    SCHEMA_BYTES_MAX,
+    with_bounded_decimals,
+)
 from ftfile.formats.reading import corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
@@ -32,18 +42,29 @@ from ftfile.rows.buffers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from ftfile.formats.avro_bounds import Cost
+
 
 MARKER_BYTES = 16
+
+BLOCK_BYTES_MAX = 64 << 20  # decompressed
 
 _MAGIC = b"Obj\x01"
 _ISAL_ERROR = cast("type[Exception]", isal_zlib.error)
 _RAW_DEFLATE = -15
 _ISAL_LEVEL_MAX = 3
 _CRC_BYTES = 4
+_ZLIB_REST_BYTES_MAX = 3  # fastavro leaves the start of zlib's checksum behind a stream of deflate
+_XZ_MEMORY_BYTES_MAX = 256 << 20
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    "deflate": lambda: isal_zlib.decompressobj(_RAW_DEFLATE),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES_MAX),
+}
 _VARINT_BYTES_MAX = 10
 
 
@@ -56,7 +77,15 @@ def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a modu
             f"{what} needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
             "driver and on the executors"
         ) from error
+    fastavro.read.LOGICAL_READERS[f"bytes-{BOUNDED_DECIMAL}"] = _decimal
     return fastavro
+
+
+def _decimal(data: bytes, *schemas: Any) -> Any:  # noqa: ANN401 - fastavro has no types
+    """Return a decimal, whose making takes time by the square of its bytes."""
+    if len(data) > DECIMAL_BYTES_MAX:
+        raise ValueError(f"a decimal of {len(data)} bytes, and at most {DECIMAL_BYTES_MAX} are read")
+    return import_fastavro().read.LOGICAL_READERS["bytes-decimal"](data, *schemas)
 
 
 def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
@@ -92,9 +121,10 @@ def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
     """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
     entries = read_metadata(file)
     try:
-        schema, codec = json.loads(entries[b"avro.schema"]), entries[b"avro.codec"].decode()
-        return schema, codec, _read(file, MARKER_BYTES)
-    except (ValueError, KeyError) as error:
+        described, codec = entries[b"avro.schema"], entries.get(b"avro.codec", b"null").decode()
+        _require_size(len(described), SCHEMA_BYTES_MAX)
+        return json.loads(described), codec, _read(file, MARKER_BYTES)
+    except (ValueError, KeyError, RecursionError) as error:
         raise _no_header(file, error) from error
 
 
@@ -116,8 +146,12 @@ def _no_header(file: BinaryIO, error: Exception) -> CorruptData:
     return corrupt(file, "an Avro file", f"no header of one: {error!r}")
 
 
-def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of rows and the bytes of each block from the position on; `CorruptData` if one is not whole."""
+def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of rows and the bytes of each block from the position on.
+
+    Raises:
+        CorruptData: one is not whole, or its rows would take more memory than a block may.
+    """
     start = file.tell()
     end = file.seek(0, os.SEEK_END)
     file.seek(start)
@@ -127,29 +161,78 @@ def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, byt
             data = _read(file, min(size, end))
             _expect(file, marker)
             plain = _decompressed(data, codec)
-        except (ValueError, OSError, zlib.error, _ISAL_ERROR) as error:
+        except (ValueError, OSError, zlib.error, lzma.LZMAError, _ISAL_ERROR) as error:
             raise corrupt(file, "whole blocks of an Avro file", error) from error
+        if rows < 0 or row.block_bytes(rows, len(plain)) > BLOCK_MEMORY_BYTES_MAX:
+            raise corrupt(
+                file,
+                f"blocks whose rows take at most {BLOCK_MEMORY_BYTES_MAX} bytes in memory",
+                f"one of {rows} rows in {len(plain)} bytes, which may take more",
+            )
         yield rows, plain
 
 
+class PlainBlocks:
+    """A file of blocks, decompressed one by one, which is only read forward.
+
+    Attributes:
+        rows: in the block read last.
+        size_bytes: of that block.
+    """
+
+    def __init__(self, schema: Any, plain_blocks: Iterator[tuple[int, bytes]]) -> None:  # noqa: ANN401 - JSON
+        self.rows = self.size_bytes = 0
+        self._marker = bytes(MARKER_BYTES)
+        self._blocks = plain_blocks
+        self._piece = io.BytesIO(header(with_bounded_decimals(schema), "null", self._marker))
+
+    def tell(self) -> int:
+        """Return the position in the block, for readers that ask for one."""
+        return self._piece.tell()
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, which are within one block; none at the end."""
+        data = self._piece.read(size)
+        if data or not size:
+            return data
+        following = next(self._blocks, None)
+        if following is None:
+            return b""
+        self.rows, plain = following
+        self.size_bytes = len(plain)
+        self._piece = io.BytesIO(block(self.rows, plain, self._marker))
+        return self._piece.read(size)
+
+
 def _decompressed(data: bytes, codec: str) -> bytes:
-    if codec == "deflate":
-        decompressor = isal_zlib.decompressobj(_RAW_DEFLATE)
-        plain: bytes = decompressor.decompress(data)
-        if not decompressor.eof or decompressor.unused_data:
-            raise ValueError("a block that is no whole deflate stream")
-        return plain
+    """Return the bytes of a block; `ValueError` if it is not whole, or has more than `BLOCK_BYTES_MAX`."""
+    if codec in _DECOMPRESSORS:
+        decompressor = _DECOMPRESSORS[codec]()
+        plain: bytes = decompressor.decompress(data, BLOCK_BYTES_MAX)
+        if decompressor.eof and len(decompressor.unused_data) <= _ZLIB_REST_BYTES_MAX:
+            return plain
+        _require_size(len(plain) + (len(plain) == BLOCK_BYTES_MAX))
+        raise ValueError(f"a block that is no whole {codec} stream")
     if codec == "snappy":
         packed, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
-        plain = pa.Codec("snappy").decompress(packed, read_varint(packed)[0], asbytes=True)
+        plain = pa.Codec("snappy").decompress(packed, _require_size(read_varint(packed)[0]), asbytes=True)
         if isal_zlib.crc32(plain) != crc:
             raise ValueError("a block with another checksum than it says")
         return plain
     if codec == "zstandard":
-        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
+        plain = bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(BLOCK_BYTES_MAX + 1))
+        _require_size(len(plain))
+        return plain
     if codec == "null":
+        _require_size(len(data))
         return data
     raise ValueError(f"codec {codec!r}")
+
+
+def _require_size(size_bytes: int, size_bytes_max: int = BLOCK_BYTES_MAX) -> int:
+    if size_bytes > size_bytes_max:
+        raise ValueError(f"{size_bytes} bytes or more, and at most {size_bytes_max} are read")
+    return size_bytes
 
 
 def _long(number: int) -> bytes:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
+from ftfile.formats.avro_bounds import cost_of
 from ftfile.formats.avro_container import (
     block,
     blocks,
@@ -217,9 +218,10 @@ class AvroFormat(ColumnarFormat):
         try:
             in_file = arrow_type(avro)
             read = _reader(avro)
-        except (ValueError, KeyError, TypeError) as error:
+            row = cost_of(avro)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
-        for rows, data in blocks(file, codec, marker):
+        for rows, data in blocks(file, codec, marker, row):
             try:
                 column_values = rebuild(read(rows, data), in_file, _from_raw)
                 batch = batch_as(pa.RecordBatch.from_struct_array(column_values), schema)

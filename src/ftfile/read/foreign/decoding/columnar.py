@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.formats.api import format_from_options
-from ftfile.formats.avro_container import import_fastavro
+from ftfile.formats.avro_bounds import BLOCK_MEMORY_BYTES_MAX, cost_of
+from ftfile.formats.avro_container import PlainBlocks, blocks, import_fastavro, read_header
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.rows.buffers import rebuild
@@ -55,36 +56,36 @@ def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
     del cut, decoding
     path = content.planned.path
     with content.as_file() as file:
+        described, codec, marker = read_header(file)
+        try:
+            row = cost_of(described)
+            is_record = described["type"] == "record"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
+        if not is_record:
+            raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
         held: list[dict[str, Any]] = []
-        damage = None
-        blocks = _avro_blocks(file, path)
+        held_bytes, damage = 0.0, None
+        plain = PlainBlocks(described, blocks(file, codec, marker, row))
+        records_of_blocks = None
         while damage is None:
             try:
+                records_of_blocks = records_of_blocks or iter(import_fastavro().block_reader(plain))
                 # Only behind its end is a block known to be whole.
-                held += list(next(blocks))
+                held += list(next(records_of_blocks))
             except StopIteration:
                 break
+            except (ConfigError, CorruptData) as error:
+                damage = error
             except Exception as error:  # fastavro raises what bad bytes lead to
                 damage = CorruptData(path, "whole blocks of an Avro file", repr(error))
-            if len(held) >= _BATCH_ROWS:
+            held_bytes += row.block_bytes(plain.rows, plain.size_bytes)
+            if len(held) >= _BATCH_ROWS or held_bytes >= BLOCK_MEMORY_BYTES_MAX // 2:
                 yield _avro_batch(held, schema, path)
-                held = []
+                held, held_bytes = [], 0.0
         yield _avro_batch(held, schema, path)
         if damage is not None:
             raise damage
-
-
-def _avro_blocks(file: BinaryIO, path: str) -> Iterator[Any]:
-    fastavro = import_fastavro()
-    try:
-        reader = fastavro.block_reader(file)
-        described: Any = reader.writer_schema
-        is_record = described["type"] == "record"
-    except Exception as error:  # fastavro raises what bad bytes lead to
-        raise CorruptData(path, "an Avro file", repr(error)) from error
-    if not is_record:
-        raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
-    return iter(reader)  # each block yields its records
 
 
 def _avro_batch(records: list[dict[str, Any]], schema: pa.Schema, path: str) -> pa.RecordBatch:

@@ -1,0 +1,134 @@
+"""The memory of the values of an Avro file, by its schema, before any of them is decoded.
+
+A value that is encoded in some bytes takes at most `fixed_bytes` and `ratio` times these: what an array has of a type
+follows from the least bytes that its values are encoded in. A type that contains itself has no such bound, and neither
+has an array of values that take no bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BLOCK_MEMORY_BYTES_MAX = 256 << 20  # of the values of a block
+SCHEMA_BYTES_MAX = 4 << 20
+LEVELS_MAX = 100  # of types within each other
+DECIMAL_BYTES_MAX = 64  # more than twice as many as the greatest that columns hold
+BOUNDED_DECIMAL = "ftfile-decimal"  # in place of `decimal`, for a reader that looks at the length first
+
+
+class Cost(NamedTuple):
+    """The memory of a value of a type."""
+
+    encoded_bytes: int  # at least
+    fixed_bytes: int
+    ratio: float = 0
+
+    def per_byte(self) -> float:
+        """Return the memory of many values for each byte that they are encoded in; `ValueError` for no bytes."""
+        if not self.encoded_bytes:
+            raise ValueError("an array of values that take no bytes")
+        return self.ratio + self.fixed_bytes / self.encoded_bytes
+
+    def block_bytes(self, rows: int, plain_bytes: int) -> float:
+        """Return the memory of a block of such rows."""
+        return rows * self.fixed_bytes + self.ratio * plain_bytes
+
+
+# Objects of CPython, each with a reference to it; a string with one long character has four bytes for each.
+_REFERENCE, _LIST, _DICT, _DICT_ENTRY, _LOGICAL = 8, 64, 240, 40, 128
+_LEAVES = {
+    "null": Cost(0, _REFERENCE),
+    "boolean": Cost(1, _REFERENCE),
+    "int": Cost(1, 40),
+    "long": Cost(1, 44),
+    "float": Cost(4, 32),
+    "double": Cost(8, 32),
+    "bytes": Cost(1, 42, 1),
+    "string": Cost(1, 58, 4),
+    "enum": Cost(1, _REFERENCE),
+}
+
+
+def cost_of(schema: Any) -> Cost:  # noqa: ANN401 - JSON
+    """Return the memory of a row; `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it has no bound."""
+    return _cost(schema, {}, "", LEVELS_MAX)
+
+
+def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:  # noqa: ANN401 - JSON
+    if not levels:
+        raise ValueError(f"more than {LEVELS_MAX} types within each other")
+    if isinstance(schema, list):
+        return _union([_cost(branch, named, namespace, levels - 1) for branch in schema])
+    if isinstance(schema, str):
+        return _LEAVES[schema] if schema in _LEAVES else _cost_of_name(schema, named, namespace)
+    kind = schema["type"]
+    if kind == "array":
+        return Cost(1, _LIST, _cost(schema["items"], named, namespace, levels - 1).per_byte())
+    if kind == "map":
+        return Cost(1, _DICT, _entry(_cost(schema["values"], named, namespace, levels - 1)).per_byte())
+    if kind in {"record", "error", "enum", "fixed"}:
+        return _named(schema, named, namespace, levels)
+    cost = _cost(kind, named, namespace, levels - 1)
+    return cost._replace(fixed_bytes=cost.fixed_bytes + _LOGICAL) if "logicalType" in schema else cost
+
+
+def _named(schema: Mapping[str, Any], named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:
+    name = _full_name(schema["name"], schema.get("namespace") or namespace)
+    named[name] = None  # what refers to it meanwhile is within it
+    if schema["type"] == "enum":
+        cost = _LEAVES["enum"]
+    elif schema["type"] == "fixed":
+        size = max(0, int(schema["size"]))
+        if schema.get("logicalType") == "decimal" and size > DECIMAL_BYTES_MAX:
+            raise ValueError(f"decimals of {size} bytes, and at most {DECIMAL_BYTES_MAX} are read")
+        cost = Cost(size, _LEAVES["bytes"].fixed_bytes + _LOGICAL, 1)
+    else:
+        inner = name.rpartition(".")[0]
+        costs = [_cost(field["type"], named, inner, levels - 1) for field in schema["fields"]]
+        cost = Cost(
+            sum(cost.encoded_bytes for cost in costs),
+            _DICT + sum(_DICT_ENTRY + cost.fixed_bytes for cost in costs),
+            max((cost.ratio for cost in costs), default=0),
+        )
+    named[name] = cost
+    return cost
+
+
+def _cost_of_name(name: str, named: Mapping[str, Cost | None], namespace: str) -> Cost:
+    full = _full_name(name, namespace)
+    cost = named[full if full in named else name]
+    if cost is None:
+        raise ValueError(f"the type {full!r}, which contains itself")
+    return cost
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
+def _union(branches: list[Cost]) -> Cost:
+    ratios = [cost.ratio + (cost.fixed_bytes - _REFERENCE) / (1 + cost.encoded_bytes) for cost in branches]
+    return Cost(1 + min(cost.encoded_bytes for cost in branches), _REFERENCE, max(ratios))
+
+
+def with_bounded_decimals(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a schema of at most `LEVELS_MAX` levels whose decimals of any length are `BOUNDED_DECIMAL`."""
+    if isinstance(schema, list):
+        return [with_bounded_decimals(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    bounded = {key: with_bounded_decimals(part) if key != "default" else part for key, part in schema.items()}
+    is_bytes = schema.get("type") == "bytes" and schema.get("logicalType") == "decimal"
+    return bounded | {"logicalType": BOUNDED_DECIMAL} if is_bytes else bounded
+
+
+def _entry(value: Cost) -> Cost:
+    key = _LEAVES["string"]
+    return Cost(
+        key.encoded_bytes + value.encoded_bytes,
+        _DICT_ENTRY + key.fixed_bytes + value.fixed_bytes,
+        max(key.ratio, value.ratio),
+    )
