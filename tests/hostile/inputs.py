@@ -160,5 +160,16 @@ INPUTS = {
     "a line of JSON that is nested arrays": json_lines(lambda: nested(b"[", b"", b"]")),
     "a file of JSON that is nested arrays": json_file(lambda: nested(b"[", b"", b"]")),
     "a file of JSON of nested objects": json_file(lambda: nested(b'{"a":', b"1", b"}")),
+    **{
+        f"640 MB of zeros in {name}": Input(
+            name, file_format, lambda: zstd(bytes(64 * MIB)) * 10, CORRUPT, 640 * MIB, options=options
+        )
+        for name, file_format, options in [
+            ("a.json.zst", "json", {"multi_line": True}),
+            ("a.csv.zst", "csv", {"multi_line": True}),
+            ("a.parquet.zst", "parquet", {}),
+            ("a.avro.zst", "avro", {}),
+        ]
+    },
     **{f"Avro: {name}": file for name, file in AVRO.items()},
 }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import InputFile
 
 
+FILE_BYTES_MAX = 512 << 20  # of the plain content of a file that is in memory as a whole
 LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
 
 _SEARCH_BYTES = 64 << 10
@@ -122,6 +123,16 @@ class RangeContent:
             if begin < len(piece):
                 yield piece[begin:]
 
+    def whole(self) -> bytes:
+        """Return the plain content; `CorruptData` if it has more than `FILE_BYTES_MAX`, however few are stored."""
+        pieces, size_bytes = [], 0
+        for piece in self.pieces():
+            pieces.append(piece)
+            size_bytes += len(piece)
+            if size_bytes > FILE_BYTES_MAX:
+                raise CorruptData(self.planned.path, f"files of at most {FILE_BYTES_MAX} bytes", "a larger one")
+        return b"".join(pieces)
+
     def as_file(self) -> BinaryIO:
         """Return the plain content as a seekable file: if it is small, or not stored as it is, all of it is in memory.
 
@@ -130,7 +141,7 @@ class RangeContent:
         if not self.filters and self.file.size_bytes > _READ_BYTES:
             # Closing it leaves the file open, which is looked at again.
             return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
-        plain = io.BytesIO(b"".join(self.pieces()))
+        plain = io.BytesIO(self.whole())
         plain.name = self.planned.path  # what errors call it
         return plain
 
@@ -223,8 +234,7 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
 
 def whole_text(content: RangeContent, decoding: FileDecoding) -> str:
     """Return the plain content of a file."""
-    plain = b"".join(content.pieces())
-    return as_utf_8(plain, decoding).decode().removeprefix("\ufeff")
+    return as_utf_8(content.whole(), decoding).decode().removeprefix("\ufeff")
 
 
 def _is_utf_8(block: bytes) -> bool:
@@ -280,8 +290,8 @@ def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
         "modificationtime": 1000 * planned.modified_ms,
     }
     if "content" in map(str.lower, schema.names):
-        if planned.end > LINE_BYTES_MAX:
-            raise CorruptData(planned.path, f"files of at most {LINE_BYTES_MAX} bytes", f"one of {planned.end}")
+        if planned.end > FILE_BYTES_MAX:
+            raise CorruptData(planned.path, f"files of at most {FILE_BYTES_MAX} bytes", f"one of {planned.end}")
         values["content"] = b"".join(content.stored_pieces(0, planned.end))
     columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
     return batch_of(columns, schema, 1)
