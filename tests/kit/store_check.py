@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
+from ftfile.kv.definition import DELETE, StoreDefinition, code_of, operations, ops_in
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
@@ -227,6 +227,7 @@ def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefiniti
         if encoding is None:
             continue
         definition = StoreDefinition.from_json(head.definitions[encoding]["store"])
+        definition = definition.naming(code_of(definition.merge))  # of tests
         if last is not None and not record.overwrite:
             _require_same(last, definition, record)
         found[record.version] = last = definition

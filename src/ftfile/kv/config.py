@@ -187,6 +187,7 @@ def _define(
         buckets=fixed["buckets"],
         merge=fixed["merge"],
         sequence=sequence and resolve_column("sequenceColumn", sequence, schema),
+        code=None if "merge" in parsed.given else (),
     )
     return deletes, definition
 

@@ -18,7 +18,7 @@ from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -64,6 +64,7 @@ class StoreDefinition:
         buckets: a power of two.
         merge: the merge function by value column; `last` for all that are not in it.
         sequence: the value column whose greatest value wins; None where the last row does.
+        code: the classes among merge functions that the caller has named, which alone are imported; in no record.
     """
 
     keys: tuple[str, ...]
@@ -72,6 +73,7 @@ class StoreDefinition:
     buckets: int
     merge: Mapping[str, str]
     sequence: str | None = None
+    code: frozenset[str] = frozenset()
 
     @property
     def values(self) -> list[str]:
@@ -98,6 +100,14 @@ class StoreDefinition:
         return (
             ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
         )
+
+    def naming(self, code: Collection[str]) -> StoreDefinition:
+        """Return the definition for a caller who has named these classes."""
+        return replace(self, code=frozenset(code))
+
+    def require_code(self) -> None:
+        """Raise a ConfigError for a class among the merge functions that the caller has not named."""
+        _require_code(self.merge, self.code)
 
     def with_columns(self, schema_json: str) -> StoreDefinition:
         """Return the definition with the columns of a version; itself for those of another store."""
@@ -152,7 +162,7 @@ class StoreDefinition:
         )
 
 
-def define(
+def define(  # noqa: PLR0913 - all by name
     schema: pa.Schema,
     keys: Sequence[str],
     *,
@@ -160,10 +170,12 @@ def define(
     buckets: int = 16,
     merge: str | Mapping[str, str] = LAST,
     sequence: str | None = None,
+    code: Collection[str] | None = None,
 ) -> StoreDefinition:
     """Return the definition of a store by a writer's options, for rows of a schema with columns in any order.
 
-    `merge` is the text of the option, or has the function of each column, `last` for those it leaves out. Without value
+    `merge` is the text of the option, or has the function of each column, `last` for those it leaves out. `code` are
+    the classes that it may name, None for any: `merge` is then of the caller, and not of a record. Without value
     columns it is a store of keys alone. A ConfigError names the option if these make no store.
     """
     _check_keys(schema, keys)
@@ -172,7 +184,9 @@ def define(
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
-    functions = _checked_functions(_functions(merge, values) if isinstance(merge, str) else merge, values)
+    functions = _functions(merge, values) if isinstance(merge, str) else merge
+    code = code_of(functions) if code is None else frozenset(code)
+    functions = _checked_functions(functions, values, code)
     stored = [pa.field(name, fields[name].type, nullable=False) for name in keys]
     for name in values:
         kind = merged_type(functions.get(name, LAST), name, fields[name].type)
@@ -180,7 +194,7 @@ def define(
     if sequence is not None:
         _check_sequence(sequence, values, fields, functions)
     return StoreDefinition(
-        tuple(keys), pa.schema(stored), tuple(bucket_by) or tuple(keys), buckets, functions, sequence
+        tuple(keys), pa.schema(stored), tuple(bucket_by) or tuple(keys), buckets, functions, sequence, code
     )
 
 
@@ -240,7 +254,8 @@ def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
             old_field = fields.get(field.name)
             if old_field is None or is_wider(old_field.type, field.type):
                 fields[field.name] = field
-    return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge})
+    code = frozenset(name for definition in definitions for name in definition.code)
+    return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge}, code=code)
 
 
 def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
@@ -277,13 +292,11 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     """Return the function of each value column that the text of the option names."""
     functions: dict[str, str] = {}
     spelled = {name.lower(): name for name in values}
-    for item in merge.split(","):
-        column, _, name = item.strip().partition(":")
-        if not name or not (is_merge_name(name) or ":" in name):
-            # A function for all: `sum`, or `module:Class`.
+    for column, name in _items(merge):
+        if column is None:
             if "," in merge:
-                raise ConfigError(f"merge={merge!r}: {item.strip()!r} names no column; write `column:function`")
-            functions = dict.fromkeys(values, item.strip())
+                raise ConfigError(f"merge={merge!r}: {name!r} names no column; write `column:function`")
+            functions = dict.fromkeys(values, name)
         elif column.lower() not in spelled:
             raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
         else:
@@ -291,8 +304,31 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     return functions
 
 
-def _checked_functions(functions: Mapping[str, str], values: Sequence[str]) -> dict[str, str]:
+def _items(merge: str) -> Iterator[tuple[str | None, str]]:
+    """Yield column and function of each item of an option; None for all columns, as in `sum` or `module:Class`."""
+    for item in merge.split(","):
+        column, _, name = item.strip().partition(":")
+        yield (column, name) if name and (is_merge_name(name) or ":" in name) else (None, item.strip())
+
+
+def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
+    """Return the classes that a caller names by the option `merge`; none for None."""
+    names = (name for _, name in _items(merge)) if isinstance(merge, str) else (merge or {}).values()
+    return frozenset(name for name in names if not is_merge_name(name))
+
+
+def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
+    if not code_of(functions) <= frozenset(code):
+        text = ",".join(f"{column}:{name}" for column, name in sorted(functions.items()))
+        raise ConfigError(
+            f"the store has merge={text!r}, and code is not imported because a directory names it: if you know it, "
+            f"give merge={text!r}, as an argument or an option"
+        )
+
+
+def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
     """Return the functions other than `last`, each of which there is, by value column."""
+    _require_code(functions, code)
     for column, name in functions.items():
         if column not in values:
             raise ConfigError(f"merge={dict(functions)!r}: {column!r} is none of the value columns {list(values)}")

@@ -70,15 +70,15 @@ class HowWritten:
         return RunSpool(stage, self.definition, self.chain, self.compression, self.block_bytes)
 
 
-def how_written(head: LogState, fs: FileSystem) -> HowWritten:
-    """Return how a store is written that has a record with rows."""
+def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> HowWritten:
+    """Return how a store is written that has a record with rows, for a caller who has named some classes."""
     assert head.encoding is not None, "no record says what is stored"
     encoding = head.definitions[head.encoding]
     texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
     settings = next((text for text in texts if "plan" in text.get("store", {})), {})
     store = settings.get("store", {})
     return HowWritten(
-        StoreDefinition.from_json(encoding["store"]),
+        StoreDefinition.from_json(encoding["store"]).naming(code),
         head.encoding,
         Chain.from_definition(encoding["filters"], keys_of(fs)),
         PlanSettings.from_json(store["plan"]) if store else PlanSettings(),

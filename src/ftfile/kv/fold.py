@@ -54,6 +54,7 @@ def fold(
             older row that comes late stays deleted. None for no delete.
 
     Raises:
+        ConfigError: a class that merges values is not named by the caller.
         EncodingError: a merged value has no place in its column, such as a sum above 64 bits; it names the key.
         UserCodeError: a merge function of the user's failed; it names the key.
     """
@@ -83,7 +84,7 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
         Numbers that have a row, each once, and the value columns of these.
 
     Raises:
-        EncodingError, UserCodeError: as `fold`.
+        ConfigError, EncodingError, UserCodeError: as `fold`.
     """
     if not rows.num_rows:
         return numbers, rows.drop_columns([OP])
@@ -108,6 +109,7 @@ def _several(
     columns = rows.select(rows.column_names[:-1])
     newest = numbers_from(order[lasts])
     if definition.merge and np.any(groups.starts < lasts):
+        definition.require_code()
         taken = [
             merged(rows[name].combine_chunks(), groups, name, definition.merge[name], key_of)
             if name in definition.merge

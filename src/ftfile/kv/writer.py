@@ -164,7 +164,7 @@ class StoreWriter(Writer[StoreConfig]):
             encoding, text = head.encoding, head.definitions.get(head.encoding)
             if text is None:
                 return (), ()
-        definition = StoreDefinition.from_json(text["store"])
+        definition = StoreDefinition.from_json(text["store"]).naming(config.definition.code)
         try:
             state = open_state(stage.fs, head)
         except Exception as error:  # it must not fail the batch, whatever it is

@@ -30,6 +30,7 @@ class FollowConfig:
     storage: dict[str, str]
     schema_json: str  # Spark's, of the columns that are read
     settings: FollowSettings
+    merge: str | None = None  # of a store, as its user gives it
 
     @classmethod
     def from_options(

@@ -19,6 +19,7 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
+from ftfile.kv.definition import code_of
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import Merges, merge_all
@@ -165,16 +166,16 @@ def compact(  # noqa: PLR0913 - all by name
     commit_every: int | None = None,
     progress: OnProgress | None = None,
     full: bool = False,
+    merge: str | Mapping[str, str] | None = None,
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> CompactReport | StoreCompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
 
-    Tasks of Spark merge, and this process records. Spark repeats a task that dies; when it gives up, its error is
-    raised. Then, or when this process dies, what is recorded stays, another call goes on behind it, and a vacuum
-    deletes what tasks left. Of a store, each round of jobs is a record: up to `jobBytes` for each task. Safe beside
-    writers and readers, also beside another compaction; a second one with nothing new to merge creates no record.
+    Tasks of Spark merge, and this process records. When Spark gives up on a task, its error is raised. What is recorded
+    stays, another call goes on behind it, and a vacuum deletes what tasks left. Of a store, each round of jobs is a
+    record: up to `jobBytes` for each task. Safe beside writers, readers and other compactions, and repeatable.
 
     Args:
         spark: a session whose executors have this version of ftfile, and see the path.
@@ -184,13 +185,13 @@ def compact(  # noqa: PLR0913 - all by name
         commit_every: new parts after which a record is created, each by a Spark job of its own.
         progress: called with a `Progress` for each merge, once the tasks of its record have ended.
         full: make one sorted run of each bucket; of stores alone.
+        merge: see `ftfile.kv.open`; of stores alone.
         tasks: that run at once; the default is `spark.sparkContext.defaultParallelism`.
         key_provider: see `ftfile.vacuum`.
         storage: likewise.
 
     Raises:
-        ConfigError: nothing was committed there, its keys are not known, an argument is of the other kind of directory,
-            or executors see another directory there.
+        ConfigError: as `ftfile.compact`; or an argument is of the other kind, or executors see another directory there.
         FtfileError: some could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
@@ -198,9 +199,10 @@ def compact(  # noqa: PLR0913 - all by name
     of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
     with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
         is_store = store_of(log.refresh()) is not None
-        _check_no_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
+        refused = of_files if is_store else {"full": full or None, "merge": merge}
+        _check_no_others(workers.place.path, refused, is_store=is_store)
         if is_store:
-            return merge_all(Merges(log, author, workers, progress), full=full)
+            return merge_all(Merges(log, author, workers, progress, code_of(merge)), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
         return compact_files(
             log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress

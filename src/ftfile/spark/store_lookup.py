@@ -45,6 +45,7 @@ class StorePlace:
 
     path: str
     version: int | None  # None for the newest when a task begins
+    merge: str | None  # as its user gives it
     key_provider: str | None
     storage: tuple[tuple[str, str], ...]  # settings of the file system
     cache_bytes: int | None
@@ -59,6 +60,7 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     *,
     version: int | None,
     timestamp: datetime | None,
+    merge: str | None,
     key_provider: str | None,
     storage: Mapping[str, str],
     cache_bytes: int | None,
@@ -70,12 +72,13 @@ def open_on_driver(  # noqa: PLR0913 - all by name
         ConfigError: there is no store or no such version, or other processes cannot see the path.
     """
     check_shared(open_filesystem(path, SYSTEM, storage), path)
-    reader = open_store(path, version=version, timestamp=timestamp, key_provider=key_provider, storage=storage)
+    reader = open_store(
+        path, version=version, timestamp=timestamp, merge=merge, key_provider=key_provider, storage=storage
+    )
     executor_settings = tuple(settings_for_others(reader.path, storage).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))
-    place = StorePlace(
-        reader.path, None if follows else reader.version, key_provider, executor_settings, cache_bytes, marker
-    )
+    version = None if follows else reader.version
+    place = StorePlace(reader.path, version, merge, key_provider, executor_settings, cache_bytes, marker)
     _keep(place, reader)
     return reader, place
 
@@ -96,6 +99,7 @@ def reader_here(place: StorePlace) -> Reader:
         reader = open_store(
             place.path,
             version=place.version,
+            merge=place.merge,
             key_provider=place.key_provider,
             storage=dict(place.storage),
         )
@@ -117,6 +121,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     how: Literal["left", "inner"] = "left",
     version: int | None = None,
     *,
+    merge: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -135,6 +140,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
         columns: the value columns wanted; None for all.
         how: `left` or `inner`.
         version: the one to read.
+        merge: see `ftfile.kv.open`.
         key_provider: see `ftfile.open`.
         storage: settings of the file system, as the options `storage.<name>`.
 
@@ -147,6 +153,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
         absolute_path(path),
         version=version,
         timestamp=None,
+        merge=merge,
         key_provider=key_provider,
         storage=storage or {},
         cache_bytes=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -190,6 +190,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
         parsed["path"],
         version=parsed["versionAsOf"],
         timestamp=parsed["timestampAsOf"],
+        merge=parsed["merge"],
         key_provider=parsed["keyProvider"],
         storage=parsed.prefixed("storage"),
         cache_bytes=parsed["cacheBytes"],
@@ -255,4 +256,5 @@ def _config(options: Mapping[str, str], schema_json: str) -> FollowConfig:
     parsed = parse_options(raw, "ftkv-follow")
     if not parsed[_OPTION]:
         raise ConfigError("readChangeFeed=false: leave it out, and read a version with spark.read.format('ftkv')")
-    return FollowConfig.from_options(parsed, schema_json, "format('ftkv').load('/data/counts')")
+    config = FollowConfig.from_options(parsed, schema_json, "format('ftkv').load('/data/counts')")
+    return replace(config, merge=parsed["merge"])

@@ -171,7 +171,7 @@ def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
         ("cacheBytes", "read", "is for reading keyed stores (`ftkv`), not for files (`ftfile`): reading"),
         ("header", "ftkv-write", "is for files (`ftfile`): writing and streams of foreign files"),
         ("startingVersion", "ftkv-read", "is for reading the changes of keyed stores (`ftkv` with `readChangeFeed`)"),
-        ("merge", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
+        ("deleteColumn", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
         ("keys", "ftkv-write", "the key columns are keyColumns"),
         ("aesKey", "ftkv-write", "keys are never given in options"),
         ("filterPush", "ftkv-read", "did you mean filterPushdown"),

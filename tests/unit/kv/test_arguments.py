@@ -197,11 +197,11 @@ class TestErrorsNameTheKey:
         for value in values:
             rows = pa.table({"k": keys, "n": [value], "_op": pa.array([1], pa.int8())})
             store.write_tables({0: rows})
-        reader = kv.open(path)
+        reader = kv.open(path, merge=merge)
         reads: list[Callable[[], Any]] = [
             lambda: reader.lookup(pa.concat_arrays([keys, keys])),
             lambda: [*reader.scan()],
-            lambda: [*kv.changes(path)],
+            lambda: [*kv.changes(path, merge=merge)],
         ]
         if kind != pa.date32():
             reads += [lambda: reader.get(key), lambda: reader.multi_get([key] * 300)]

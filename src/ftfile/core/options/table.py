@@ -31,7 +31,7 @@ STORE: tuple[Option, ...] = (
     _store_option("keyColumns", kinds.COLUMNS),
     _store_option("bucketBy", kinds.COLUMNS, default=()),
     _store_option("buckets", kinds.COUNT, default=16),
-    _store_option("merge", kinds.TEXT, default="last"),
+    Option("merge", kinds.TEXT, default="last", used_by=kinds.STORE_WRITE | kinds.STORE_READ | kinds.STORE_FOLLOW),
     _store_option("deleteColumn", kinds.TEXT),
     _store_option("sequenceColumn", kinds.TEXT),
     _store_option("tombstoneTtl", kinds.DURATION, default=7 * 86_400.0),

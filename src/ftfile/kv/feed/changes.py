@@ -70,8 +70,11 @@ class FeedPlanner(LogPlanner[Share]):
     Where that raises `HistoryGone`, this raises `StaleFiles`.
     """
 
-    def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
+    def __init__(
+        self, log: CommitLog, settings: FollowSettings, columns: pa.Schema, code: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(log, settings, columns)
+        self._code = code  # classes that the caller names
         self._live = _LiveRuns(log)
 
     plan = _advising()(LogPlanner.plan)
@@ -102,7 +105,7 @@ class FeedPlanner(LogPlanner[Share]):
         adds = tuple(self._live.at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
         whole = Change(record.version, record.time_ms, adds, (), "all", (start.read, last))
-        return _shares({}, [whole], self._live.definitions)
+        return _shares({}, [whole], self._live.definitions, self._code)
 
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> list[Share]:
         records = []
@@ -115,7 +118,7 @@ class FeedPlanner(LogPlanner[Share]):
         live = self._live.at(start.version)
         adds = (add for change in changes for add in change.adds)
         definitions = self._live.definitions | self._definitions_of(head, records, adds)
-        shares = _shares(live, changes, definitions)
+        shares = _shares(live, changes, definitions, self._code)
         for change in changes:
             live = applied(live, change)
         self._live.keep(records[-1].version, live, definitions)
@@ -149,7 +152,9 @@ class _LiveRuns:
         self._version, self._adds, self.definitions = version, adds, definitions
 
 
-def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any]) -> list[Share]:
+def _shares(
+    live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any], code: frozenset[str]
+) -> list[Share]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *(add for change in changes for add in change.adds)]
     # An overwrite may define the store anew: what was before it has no say.
@@ -176,7 +181,7 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
             ids.update(add.id for add in adds)
             narrowed.append(replace(change, adds=adds, removes=removes))
         if any(change.new_runs or change.scope == "all" for change in narrowed):
-            shares.append(Share(bucket_adds, tuple(narrowed), definition.to_json()))
+            shares.append(Share(bucket_adds, tuple(narrowed), definition.to_json(), code))
     return shares
 
 
@@ -189,23 +194,30 @@ class FeedStream(LogStream[Share]):
 
     def __init__(self, config: FollowConfig, context: Context) -> None:
         super().__init__()
-        reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage, context=context)
+        reader = open_store(
+            config.path,
+            merge=config.merge,
+            key_provider=config.key_provider,
+            storage=config.storage,
+            context=context,
+        )
         requested = arrow_schema(config.schema_json)
         # Types that became wider are told when their versions are read.
         check_requested(feed_schema(reader.definition), requested, narrower=True)
         stored = stored_columns(requested, reader.definition)
         self.marker = read_marker(reader.log.fs)
-        self._planner = FeedPlanner(reader.log, config.settings, stored)
+        self._planner = FeedPlanner(reader.log, config.settings, stored, reader.definition.code)
 
     def _open(self) -> FeedPlanner:
         return self._planner
 
 
-def changes(
+def changes(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     start: int = 0,
     end: int | None = None,
     *,
+    merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -225,12 +237,12 @@ def changes(
         StaleFiles: vacuum has deleted what these versions changed.
         CorruptData, EncodingError, UserCodeError, StorageError: see `Reader`.
     """
-    reader = open_store(path, key_provider=key_provider, storage=storage, context=context)
+    reader = open_store(path, merge=merge, key_provider=key_provider, storage=storage, context=context)
     last = reader.version if end is None else end
     # The version behind the newest one is where a caller goes on who has read all.
     if not (0 <= start <= reader.version + 1 and last <= reader.version):
         raise ConfigError(f"changes from version {start} to {last}: the newest version is {reader.version}")
-    planner = FeedPlanner(reader.log, FollowSettings(), reader.definition.schema)
+    planner = FeedPlanner(reader.log, FollowSettings(), reader.definition.schema, reader.definition.code)
     files, schema = OpenFiles(reader.log.fs), feed_schema(reader.definition)
 
     def rows() -> Iterator[pa.RecordBatch]:

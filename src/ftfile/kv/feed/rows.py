@@ -76,6 +76,7 @@ class Share:
     live: tuple[Add, ...]  # runs of the version before the first change
     changes: tuple[Change, ...]  # in the order of their versions
     definition: dict[str, Any]  # of the store, as the log has it
+    code: frozenset[str]  # classes that the caller names
 
 
 def change_of(record: Record, buckets: tuple[int, int]) -> Change:
@@ -181,7 +182,7 @@ def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
         EncodingError, UserCodeError: the values of a key cannot be merged.
         StorageError: the store failed.
     """
-    definition = StoreDefinition.from_json(share.definition)
+    definition = StoreDefinition.from_json(share.definition).naming(share.code)
     sources = Sources(files, CACHE, definition)
     live = {add.id: add for add in share.live}
     before = view_of(-1, [*live.values()], sources)

@@ -95,6 +95,7 @@ class Columns(NamedTuple):
             or (base.bucket_by if has_same_keys else ()),
             buckets=base.buckets if self.buckets is None else self.buckets,
             merge=merge,
+            code=() if self.merge is None else None,
         )
         if recorded is None or self.values is not None:
             return definition
@@ -127,6 +128,7 @@ def config_of(
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
     definition = columns.definition(recorded)
+    definition.require_code()
     if has_codec and definition.schema.types != [_BINARY, _BINARY]:
         raise ConfigError("a codec is for stores with one binary key column and one binary value column")
     return StoreConfig.from_options(settings, spark_schema_json(definition.schema), definition=definition)

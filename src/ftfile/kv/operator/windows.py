@@ -243,7 +243,7 @@ class WindowReader(Reader):
     """A reader of a store that also knows the changes of windows, and the codec of a user."""
 
     def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
-        super().__init__(log, path)
+        super().__init__(log, path, pending.definition.code)
         definition = pending.definition
         self._pending = pending
         self._codec = codec

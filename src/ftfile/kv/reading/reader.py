@@ -14,7 +14,7 @@ import pyarrow as pa
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
-from ftfile.kv.definition import FOUND, StoreDefinition, definition_of_runs
+from ftfile.kv.definition import FOUND, StoreDefinition, code_of, definition_of_runs
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.key_columns import sorted_by
@@ -62,6 +62,7 @@ class Reader:
 
     - StaleFiles: the version is no longer kept: `refresh`.
     - CorruptData: a run is damaged; the error names file and block, and keys elsewhere can still be read.
+    - ConfigError: rows are to be merged by a class that `kv.open` was not given as `merge`.
     - EncodingError, UserCodeError: the values of a key cannot be merged.
     - StorageError: the store failed.
 
@@ -71,10 +72,11 @@ class Reader:
         view: the version with its buckets and runs, likewise.
     """
 
-    def __init__(self, log: CommitLog, path: str) -> None:
-        """Read the head of a log that the caller has opened; see `open_store` for errors."""
+    def __init__(self, log: CommitLog, path: str, code: Collection[str] = ()) -> None:
+        """Read the head of a log that the caller, who names some classes, has opened; see `open_store` for errors."""
         self.path = path
         self.log = log
+        self._code = code
         self._files = OpenFiles(log.fs)
         self._lock = threading.Lock()
         self.view = self._view_of_head(None)
@@ -115,11 +117,13 @@ class Reader:
         snapshot = take_snapshot(self.log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
         definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.refresh())
+        definition = definition.naming(self._code)
         if snapshot.schema is not None:
             # It is possible that no run has the columns that came last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
         reader = object.__new__(Reader)
-        reader.path, reader.log, reader._files, reader._lock = self.path, self.log, self._files, threading.Lock()
+        reader.path, reader.log, reader._code = self.path, self.log, self._code
+        reader._files, reader._lock = self._files, threading.Lock()
         reader.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
         return reader
 
@@ -320,7 +324,7 @@ class Reader:
     def _definition_at(self, head: LogState) -> StoreDefinition:
         if head.encoding is None:
             raise ConfigError(f"{self.path!r} is {NO_ROWS}")
-        return StoreDefinition.from_json(head.definitions[head.encoding]["store"])
+        return StoreDefinition.from_json(head.definitions[head.encoding]["store"]).naming(self._code)
 
     @contextmanager
     def _missing_file_as_stale(self) -> Iterator[None]:
@@ -353,6 +357,7 @@ def open_store(  # noqa: PLR0913 - all by name
     *,
     version: int | None = None,
     timestamp: str | datetime | None = None,
+    merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     cache_bytes: int | None = None,
@@ -365,6 +370,8 @@ def open_store(  # noqa: PLR0913 - all by name
         version: the one to read.
         timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
             in ISO 8601; without a zone it is UTC.
+        merge: as the writers have it, where they merge by a class of your own: no class is imported because a directory
+            names it.
         key_provider: where the keys of an encrypted store are; see `ftfile.open`.
         storage: settings of the file system, as the options `storage.<name>`.
         cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
@@ -382,7 +389,7 @@ def open_store(  # noqa: PLR0913 - all by name
     log = open_log(path, key_provider, storage, context, NO_STORE)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
-    reader = Reader(log, normalise(os.fspath(path)))
+    reader = Reader(log, normalise(os.fspath(path)), code_of(merge))
     if timestamp is not None:
         version = parsed_version_at(log, timestamp)
     return reader if version is None else reader.at(version)

@@ -96,7 +96,7 @@ def keep_up(log: CommitLog, config: StoreConfig) -> None:
     """Merge the runs that are due, and begin a vacuum if it is time; what made merges fail is raised: they stay due."""
     from ftfile.kv.upkeep.compact import merge_due  # noqa: PLC0415 - batches have jobs of their own
 
-    merges = merge_due(log)
+    merges = merge_due(log, config.definition.code)
     vacuum_if_due(config, log)
     if merges.errors:
         raise merges.errors[0]

@@ -11,7 +11,7 @@ from ftfile.core.context import SYSTEM, is_away
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.kv.definition import SET
+from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
@@ -58,6 +58,7 @@ class Merges:
     author: MaintenanceAuthor  # of the records
     workers: Workers  # do the merges of a round side by side
     progress: OnProgress | None = None  # called in this thread after each merge
+    code: frozenset[str] = frozenset()  # classes that the caller names
     records: int = 0  # their number
     replaced: int = 0  # runs that ended
     written: int = 0  # runs that took their place, the rests of merges that are cut included
@@ -78,7 +79,8 @@ class Merges:
         """
         while True:
             head = open_state(self.log.fs, self.log.refresh(durable=True))
-            how = how_written(head, self.log.fs)
+            how = how_written(head, self.log.fs, self.code)
+            how.definition.require_code()
             jobs = [job for job in choose(head, how, [*self._holds.values()]) if job.id not in self._given_up]
             if not jobs:
                 self.errors = [error for run, error in self._errors.items() if run in head.segments]
@@ -170,14 +172,14 @@ def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequ
     return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
-def merge_due(log: CommitLog) -> Merges:
-    """Do the jobs that are due, beside a writer that shares the log or not; return the results.
+def merge_due(log: CommitLog, code: frozenset[str] = frozenset()) -> Merges:
+    """Do the jobs that are due, with classes that the caller names, beside a writer or not; return the results.
 
     Jobs that fail are held, and their errors are among the results; those that failed often are left out for a while.
     It raises as `commit` does.
     """
     author = MaintenanceAuthor("compact", log.ids.unique())
-    merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too
+    merges = Merges(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
 
     def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[AssemblyTask]:
         return (job for job in all_due(head, how, log, holds) if not is_held(job, head.version + 1))
@@ -259,6 +261,7 @@ def compact(  # noqa: PLR0913 - all by name
     dry_run: bool = False,
     threads: int | None = None,
     progress: OnProgress | None = None,
+    merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -272,11 +275,11 @@ def compact(  # noqa: PLR0913 - all by name
     the same runs the later one gives way. It records its work every `jobBytes` of each thread, so that an interruption
     loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
     `dry_run`, it writes nothing, and returns what it would merge first. `progress` is called in this thread with a
-    `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction. For
-    the other arguments see `ftfile.vacuum`.
+    `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction.
+    For `merge` see `ftfile.kv.open`, for the other arguments `ftfile.vacuum`.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, or `threads` is below 1.
+        ConfigError: the path is no store, its keys are not known, `threads` is below 1, or `merge` lacks a class.
         FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
@@ -284,7 +287,7 @@ def compact(  # noqa: PLR0913 - all by name
         workers = Threads.of(author.job_id, threads, context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return merge_all(Merges(log, author, workers, progress), full=full)
+        return merge_all(Merges(log, author, workers, progress, code_of(merge)), full=full)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
-from ftfile.kv.definition import check_buckets, ops_in
+from ftfile.kv.definition import check_buckets, code_of, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
@@ -75,6 +75,7 @@ def rebucket(
     path: str | os.PathLike[str],
     buckets: int,
     *,
+    merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -85,20 +86,22 @@ def rebucket(
     rows, however large the store is. Readers go on as they are. Batches that are committed meanwhile are taken in, by
     writing their buckets anew, a few times; a batch that is under way when the record is created fails with an error
     that names both numbers: start its query again with the new `buckets`. A store that has the number gets no record.
-    For the other arguments see `ftfile.vacuum`.
+    For `merge` see `ftfile.kv.open`, for the other arguments `ftfile.vacuum`.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, or the number is no power of two.
+        ConfigError: the path is no store, its keys are not known, `merge` lacks a class, or the number is no power of
+            two.
         CommitError: batches came all the time; stop the queries first. Or as for a batch write.
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
     with maintaining("rebucket", path, key_provider, storage, context, open_store_log) as (log, author):
         head = log.refresh(durable=True)
-        how = how_written(head, log.fs)
+        how = how_written(head, log.fs, code := code_of(merge))
+        how.definition.require_code()
         if how.definition.buckets == buckets:
             return RebucketReport(None, buckets)
-        change = _NewBuckets(log, author, buckets)
+        change = _NewBuckets(log, author, buckets, code)
         for _ in range(_TRIES):
             change.write(log.refresh(durable=True))
             done = commit(log, author, change.prepare)
@@ -121,11 +124,12 @@ class _NewBuckets:
     log: CommitLog
     author: MaintenanceAuthor
     buckets: int
+    code: frozenset[str]  # classes that the caller names
     groups: dict[int, tuple[set[str], list[Run]]] = field(default_factory=dict)  # ids of runs read, and runs written
 
     def write(self, head: LogState) -> None:
         """Write the groups that are not as they were when they were written before."""
-        how = how_written(head, self.log.fs)
+        how = how_written(head, self.log.fs, self.code)
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
             if not self._is_written(number, runs):
@@ -133,7 +137,7 @@ class _NewBuckets:
 
     def prepare(self, head: LogState, _: object) -> Body | None:
         """Return the record, None if the head has other runs than were read."""
-        how = how_written(head, self.log.fs)
+        how = how_written(head, self.log.fs, self.code)
         runs_by_group = self._runs_of(head, how)
         if not all(self._is_written(number, runs) for number, runs in runs_by_group.items()):
             return None

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
 
+Merge = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="As the option merge of writers: the class of yours by which values are merged."),
+]
 _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 
@@ -36,13 +40,14 @@ def get(
     *,
     columns: Columns = None,
     version: Version = None,
+    merge: Merge = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the rows of keys. It ends with 1 where a key has none."""
     import pyarrow as pa
 
-    with _opened(place, version) as reader:
+    with _opened(place, version, merge) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         arrays = [pa.array([values[place] for values in keys], field.type) for place, field in enumerate(fields)]
@@ -65,13 +70,14 @@ def scan(
     rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
     columns: Columns = None,
     version: Version = None,
+    merge: Merge = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print rows sorted by key, from one key on and before another."""
     import pyarrow as pa
 
-    with _opened(place, version) as reader:
+    with _opened(place, version, merge) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
         names = columns_of(columns)
         schema = reader.definition.schema
@@ -149,12 +155,13 @@ def compact(
     place: Place,
     *,
     full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
+    merge: Merge = None,
     threads: Threads = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Merge the runs that are due. No row is lost or changed."""
-    run = partial(ftfile.kv.compact, place.path, full=full, **place.access)
+    run = partial(ftfile.kv.compact, place.path, full=full, merge=merge, **place.access)
     with place.requiring_log():
         report = run(dry_run=True)
     plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
@@ -175,10 +182,10 @@ def compact(
 
 
 @contextlib.contextmanager
-def _opened(place: Place, version: int | None) -> "Iterator[Reader]":
+def _opened(place: Place, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
     """Give a reader of a store; raises `CorruptData` for one whose log is lost."""
     with place.requiring_log():
-        reader = ftfile.kv.open(place.path, version=version, **place.access)
+        reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)
     with reader:
         yield reader
 

@@ -103,7 +103,7 @@ def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
 
     failure = StorageError("write", "a.spool", "the disk is full")
 
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise failure
 
     monkeypatch.setattr(compact, "merge_due", fail)
