@@ -20,6 +20,8 @@ from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.pages import PageShape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 
@@ -50,6 +52,7 @@ _ARROW_MAGIC = b"ARROW1"
 _ARROW_END_BYTES = 4 + len(_ARROW_MAGIC)
 _CRC_BYTES = 4
 _ALIGNMENT = 64
+_SLOT_BITS = 32  # of a slot of a page
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,6 +157,7 @@ def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[
     require_crc(content[:-_CRC_BYTES], fields["directoryCrc"], "a directory", path)
     require_crc(end, fields["endCrc"], "an end of the Arrow file", path)
     schema = pa.ipc.open_file(pa.py_buffer(end)).schema
+    _require_lengths(fields, length, len(content), len(schema), path)
     blocks, pages = fields["blocks"], fields["pages"]
     bounds = [0, *itertools.accumulate((8 * blocks, 4 * blocks, 4 * blocks, 4 * pages, fields["firstKeysBytes"]))]
     ends, rows, crcs, page_crcs, keys = (content[start:stop] for start, stop in itertools.pairwise(bounds))
@@ -170,10 +174,56 @@ def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[
         shape=PageShape(pages, fields["slots"], fields["placeBits"]),
         pages_offset=fields["pagesOffset"],
         page_crcs=np.frombuffer(page_crcs, "<u4"),
-        first_keys=pa.ipc.read_record_batch(pa.py_buffer(keys), key_schema) if blocks else joined([], key_schema),
+        first_keys=_first_keys(keys, key_schema, blocks, path),
         end_crc=fields["endCrc"],
     )
+    _require_blocks(directory, path)
     return directory, schema
+
+
+def _require_lengths(fields: Mapping[str, int], length: int, content_bytes: int, columns: int, path: str) -> None:
+    """Raise CorruptData for numbers in a trailer that do not fit the run, or each other."""
+    blocks, pages, slots = fields["blocks"], fields["pages"], fields["slots"]
+    body_bytes = 16 * blocks + 4 * pages + fields["firstKeysBytes"]
+    fits = (
+        body_bytes + _TRAILER.size <= content_bytes
+        and fields["headerBytes"] <= fields["pagesOffset"]
+        and fields["pagesOffset"] + 4 * pages * slots + content_bytes <= length
+        and 0 < fields["keyColumns"] <= columns
+        and slots & (slots - 1) == 0
+        and (slots > 0 or pages == 0)
+        and fields["placeBits"] <= _SLOT_BITS
+        and fields["rowBits"] <= _SLOT_BITS
+    )
+    if not fits:
+        raise CorruptData(path, "a trailer of this run", f"{fields}")
+
+
+def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) -> pa.RecordBatch:
+    if not blocks:
+        return joined([], schema)
+    try:
+        keys = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+        keys.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(path, "the first keys of blocks", f"{error!r}") from error
+    if keys.num_rows != blocks + 1 or any(column.null_count for column in keys.columns):
+        raise CorruptData(path, f"{blocks + 1} first keys, none null", f"{keys.num_rows}")
+    return keys
+
+
+def _require_blocks(directory: Directory, path: str) -> None:
+    """Raise CorruptData unless blocks lie one behind the other, before the pages, and have all rows."""
+    bounds = np.concatenate(([directory.header_bytes], directory.block_ends)).astype(np.uint64)
+    rows = directory.block_rows
+    fits = (
+        bool((bounds[1:] > bounds[:-1]).all())
+        and int(bounds[-1]) <= directory.pages_offset
+        and int(rows.sum(dtype=np.uint64)) == directory.rows
+        and (not len(rows) or (rows.min() > 0 and int(rows.max()) <= 1 << directory.row_bits))
+    )
+    if not fits:
+        raise CorruptData(path, f"blocks with {directory.rows} rows before the pages", "blocks elsewhere, or of others")
 
 
 def _trailer_fields(behind: memoryview, length: int, path: str) -> dict[str, Any]:

@@ -138,6 +138,16 @@ class PageShape:
         """Return the number behind the greatest place that a slot can hold."""
         return (1 << self.place_bits) - 1
 
+    def has_places_of(self, slots: Slots, block_rows: NDArray[np.uint32], row_bits: int) -> bool:
+        """Return True if each slot of a page is empty or has the place of a row, and one is empty: a search ends."""
+        places = (slots[slots != 0] & np.uint32(self.place_end)).astype(np.int64) - 1
+        if len(places) == len(slots) or not len(places):
+            return len(slots) > len(places)
+        blocks = places >> row_bits
+        if places.min() < 0 or blocks.max() >= len(block_rows):
+            return False
+        return bool((places & ((1 << row_bits) - 1) < block_rows[blocks]).all())
+
     def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the page of each hash."""
         pages: Hashes = (hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)

@@ -183,7 +183,6 @@ class RunReader:
         gap = self._read(behind_blocks, directory.pages_offset)
         if gap != END_OF_STREAM.ljust(padded(behind_blocks + len(END_OF_STREAM)) - behind_blocks, b"\0"):
             raise CorruptData(self._path, "an end of stream behind the blocks", f"{bytes(gap)!r}")
-        places = places_of(directory.block_rows, self._row_bits)
         last: Key | None = None
         for number, batch in enumerate(self._read_blocks(range(directory.blocks))):
             keys = batch.columns[: directory.key_columns]
@@ -192,8 +191,7 @@ class RunReader:
             if not rises or key(0) != self._first_key_of(number):
                 raise self._corrupt(number, "keys that rise from the first one in the directory", f"{key(0)!r}")
             last = key(batch.num_rows - 1)
-            expected, places = places[: batch.num_rows], places[batch.num_rows :]
-            self._require_found(number, hash_rows(keys), expected)
+            self._require_found(number, hash_rows(keys), (number << self._row_bits) + np.arange(batch.num_rows))
 
     def release(self) -> None:
         """Take everything of this run out of the cache; the reader can still be used."""
@@ -234,6 +232,8 @@ class RunReader:
             return self._build_page()
         data = self._read(*directory.page_range(page))
         require_crc(data, int(directory.page_crcs[page]), f"page {page}", self._path)
+        if not self._shape.has_places_of(np.frombuffer(data, "<u4"), directory.block_rows, self._row_bits):
+            raise CorruptData(self._path, f"in page {page} places of rows, and an empty slot", "others")
         return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
 
     def _build_page(self) -> memoryview:
@@ -247,27 +247,44 @@ class RunReader:
 
     def _load_block(self, number: int) -> Block:
         window = self._require_crc(number, self._read(*self._directory.block_range(number)))
-        block = self._mapped_block(window) if self._may_map else None
+        block = self._mapped_block(window, number) if self._may_map else None
         if block is None:
-            (batch,) = self._decoded(window)
+            (batch,) = self._decoded(window, [number])
             block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
 
-    def _mapped_block(self, window: memoryview) -> Block | None:
+    def _mapped_block(self, window: memoryview, number: int) -> Block | None:
         """Return a block whose rows stay where they are, in a mapped file; None where blocks have to be decoded."""
         message = pa.py_buffer(window)
         if _is_mapped(window) and message.address % _ARROW_ALIGNMENT == 0:
-            batch = pa.ipc.read_record_batch(message, self.schema)
+            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number)
             places = [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
             if all(message.address <= place <= message.address + message.size for place in places):
                 return Block(batch, self._directory.key_columns, is_mapped=True)
         self._may_map = False
         return None
 
-    def _decoded(self, window: memoryview, fields: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+    def _decoded(
+        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
-        stream: Iterator[pa.RecordBatch] = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
-        return stream
+        stream = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
+        for number in numbers:
+            yield self._checked(stream.read_next_batch, number)
+
+    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int) -> pa.RecordBatch:
+        """Return the rows of a block; CorruptData if one refers to memory beyond it, as no writer of ours makes it."""
+        try:
+            batch = decode()
+            batch.validate()
+            for column in batch.columns:
+                # That texts are UTF-8 takes longer than all the rest, and no read relies on it.
+                (column.view(pa.binary()) if pa.types.is_string(column.type) else column).validate(full=True)
+        except (pa.ArrowException, OSError, StopIteration) as error:
+            raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
+        if batch.num_rows != (rows := int(self._directory.block_rows[number])):
+            raise self._corrupt(number, f"{rows} rows", f"{batch.num_rows}")
+        return batch
 
     def _read_blocks(
         self, numbers: range, fields: list[int] | None = None, read_bytes: int = SCAN_BYTES
@@ -285,7 +302,7 @@ class RunReader:
             for number in some:
                 first, end = self._directory.block_range(number)
                 self._require_crc(number, window[first - start : end - start])
-            yield from self._decoded(window, fields)
+            yield from self._decoded(window, some, fields)
 
     def _require_crc(self, number: int, data: memoryview) -> memoryview:
         require_crc(data, int(self._directory.block_crcs[number]), f"block {number}", self._path)
