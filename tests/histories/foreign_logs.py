@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from ftfile.core.options import parse_options
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KnownFiles
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.planner import Planner
@@ -341,8 +340,7 @@ class History:
         parsed = parse_options({**options, **draw.choice(limits)}, "files")
         self._settings = replace(FilesSettings.from_options(parsed), pattern="")
         if conditions.available_now and conditions.is_behind:
-            self._settings = replace(self._settings, close_inactive_s=_NEVER_S)
-        self._decoding = FileDecoding.from_options(parsed.given)
+            self._settings = replace(self._settings, close_inactive=_NEVER_S)
         with repeatable(clock) as self._context:
             pass
         self._known = KnownFiles()
@@ -364,7 +362,7 @@ class History:
         self._store.refused = set()
         self._conditions, self._may_die = replace(self._conditions, meddling=0.0), False
         writers.note("settle")
-        for pause_s in (*_PAUSES_S, *([_NEVER_S + 1, 12, 12] if self._settings.close_inactive_s == _NEVER_S else [])):
+        for pause_s in (*_PAUSES_S, *([_NEVER_S + 1, 12, 12] if self._settings.close_inactive == _NEVER_S else [])):
             self._drain(pause_s)
         return list((writers.lines - writers.rows).elements()), list((writers.rows - writers.lines).elements())
 
@@ -438,8 +436,8 @@ class History:
         self.writers.note("plan", _summary(plan))
         self._known = self._known.apply(plan)
         refused, self._store.refused = self._store.refused, set()
-        for share in plan.shares(self._decoding.max_partition_bytes):
-            for batch in read_files(self._store, share, LINE, self._decoding):
+        for share in plan.shares(self._settings.decoding.max_partition_bytes):
+            for batch in read_files(self._store, share, LINE, self._settings.decoding):
                 self.writers.rows.update(value.encode() for value in batch.column(0).to_pylist())
         self._store.refused = refused
 

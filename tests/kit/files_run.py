@@ -66,6 +66,6 @@ class FilesRun(SourceRun):
         config, share = self.config(), pickle.loads(shipped)
         fs = open_filesystem(share.root, current(), config.storage)
         found: list[dict[str, Any]] = []
-        for batch in read_files(fs, share, arrow_schema(config.schema_json), config.decoding):
+        for batch in read_files(fs, share, arrow_schema(config.schema_json), config.settings.decoding):
             found += batch.to_pylist()
         return found

@@ -141,7 +141,7 @@ class FtFileStreamReader(StreamReader):
         if has_file_format(raw):
             config = FilesConfig.from_options(parse_options(raw, "files"), schema.json())
             columns = arrow_schema(config.schema_json)
-            require_columns(columns, config.decoding, may_be_in_paths=len(columns) > 1)
+            require_columns(columns, config.settings.decoding, may_be_in_paths=len(columns) > 1)
         else:
             config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
         root = config.settings.root if isinstance(config, FilesConfig) else config.path
@@ -157,7 +157,7 @@ class FtFileStreamReader(StreamReader):
         if isinstance(config, FilesConfig):
             assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return read_files(fs, share, requested, config.decoding)
+            return read_files(fs, share, requested, config.settings.decoding)
         assert isinstance(share, Share), f"a share of another source: {share!r}"
         place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
         return read_share(place.open(), share, requested)

@@ -87,7 +87,7 @@ def extend_unread(
         NotFound, StorageError: as `extend`.
     """
     # Too little to tell a copy is enough to tell where a file ends.
-    extension = extend(fs, replace(settings, identity="native"), match, unchanged_s, bytes_max)
+    extension = extend(fs, replace(settings, file_identity="native"), match, unchanged_s, bytes_max)
     planned = extension.range
     if planned is None:
         return extension
@@ -136,7 +136,7 @@ def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Exte
 def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Copy, unchanged_s: float) -> Extension:
     row, size_bytes = match.row, copy.content.size_bytes
     if match.rule is Rule.COPY:
-        if not copy.is_read or unchanged_s < settings.min_age_s:
+        if not copy.is_read or unchanged_s < settings.min_file_age:
             return CHANGED  # it may be growing still, and may turn out to be another file
         if not (copy.content.codec or copy.is_whole or _ends_with_line(fs, settings, row)):
             return CHANGED  # it stops in a line: it is still being made
@@ -173,12 +173,12 @@ def _extend_lines(
         if file is None:
             return CHANGED
         end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
-        if settings.identity == "content" and end < CONTENT_BYTES_MIN:
+        if settings.file_identity == "content" and end < CONTENT_BYTES_MIN:
             # A copy could not be told from it: it waits for more lines.
             enough = CONTENT_BYTES_MIN - len(settings.separator)
             end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
-        if is_last and unchanged_s >= settings.close_inactive_s:
+        if is_last and unchanged_s >= settings.close_inactive:
             end = size
         prints = fingerprints(file.read_at, end)
         is_line = end in {begin, size} or _ends_line(file, end, settings.separator)
@@ -189,14 +189,14 @@ def _extend_lines(
     if prints is None or not is_unchanged:
         return CHANGED
     if end == begin:
-        return replace(nothing, wait_s=max(settings.close_inactive_s - unchanged_s, 0))
+        return replace(nothing, wait_s=max(settings.close_inactive - unchanged_s, 0))
     return _extension(match, begin, end, prints)
 
 
 def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Extension:
     row, size = match.row, match.row.size_bytes
     # Of logs that are compressed, it is the next one, whose inode is that of the last.
-    is_truncated = match.rule is Rule.TRUNCATED and settings.identity == "native" and not settings.tail
+    is_truncated = match.rule is Rule.TRUNCATED and settings.file_identity == "native" and not settings.tail
     is_overwritten = match.position > 0 or is_truncated
     if match.position == size:
         return Extension(entry=unread(settings, match))  # nothing but its name or its time is another one
@@ -221,13 +221,13 @@ def _unfinished(
     fs: FileSystem, settings: FilesSettings, match: Match, file: InputFile, unchanged_s: float
 ) -> Extension | None:
     """Return why a file cannot be read as a whole yet, or None."""
-    is_young = unchanged_s < settings.min_age_s and fs.capabilities.visible_at != "at_close"
-    young = Extension(wait_s=settings.min_age_s - unchanged_s) if is_young else None
-    if settings.file_format in _END_MARKS and not codec_of(match.row.path):
+    is_young = unchanged_s < settings.min_file_age and fs.capabilities.visible_at != "at_close"
+    young = Extension(wait_s=settings.min_file_age - unchanged_s) if is_young else None
+    if settings.decoding.file_format in _END_MARKS and not codec_of(match.row.path):
         length = min(file.size_bytes, 16)
-        if _has_end_mark(settings.file_format, file.read_at(file.size_bytes - length, length)):
+        if _has_end_mark(settings.decoding.file_format, file.read_at(file.size_bytes - length, length)):
             return None
-        return young or parked(settings, match, f"it does not end as {settings.file_format} files do")
+        return young or parked(settings, match, f"it does not end as {settings.decoding.file_format} files do")
     return young
 
 
@@ -249,11 +249,10 @@ class Draft:
 
     def __init__(self, table: Table, settings: FilesSettings, *, is_limited: bool) -> None:
         self.table = table
-        files_max = settings.files_max if is_limited else None
-        self.files_left = math.inf if files_max is None else files_max
+        limits = (settings.max_files_per_trigger, settings.max_bytes_per_trigger) if is_limited else (None, None)
+        self.files_left, self._bytes_left = (math.inf if limit is None else limit for limit in limits)
         self.behind: list[int] = []
         self.has_more = False
-        self._bytes_left = math.inf if settings.bytes_max is None or not is_limited else settings.bytes_max
         self._settings = settings
         self._ranges: dict[int, Range] = {}  # by place
         self._entries: dict[int, FileEntry] = {}  # by place
@@ -348,9 +347,9 @@ class Draft:
         times = self.table.listing.times
         if self._ranges:
             newest = max(planned.modified_ms for planned in self._ranges.values())
-            low = max(low, min(newest, now_ms) - int(self._settings.max_age_s * 1000))
+            low = max(low, min(newest, now_ms) - int(self._settings.max_file_age * 1000))
         times_after = self.table.times_after(np.array([*self._places], np.intp))
-        over = len(times_after) - self._settings.tracked_max
+        over = len(times_after) - self._settings.max_tracked_files
         if over > 0:
             last = int(np.partition(times_after, over - 1)[over - 1])
             # Files of the newest time stay: others may yet appear with it, and would be late.

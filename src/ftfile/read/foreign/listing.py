@@ -81,7 +81,9 @@ def list_files(fs: FileSystem, settings: FilesSettings, before: Listing | None =
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
         below: dict[str, set[_Pattern]] = {}
-        for visit in parallel(fs, lambda item: _visit(fs, *item, recursive=settings.recursive), list(waiting.items())):
+        for visit in parallel(
+            fs, lambda item: _visit(fs, *item, recursive=settings.recursive_file_lookup), list(waiting.items())
+        ):
             found.update((info.path, info) for info in visit.files if accepts(info.path))
             logs += visit.logs
             for directory, pattern in visit.directories:
@@ -169,8 +171,8 @@ def _is_hidden(name: str) -> bool:
 def _filter(settings: FilesSettings) -> Callable[[str], bool]:
     """Return the test that paths of files pass."""
     above = parse(settings.root).path.rstrip("/")
-    matches = None if settings.name_glob is None else matcher(settings.name_glob)
-    wanted = ((settings.file_pattern, True), (settings.ignore_pattern, False))
+    matches = None if settings.path_glob_filter is None else matcher(settings.path_glob_filter)
+    wanted = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
     patterns = [(re.compile(text), "/" in text, is_included) for text, is_included in wanted if text is not None]
 
     def accepts(path: str) -> bool:

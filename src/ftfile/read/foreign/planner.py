@@ -83,7 +83,7 @@ class Planner:
         self._first_s = min(self._first_s, began_s)
         listing = list_files(self._fs, self._settings, self._listing, began_s)
         now_s = self._clock.monotonic_s()
-        self._list_again_s = now_s + max(self._settings.scan_interval_s, (_LISTING_SHARE - 1) * (now_s - began_s))
+        self._list_again_s = now_s + max(self._settings.scan_interval, (_LISTING_SHARE - 1) * (now_s - began_s))
         self._before, self._listing, self._cut_off = self._listing, listing, {}
         used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
         self._memories, self._listings = used, self._listings + 1
@@ -153,7 +153,7 @@ class Planner:
         rows = table.suspects()
         known = table.known_by_identity(rows)
         answers = self._looks.answers_to(known_looks(rows, known), self._clock.monotonic_s())
-        keeps_truncated = self._settings.identity == "content"
+        keeps_truncated = self._settings.file_identity == "content"
         matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
         for match in matches.values():
             row = match.row
@@ -166,7 +166,7 @@ class Planner:
 
         `decisions` are those of `match_known`, by place; those of files that are looked at are put among them.
         """
-        is_by_content = self._settings.identity == "content" and look is extend
+        is_by_content = self._settings.file_identity == "content" and look is extend
         originals = Originals(draft.table, dict(decisions), self._cut_off) if is_by_content else None
         contents = Contents()
         places = draft.table.places.tolist()
@@ -209,7 +209,7 @@ class Planner:
 
     def _is_growing(self, row: Row) -> bool:
         """Return True if a compressed file may not be complete yet."""
-        is_young = self._unchanged_s(row) < self._settings.min_age_s
+        is_young = self._unchanged_s(row) < self._settings.min_file_age
         return is_young and bool(codec_of(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
     def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
@@ -228,7 +228,7 @@ class Planner:
         if isinstance(error, NotFound):
             return CHANGED  # gone since it was listed
         memory.failures, memory.error = memory.failures + 1, str(error)
-        if isinstance(error, CorruptData) and memory.failures > self._settings.retries_max:
+        if isinstance(error, CorruptData) and memory.failures > self._settings.max_retries:
             return parked(self._settings, match, f"it cannot be read: {error}")
         return Extension(wait_s=_RETRY.delay_after_s(memory.failures) or 0)
 
@@ -241,7 +241,7 @@ class Planner:
         waiting = {listing.keys[place].tobytes() for place in places[np.isin(listing.keys[places, 0], highs)].tolist()}
         for key in failing.keys() - waiting:
             failing.pop(key).failures = 0
-        memories = (memory for memory in failing.values() if memory.failures > self._settings.retries_max)
+        memories = (memory for memory in failing.values() if memory.failures > self._settings.max_retries)
         return tuple(Refused(memory.path, memory.error) for memory in memories)
 
     def _log_refusals(self, refused: Sequence[Refused]) -> bool:
@@ -304,7 +304,7 @@ class Planner:
     def _is_undecided(self, table: Table, matches: Mapping[int, Match], behind: NDArray[np.intp]) -> bool:
         """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
         is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
-        return is_undecided or (self._settings.identity == "content" and table.has_new(behind))
+        return is_undecided or (self._settings.file_identity == "content" and table.has_new(behind))
 
     def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_Loss]:
         """Yield what was not read of files that were cut off; by their content, they may lie elsewhere."""
@@ -312,7 +312,7 @@ class Planner:
             file, path = match.row.known, match.row.path
             is_lost = (
                 match.rule is Rule.TRUNCATED
-                and self._settings.identity == "native"
+                and self._settings.file_identity == "native"
                 and self._settings.reads_lines(path)
             )
             if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:

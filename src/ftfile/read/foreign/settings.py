@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.codecs import codec_of
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import values_of_fields
 from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.storage.paths import parse
 
@@ -89,30 +90,29 @@ def alternatives(glob: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """Where files are, which of them are read, and when; plain data, which travels to tasks."""
+    """Where files are, which of them are read, and when; plain data. Options have the names of the fields."""
 
     root: str  # URL of the directory to which all paths of plans are relative
     pattern: str  # relative to it, of the files and directories that are read; as Hadoop has globs
-    file_format: str = "text"  # of all files
-    tail: bool = True  # files grow
-    separator: bytes = b"\n"  # ends a record of a growing file
+    decoding: FileDecoding  # of all files
+    tail: bool  # files grow
     follow_links: bool = False  # to files; to directories, none is followed but those that the path names
-    recursive: bool = False
-    name_glob: str | None = None
+    recursive_file_lookup: bool = False
+    path_glob_filter: str | None = None
     file_pattern: str | None = None
-    ignore_pattern: str | None = None
+    ignore_file_pattern: str | None = None
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    files_max: int | None = None
-    bytes_max: int | None = None
-    scan_interval_s: float = 1.0
-    max_age_s: float = 7 * 86_400.0
-    tracked_max: int = 1_000_000
-    close_inactive_s: float = 300.0
-    min_age_s: float = 10.0
-    identity: Literal["native", "content"] = "native"
+    max_files_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    scan_interval: float = 1.0  # seconds
+    max_file_age: float = 7 * 86_400.0  # seconds
+    max_tracked_files: int = 1_000_000
+    close_inactive: float = 300.0  # seconds
+    min_file_age: float = 10.0  # seconds
+    file_identity: Literal["native", "content"] = "native"
     allow_overwrites: bool = False
     fail_on_data_loss: bool = False
-    retries_max: int = 5
+    max_retries: int = 5
 
     @property
     def shown(self) -> str:
@@ -120,9 +120,14 @@ class FilesSettings:
         return f"{self.root.rstrip('/')}/{self.pattern}"
 
     @property
+    def separator(self) -> bytes:
+        """Return the bytes that end a record of a growing file."""
+        return self.decoding.separator
+
+    @property
     def has_limits(self) -> bool:
         """Return True if a plan may leave something to the next one."""
-        return self.files_max is not None or self.bytes_max is not None
+        return self.max_files_per_trigger is not None or self.max_bytes_per_trigger is not None
 
     def reads_lines(self, path: str) -> bool:
         """Return True for a file whose lines are read as they appear; others are read whole, once they are complete."""
@@ -140,30 +145,9 @@ class FilesSettings:
         parsed.for_format(file_format)
         if parsed["pathGlobFilter"] is not None:
             matcher(parsed["pathGlobFilter"])
-        return cls(
-            root,
-            pattern,
-            file_format,
-            tail=tail,
-            separator=FileDecoding.from_options(parsed.given).separator,
-            follow_links=parsed["followLinks"],
-            recursive=parsed["recursiveFileLookup"],
-            name_glob=parsed["pathGlobFilter"],
-            file_pattern=parsed["filePattern"],
-            ignore_pattern=parsed["ignoreFilePattern"],
-            starting_offsets=parsed["startingOffsets"],
-            files_max=parsed["maxFilesPerTrigger"],
-            bytes_max=parsed["maxBytesPerTrigger"],
-            scan_interval_s=parsed["scanInterval"],
-            max_age_s=parsed["maxFileAge"],
-            tracked_max=parsed["maxTrackedFiles"],
-            close_inactive_s=parsed["closeInactive"],
-            min_age_s=parsed["minFileAge"],
-            identity=parsed["fileIdentity"],
-            allow_overwrites=parsed["allowOverwrites"],
-            fail_on_data_loss=parsed["failOnDataLoss"],
-            retries_max=parsed["maxRetries"],
-        )
+        decoding = FileDecoding.from_options(parsed.given)
+        computed = {"root": root, "pattern": pattern, "decoding": decoding, "tail": tail}
+        return cls(**values_of_fields(cls, parsed.given) | computed)
 
 
 def split_path(path: str | None) -> tuple[str, str]:

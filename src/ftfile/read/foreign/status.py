@@ -117,7 +117,7 @@ def status_of(
         storage = config.storage if parse(root).scheme == parse(store).scheme else None
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
-    unread = _unread(listing, known, keeps_truncated=settings.identity == "content")
+    unread = _unread(listing, known, keeps_truncated=settings.file_identity == "content")
     return SourceStatus(
         id=log_id,
         path=settings.shown,

@@ -11,7 +11,7 @@ from ftfile.log.directory import directory_url
 from ftfile.log.format import layout
 from ftfile.log.places import stat_or_none
 from ftfile.read.foreign.clean import open_cleaner
-from ftfile.read.foreign.decoding.settings import FileDecoding, require_columns_beside
+from ftfile.read.foreign.decoding.settings import require_columns_beside
 from ftfile.read.foreign.listing import refuse_rows, refuse_rows_above
 from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
 from ftfile.read.foreign.plan_log import PlanLog
@@ -43,7 +43,6 @@ class FilesConfig:
     storage: dict[str, str]
     schema_json: str  # Spark's, of the columns that are read
     settings: FilesSettings
-    decoding: FileDecoding
     clean_source: Literal["off", "archive", "delete"] = "off"
     archive: str | None = None  # where `archive` moves files
     given: dict[str, str] = field(default_factory=dict)  # options as they were given, which the plan log keeps
@@ -51,13 +50,11 @@ class FilesConfig:
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
         """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
-        settings, decoding = FilesSettings.from_options(parsed), FileDecoding.from_options(parsed.given)
         return cls(
             state_location(parsed),
             _storage(parsed, settings),
             schema_json,
-            settings,
-            decoding,
+            FilesSettings.from_options(parsed),
             parsed["cleanSource"],
             parsed["sourceArchiveDir"],
             {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
@@ -123,7 +120,7 @@ class FileStream:
             return []
         plan = self._plans_of(self._position).read(self._position, begin)
         self._require_columns(plan)
-        return plan.shares(self._config.decoding.max_partition_bytes)
+        return plan.shares(self._config.settings.decoding.max_partition_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""
@@ -146,7 +143,7 @@ class FileStream:
 
     def _require_columns(self, plan: Plan) -> None:
         columns = arrow_schema(self._config.schema_json)
-        require_columns_beside((found.path for found in plan.ranges), columns, self._config.decoding)
+        require_columns_beside((found.path for found in plan.ranges), columns, self._config.settings.decoding)
 
     def _plans_of(self, position: PlanPosition | None) -> PlanLog:
         """Return the log of a position; for the start, that of this process, which has a new name."""

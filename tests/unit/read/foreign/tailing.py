@@ -106,7 +106,7 @@ class Tailing:
 
     def _content_of(self, planned: Range) -> bytes:
         """Return the plain content in which a range was planned; by content, it may lie at another path by now."""
-        is_by_content = self.settings.identity == "content"
+        is_by_content = self.settings.file_identity == "content"
         beside = [info.path for info in self.store.list("in")] if is_by_content else []
         for path in (planned.path, *beside):
             content = self.fs.read(path)

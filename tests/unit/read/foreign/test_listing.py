@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.core.options import parse_options
+from ftfile.core.options import OPTIONS, parse_options
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.settings import FilesSettings, matcher
 from ftfile.testing.context import open_filesystem
@@ -218,6 +220,42 @@ def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) 
     with pytest.raises(ConfigError) as caught:
         FilesSettings.from_options(parse_options(given, "files"))
     assert text in str(caught.value)
+
+
+# Each option of a field has another value than by default.
+GIVEN: dict[str, str] = {
+    "recursiveFileLookup": "true",
+    "pathGlobFilter": "*.log",
+    "filePattern": "a.*",
+    "ignoreFilePattern": "b.*",
+    "startingOffsets": "latest",
+    "maxFilesPerTrigger": "3",
+    "maxBytesPerTrigger": "4",
+    "scanInterval": "5s",
+    "maxFileAge": "6s",
+    "maxTrackedFiles": "7",
+    "closeInactive": "8s",
+    "minFileAge": "9s",
+    "fileIdentity": "content",
+    "allowOverwrites": "true",
+    "failOnDataLoss": "true",
+    "maxRetries": "11",
+}
+
+
+def test_fields_have_the_names_and_the_defaults_of_their_options() -> None:
+    required = {"path": "/in", "fileFormat": "text"}
+    computed = {"root", "pattern", "decoding", "tail"}
+    by_default = FilesSettings.from_options(parse_options(required, "files"))
+    parsed = parse_options(required | GIVEN, "files")
+    settings = FilesSettings.from_options(parsed)
+    names = {field.name for field in fields(FilesSettings)} - computed
+    by_field = {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): name for name in GIVEN}
+    assert by_field.keys() == names
+    defaults = {option.name: option.default for option in OPTIONS if "files" in option.used_by}
+    for field, name in by_field.items():
+        assert getattr(by_default, field) == defaults[name], name
+        assert getattr(settings, field) == parsed[name] != defaults[name], name
 
 
 def test_the_encoding_is_that_of_the_line_end() -> None:
