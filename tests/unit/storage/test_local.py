@@ -404,24 +404,23 @@ def test_dangling_links_are_not_listed_where_links_are_followed(tmp_path: Path, 
         local.stat("dangling")
 
 
-def test_a_directory_that_a_file_replaces_while_it_is_listed_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_directory_that_is_replaced_while_it_is_listed_is_listed_as_it_was(
+    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An entry that is no link tells of the directory; without links, it stays the one that was opened."""
-    local = LocalFileSystem(str(tmp_path), SYSTEM, follow_links=True)
+    """Its entries are never mixed with those of another directory."""
     local.make_directories("d")
-    local.put("d/file", b"")
-    scandir = os.scandir
+    local.put("d/file", b"12")
+    scandir, directory = os.scandir, Path(local.root, "d")
 
-    def replace(path: str) -> Iterator[os.DirEntry[str]]:
-        found = scandir(path)
-        Path(path).rename(f"{path}-moved")
-        Path(path).touch()
-        return found
+    def replace(opened: int) -> Iterator[os.DirEntry[str]]:
+        entries = scandir(opened)
+        directory.rename(f"{directory}-moved")
+        directory.mkdir()
+        (directory / "file").write_bytes(b"123")
+        return entries
 
     monkeypatch.setattr(os, "scandir", replace)
-    with pytest.raises(NotADirectory):
-        local.list("d")
+    assert [(info.path, info.size_bytes) for info in local.list("d")] == [("d/file", 2)]
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,13 @@ class Table:
     Attributes:
         listing: the listing.
         known: the known files.
+        index: for each place in the listing, the row of the known file at its path; -1 for none.
         places: of the candidates in the listing, by time, then by path.
         missing: rows of the known files that are not listed.
         old: places of files that are not known, and older than any known one.
     """
+
+    index: NDArray[np.intp]
 
     def __init__(
         self,
@@ -69,15 +72,20 @@ class Table:
         known: KnownFiles,
         mismatched: Collection[bytes] = (),
         untried: Collection[bytes] = (),
+        before: Table | None = None,
     ) -> None:
-        """Compare a listing with the known files.
+        """Compare a listing with the known files; what the table `before` has of the same keys is taken from it.
 
         Of `mismatched` ones, keys of paths, other content was seen than is known, whatever the listing shows. Those of
         `untried` that are parked are candidates although they did not change.
         """
         self.listing, self.known = listing, known
         rows = known.rows
-        self._index = index = known.find(listing.keys[:, 0], listing.keys[:, 1])
+        if before is not None and before.known is known and before.listing.keys is listing.keys:
+            self.index = before.index
+        else:
+            self.index = known.find(listing.keys[:, 0], listing.keys[:, 1])
+        index = self.index
         is_known = index >= 0
         is_old = ~is_known & (listing.times < known.low)
         is_candidate = ~is_known & ~is_old & (listing.sizes != 0)
@@ -103,7 +111,7 @@ class Table:
 
     def row(self, place: int) -> Row:
         """Return a file by its place in the listing."""
-        listing, number = self.listing, self._index[place]
+        listing, number = self.listing, self.index[place]
         return Row(
             int(place),
             listing.paths[place],
@@ -123,7 +131,7 @@ class Table:
         if not len(rows):
             return []
         is_changed = self._is_changed[places]
-        gone = np.concatenate([self.missing["identity"], rows["identity"][self._index[places[is_changed]]]])
+        gone = np.concatenate([self.missing["identity"], rows["identity"][self.index[places[is_changed]]]])
         is_renamed = np.isin(self.listing.hashes[places], gone[gone != 0])
         return [self.row(place) for place in places[is_changed | is_renamed].tolist()]
 
@@ -161,28 +169,28 @@ class Table:
 
     def has_new(self, places: NDArray[np.intp]) -> bool:
         """Return True if a file at some places of the listing has a path that is not known."""
-        return bool(np.any(self._index[places] < 0))
+        return bool(np.any(self.index[places] < 0))
 
     def unread_bytes(self, places: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return for each of some places of the listing the bytes that were not read yet."""
         sizes = np.maximum(self.listing.sizes[places], 0)
         if not len(self.known.rows):
             return sizes
-        index = self._index[places]
+        index = self.index[places]
         position = np.where(index >= 0, read_positions(self.known.rows[index]), 0)
         unread: NDArray[np.int64] = np.maximum(sizes - position, 0)
         return unread
 
     def times_after(self, read: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the times of all files that are known when those at some places of the listing are, too."""
-        is_known = self._index >= 0
+        is_known = self.index >= 0
         is_known[read] = True
         times: NDArray[np.int64] = np.concatenate([self.missing["modified"], self.listing.times[is_known]])
         return times
 
     def touched_below(self, low: int) -> list[Row]:
         """Return known files that would be forgotten below `low`, although their files have changed since then."""
-        rows, index = self.known.rows, self._index
+        rows, index = self.known.rows, self.index
         is_known = index >= 0
         places = np.flatnonzero(is_known)[rows["modified"][index[is_known]] < low]
         return [self.row(place) for place in places if self.listing.times[place] >= low]

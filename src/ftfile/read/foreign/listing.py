@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, compress, repeat
+from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -75,33 +77,52 @@ def list_files(fs: FileSystem, settings: FilesSettings, before: Listing | None =
         StorageError: a directory cannot be listed.
         ConfigError: files are those of a directory that ftfile writes.
     """
-    accepts = _filter(settings)
-    found: dict[str, FileInfo] = {}
-    logs: list[str] = []
+    accepts, is_recursive = _filter(settings), settings.recursive_file_lookup
+    visits: list[_Visit] = []
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
-        below: dict[str, set[_Pattern]] = {}
-        for visit in parallel(
-            fs, lambda item: _visit(fs, *item, recursive=settings.recursive_file_lookup), list(waiting.items())
-        ):
-            found.update((info.path, info) for info in visit.files if accepts(info.path))
-            logs += visit.logs
-            for directory, pattern in visit.directories:
-                below.setdefault(directory, set()).add(pattern)
-        waiting = below
+        level = parallel(fs, lambda item: _visit(fs, *item, accepts, recursive=is_recursive), list(waiting.items()))
+        waiting = {}
+        for directory, pattern in chain.from_iterable(visit.directories for visit in level):
+            waiting.setdefault(directory, set()).add(pattern)
+        visits += level
+    columns = zip(*(visit.files for visit in visits), strict=True)
+    files = _Files._make(list(chain.from_iterable(column)) for column in columns)
+    logs = [directory for visit in visits for directory in visit.logs]
     if logs:
-        refuse_rows_among(fs, settings, logs, found)
-    if not settings.follow_links:
-        links = [path for path, info in found.items() if info.is_link]
-        for path in links:
-            del found[path]
-        if links and before is None:
-            first = join(settings.root, min(links))
-            _log.warning("%d links, or pipes, are not followed, the first %r; followLinks=true does", len(links), first)
-    listing = _columns(settings.root, _once(found.values()), now_s)
-    if before is not None and len(before) and len(listing):
-        _carry_since(before, listing)
-    return listing
+        refuse_rows_among(fs, settings, logs, files.paths)
+    if not settings.follow_links and any(files.links):
+        if before is None:
+            _warn_of_links(settings, files)
+        files = files.without_links()
+    return _listing(settings.root, files, before, now_s)
+
+
+class _Files(NamedTuple):
+    """Files as columns of texts and numbers, which cost the collector of garbage no look at each file."""
+
+    paths: list[str]
+    sizes: list[int]
+    times: list[int]
+    identities: list[str | None]
+    links: list[bool]  # True for symbolic links, and for what is no file
+
+    @classmethod
+    def of(cls, infos: Collection[FileInfo]) -> _Files:
+        return cls(*(list(map(attrgetter(name), infos)) for name in _FIELDS))
+
+    def without_links(self) -> _Files:
+        is_kept = [not is_link for is_link in self.links]
+        return _Files._make(list(compress(column, is_kept)) for column in self)
+
+
+_FIELDS = ("path", "size_bytes", "modified_ms", "identity", "is_link")
+
+
+def _warn_of_links(settings: FilesSettings, files: _Files) -> None:
+    links = list(compress(files.paths, files.links))
+    first = join(settings.root, min(links))
+    _log.warning("%d links, or pipes, are not followed, the first %r; followLinks=true does", len(links), first)
 
 
 class _Visit(NamedTuple):
@@ -110,30 +131,33 @@ class _Visit(NamedTuple):
     `logs` has the directory itself if it may be one that ftfile writes.
     """
 
-    files: list[FileInfo]
+    files: _Files
     directories: list[tuple[str, _Pattern]]
     logs: list[str]
 
 
-def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive: bool) -> _Visit:
-    found = _Visit([], [], [])
+def _visit(
+    fs: FileSystem, directory: str, patterns: set[_Pattern], accepts: Callable[[str], bool] | None, *, recursive: bool
+) -> _Visit:
+    entries: list[tuple[FileInfo, _Pattern]] = []  # that patterns name, with the rest of each pattern
+    directories: list[tuple[str, _Pattern]] = []
     for pattern in patterns:
         if pattern and not has_wildcard(pattern[0]):
             # Its directory need not be listed, and there may be no right to do so.
             with suppress(NotFound, NotADirectory):
-                _take(found, fs.stat(join(directory, pattern[0])), pattern[1:])
+                entries.append((fs.stat(join(directory, pattern[0])), pattern[1:]))
     is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
     infos: list[FileInfo] = []
     if is_searched:
         with suppress(NotFound, NotADirectory):  # gone since it was found
             infos = fs.list(directory)
-    if _may_have_log(directory, patterns, infos if is_searched else None):
-        found.logs.append(directory)
+    logs = [directory] if _may_have_log(directory, patterns, infos if is_searched else None) else []
     cut = len(directory) + 1 if directory else 0
+    files: list[FileInfo] = []
     for pattern in patterns:
         if not pattern:
-            found.files.extend(info for info in infos if not info.is_directory)
-            found.directories.extend(
+            files += [info for info in infos if not info.is_directory]
+            directories.extend(
                 (info.path, pattern)
                 for info in infos
                 if info.is_directory and not info.is_link and (recursive or "=" in info.path[cut:])
@@ -145,22 +169,24 @@ def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive
                 name = info.path[cut:]
                 is_loop = info.is_link and info.is_directory
                 if matches(name) and not is_loop and (sees_hidden or not _is_hidden(name)):
-                    _take(found, info, pattern[1:])
-    return found
+                    entries.append((info, pattern[1:]))
+    directories += [(info.path, rest) for info, rest in entries if info.is_directory]
+    files += [info for info, rest in entries if not (info.is_directory or rest)]
+    # Several patterns may name one file. The ends of nearly all names show, without a call, that they are not hidden.
+    once = {
+        info.path: info
+        for info in files
+        if (info.path[cut] not in "_." and info.path[-1] != "_") or not _is_hidden(info.path[cut:])
+    }
+    accepted = once.values() if accepts is None else [info for info in once.values() if accepts(info.path)]
+    return _Visit(_Files.of(accepted), directories, logs)
 
 
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
     if infos is not None:
-        return join(directory, layout.META) in [info.path for info in infos]
+        return join(directory, layout.META) in map(attrgetter("path"), infos)
     # It was not listed. The root was asked at the start.
     return bool(directory) and any("=" in pattern[0] for pattern in patterns)
-
-
-def _take(found: _Visit, info: FileInfo, rest: _Pattern) -> None:
-    if info.is_directory:
-        found.directories.append((info.path, rest))
-    elif not rest:
-        found.files.append(info)
 
 
 def _is_hidden(name: str) -> bool:
@@ -168,18 +194,18 @@ def _is_hidden(name: str) -> bool:
     return (name[0] in "_." and (name[0] == "." or "=" not in name)) or name.endswith("._COPYING_")
 
 
-def _filter(settings: FilesSettings) -> Callable[[str], bool]:
-    """Return the test that paths of files pass."""
+def _filter(settings: FilesSettings) -> Callable[[str], bool] | None:
+    """Return the test that paths of files pass; None if all do."""
     above = parse(settings.root).path.rstrip("/")
     matches = None if settings.path_glob_filter is None else matcher(settings.path_glob_filter)
     wanted = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
     patterns = [(re.compile(text), "/" in text, is_included) for text, is_included in wanted if text is not None]
+    if matches is None and not patterns:
+        return None
 
     def accepts(path: str) -> bool:
         name = path[path.rfind("/") + 1 :]
-        if _is_hidden(name) or not (matches is None or matches(name)):
-            return False
-        return not patterns or all(
+        return (matches is None or matches(name)) and all(
             (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_included
             for pattern, is_of_path, is_included in patterns
         )
@@ -187,44 +213,57 @@ def _filter(settings: FilesSettings) -> Callable[[str], bool]:
     return accepts
 
 
-def _columns(root: str, infos: Sequence[FileInfo], now_s: float) -> Listing:
-    count = len(infos)
-    paths = [info.path for info in infos]
-    identities = [info.identity for info in infos]
-    return Listing(
-        paths,
-        np.fromiter((info.size_bytes for info in infos), np.int64, count),
-        np.maximum(np.fromiter((info.modified_ms for info in infos), np.int64, count), 0),
-        identities,
-        np.frombuffer(b"".join([key_of(root, path) for path in paths]), "<u8").reshape(-1, 2),
-        np.frombuffer(b"".join(map(identity_hash, identities)), "<u8"),
-        np.full(count, now_s),
-    )
-
-
-def _carry_since(before: Listing, listing: Listing) -> None:
-    """Copy `since_s` of the files that are as they were in the listing before."""
-    if np.array_equal(before.keys, listing.keys):
-        places = np.arange(len(before))
+def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> Listing:
+    """Return a listing with each file once; what is as it was in the listing before is taken from there."""
+    if before is None or files.paths != before.paths or files.identities != before.identities:
+        files = _once(files)
+        keys, hashes, places = _keys_and_hashes(root, files, before)
     else:
-        order = np.argsort(before.keys[:, 0])
-        ranks = np.searchsorted(before.keys[order, 0], listing.keys[:, 0])
-        places = order[np.minimum(ranks, len(before) - 1)]
-    is_same = (before.keys[places] == listing.keys).all(axis=1)
-    is_same &= (before.sizes[places] == listing.sizes) & (before.times[places] == listing.times)
-    is_same &= before.hashes[places] == listing.hashes
-    listing.since_s[is_same] = before.since_s[places[is_same]]
+        files = files._replace(paths=before.paths, identities=before.identities)
+        keys, hashes, places = before.keys, before.hashes, np.arange(len(before))
+    sizes, times = np.array(files.sizes, np.int64), np.maximum(np.array(files.times, np.int64), 0)
+    since_s = np.full(len(places), now_s)
+    if before is not None and len(before):
+        is_same = (places >= 0) & (before.hashes[places] == hashes)
+        is_same &= (before.sizes[places] == sizes) & (before.times[places] == times)
+        since_s[is_same] = before.since_s[places[is_same]]
+    return Listing(files.paths, sizes, times, files.identities, keys, hashes, since_s)
 
 
-def _once(infos: Iterable[FileInfo]) -> list[FileInfo]:
+def _keys_and_hashes(
+    root: str, files: _Files, before: Listing | None
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
+    """Return the columns of keys and of hashes, and the places of the files in the listing before; -1 for new ones."""
+    count = len(files.paths)
+    if before is None or not len(before):
+        return _keys(root, files.paths), _hashes(files.identities), np.full(count, -1)
+    place_of = dict(zip(before.paths, range(len(before)), strict=True))
+    places = np.fromiter(map(place_of.get, files.paths, repeat(-1)), np.intp, count)
+    keys, hashes, is_new = before.keys[places], before.hashes[places], places < 0
+    keys[is_new] = _keys(root, compress(files.paths, is_new))
+    identities = map(before.identities.__getitem__, places.tolist())
+    is_other = np.fromiter(map(ne, files.identities, identities), bool, count) | is_new
+    hashes[is_other] = _hashes(compress(files.identities, is_other))
+    return keys, hashes, places
+
+
+def _keys(root: str, paths: Iterable[str]) -> NDArray[np.uint64]:
+    return np.frombuffer(b"".join([key_of(root, path) for path in paths]), "<u8").reshape(-1, 2)
+
+
+def _hashes(identities: Iterable[str | None]) -> NDArray[np.uint64]:
+    return np.frombuffer(b"".join(map(identity_hash, identities)), "<u8")
+
+
+def _once(files: _Files) -> _Files:
     """Return each file under one of its names: no link if there is another, and the first one by its text."""
-    files = list(infos)
-    if len({info.identity or f"/{info.path}" for info in files}) == len(files):
+    names = [identity or f"/{path}" for identity, path in zip(files.identities, files.paths, strict=True)]
+    if len(set(names)) == len(names):
         return files
-    first: dict[str, FileInfo] = {}
-    for info in sorted(files, key=lambda info: (info.is_link, info.path)):
-        first.setdefault(info.identity or f"/{info.path}", info)
-    return list(first.values())
+    first: dict[str, int] = {}
+    for place in sorted(range(len(names)), key=lambda place: (files.links[place], files.paths[place])):
+        first.setdefault(names[place], place)
+    return _Files._make([column[place] for place in first.values()] for column in files)
 
 
 _BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another one

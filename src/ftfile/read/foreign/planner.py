@@ -65,6 +65,7 @@ class Planner:
         self._late_in: Listing | None = None  # the listing of which late files were reported
         self._first_s = math.inf  # when the first listing of this process began
         self._list_again_s = -math.inf
+        self._table: Table | None = None  # of the last plan
         self._is_fixed = False  # all plans are made of one listing
         self._planned_ms = 0  # when the newest plan was made
         self._has_more = False  # of the last listing, beyond the limits of a plan
@@ -106,7 +107,7 @@ class Planner:
         mismatched, self._mismatched = self._mismatched, set()
         if self._untried is None:
             self._untried = known.parked_keys()
-        table = Table(listing, known, mismatched, self._untried)
+        self._table = table = Table(listing, known, mismatched, self._untried, self._table)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
         draft = Draft(table, self._settings, is_limited=limited and not is_start)
         for key in mismatched & self._memories.keys():

@@ -31,11 +31,11 @@ from ftfile.storage.local.names import (
     info_of,
     info_of_entry,
     link_temporary,
-    listed,
     make_directories,
     make_directory,
     not_a_file,
     open_file,
+    opened_directory,
     rename_in_one_step,
     rename_in_two_steps,
     resolved,
@@ -134,9 +134,8 @@ class LocalFileSystem(FileSystem):
                 raise DanglingLink("stat", path, f"{detail}: correct it, or remove it") from error
 
     def list(self, path: str) -> list[FileInfo]:
-        prefix = f"{path}/" if path else ""
-        children = []
-        with self._at("list", path) as name, listed(name) as directory, os.scandir(directory) as entries:
+        prefix, children = f"{path}/" if path else "", []
+        with self._at("list", path) as name, opened_directory(name) as directory, os.scandir(directory) as entries:
             for entry in entries:
                 try:
                     child = prefix + entry.name
@@ -147,13 +146,12 @@ class LocalFileSystem(FileSystem):
                 except FileNotFoundError:  # deleted since, or a link to nothing
                     continue
                 except OSError as error:
-                    # Of another entry it tells of the whole directory.
-                    if error.errno not in LEADS_NOWHERE or not entry.is_symlink():
+                    if error.errno not in LEADS_NOWHERE:
                         raise
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
-        with self._at("list", path) as place, listed(place) as directory:
+        with self._at("list", path) as place, opened_directory(place) as directory:
             return [entry for entry in os.listdir(directory) if entry > name]
 
     def make_directories(self, path: str) -> None:

@@ -113,7 +113,7 @@ def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> File
     is_directory = stat.S_ISDIR(status.st_mode)
     size_bytes = 0 if is_directory else status.st_size
     identity = f"{status.st_dev}:{status.st_ino}"
-    return FileInfo(path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link)
+    return FileInfo._make((path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link))
 
 
 def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
@@ -125,11 +125,8 @@ def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
 
 
 @contextlib.contextmanager
-def listed(name: Name) -> Iterator[int | str]:
-    """Open a directory for listing: what `os.scandir` and `os.listdir` take."""
-    if name.directory is None and name.follow:
-        yield name.text
-        return
+def opened_directory(name: Name) -> Iterator[int]:
+    """Open a directory: relative to its descriptor, the kernel walks to it once, and not once for each entry."""
     descriptor = os.open(name.text, _LIST | name.no_follow, dir_fd=name.directory)
     try:
         yield descriptor
@@ -139,11 +136,8 @@ def listed(name: Name) -> Iterator[int | str]:
 
 def sync_directory(name: Name) -> None:
     """Make the names in a directory durable."""
-    descriptor = os.open(name.text, _LIST | name.no_follow, dir_fd=name.directory)
-    try:
+    with opened_directory(name) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def directory_of(name: Name) -> Name:

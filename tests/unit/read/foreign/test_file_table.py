@@ -62,3 +62,22 @@ def test_a_parked_file_is_found_by_what_was_read_of_it() -> None:
     known = KnownFiles()
     known._pending = {key: file.packed()}  # noqa: SLF001
     assert by_start(Table(listing, known), prints(content).start) == {(key, listing.paths.index("in/a"))}
+
+
+def test_a_table_takes_the_places_of_known_files_from_the_one_before_while_both_are_the_same() -> None:
+    tailing = Tailing()
+    for path in ("a", "b"):
+        tailing.write(path, "x" * 400)
+    listing = tailing.planner.list()
+    known = KnownFiles()
+    before = Table(listing, known)
+    tailing.append("b", "y")
+    grown = tailing.planner.list()
+    assert Table(grown, known, before=before).index is before.index
+    assert Table(grown, known, before=before).places.tolist() == Table(grown, known).places.tolist()
+    content = b"x" * 400
+    other = known.apply(Plan((Range("in/a", 0, 400, *prints(content), 400, 5),), root=tailing.settings.root))
+    assert (Table(grown, other, before=before).index >= 0).tolist() == [path == "in/a" for path in grown.paths]
+    tailing.write("0", "x")
+    longer = tailing.planner.list()
+    assert Table(longer, known, before=before).index.tolist() == [-1, -1, -1]

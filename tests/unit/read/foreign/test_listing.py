@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.core.options import OPTIONS, parse_options
+from ftfile.read.foreign.known import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.settings import FilesSettings, matcher
 from ftfile.testing.context import open_filesystem
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ftfile.read.foreign.listing import Listing
     from ftfile.storage.api import FileInfo
     from ftfile.testing.fs.volume import Store
 
@@ -284,3 +287,72 @@ def test_a_file_is_as_it_was_since_the_first_listing_with_its_size_time_and_iden
     tailing.rename("e", "d")
     fourth = list_files(tailing.fs, tailing.settings, third, 4.0)
     assert dict(zip(fourth.paths, fourth.since_s.tolist(), strict=True))["in/d"] == 4.0
+
+
+def columns(listing: Listing) -> list[tuple[object, ...]]:
+    numbers = (listing.sizes, listing.times, listing.keys, listing.hashes)
+    return [*zip(listing.paths, listing.identities, *(column.tolist() for column in numbers), strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_listing_beside_the_one_before_has_what_it_has_alone(seed: int) -> None:
+    draw, tailing, before = random.Random(seed), Tailing(), None
+    names = set()
+    for number in range(8):
+        tailing.clock.advance(1)
+        for _ in range(draw.randrange(4)):
+            name, other = draw.sample("abcdefgh", 2)
+            if name not in names:
+                tailing.write(name, "x")
+                names.add(name)
+            elif draw.random() < 0.4:
+                tailing.append(name, "y")
+            elif other not in names and draw.random() < 0.6:
+                tailing.rename(name, other)
+                names = names - {name} | {other}
+            else:
+                tailing.delete(name)
+                if draw.random() < 0.5:
+                    tailing.write(name, "z")
+                else:
+                    names.remove(name)
+        alone = list_files(tailing.fs, tailing.settings)
+        before = list_files(tailing.fs, tailing.settings, before, float(number))
+        assert columns(before) == columns(alone)
+
+
+def test_keys_are_those_of_the_listing_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million files have a million keys and hashes, which cost as much as a third of a listing."""
+    tailing = Tailing()
+    for name in "abc":
+        tailing.write(name, "x")
+    before = list_files(tailing.fs, tailing.settings)
+    tailing.append("a", "y")
+    hashed: list[str | None] = []
+    for function in (key_of, identity_hash):
+
+        def noted(*arguments: str | None, function: Callable[..., bytes] = function) -> bytes:
+            hashed.append(arguments[-1])
+            return function(*arguments)
+
+        monkeypatch.setattr(f"ftfile.read.foreign.listing.{function.__name__}", noted)
+    second = list_files(tailing.fs, tailing.settings, before)
+    assert second.keys is before.keys
+    assert second.hashes is before.hashes
+    assert not hashed
+    tailing.write("0", "x")
+    third = list_files(tailing.fs, tailing.settings, second)
+    place = third.paths.index("in/0")
+    assert hashed == ["in/0", third.identities[place]]
+    assert len(third.keys) == 4
+
+
+def test_a_file_that_another_has_replaced_has_the_hash_of_that(tmp_path: Path) -> None:
+    make(tmp_path, "a", "b")
+    settings = FilesSettings.from_options(parse_options({"path": str(tmp_path), "fileFormat": "text"}, "files"))
+    fs = open_filesystem(settings.root)
+    before = list_files(fs, settings)
+    (tmp_path / "b").rename(tmp_path / "a")
+    (listing, alone) = (list_files(fs, settings, one) for one in (before, None))
+    assert columns(listing) == columns(alone)
+    assert set(listing.hashes.tolist()) < set(before.hashes.tolist())

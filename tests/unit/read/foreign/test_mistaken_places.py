@@ -80,7 +80,7 @@ def test_the_input_is_a_link(source: Source) -> None:
         begin(str(source.path / "link.log"), str(source.state))
 
 
-@pytest.mark.parametrize("call", ["stat", "scandir"])
+@pytest.mark.parametrize("call", ["stat", "open"])
 def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser may do everything: the system's answer is made here."""
     source.add("a.log")
