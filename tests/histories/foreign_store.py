@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import NotFound, PermissionDenied
-from ftfile.storage.api import Capabilities, FileInfo, InputFile
+from ftfile.storage.api import Capabilities, FileInfo, InputFile, Watch
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 
@@ -51,6 +51,19 @@ class _OpenFile(InputFile):
         """Release nothing."""
 
 
+class _Liar(Watch):
+    """A watch that says what comes to its mind."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+
+    def add(self, directory: str) -> None:
+        assert not directory, "it has one directory"
+
+    def changed(self) -> bool:
+        return self._draw.random() < 0.5
+
+
 class ForeignStore(WrapperFileSystem):
     """The port of a stream, and beside it what writers do.
 
@@ -79,6 +92,9 @@ class ForeignStore(WrapperFileSystem):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities("memory", False, "none", False, True, concurrency=self._at_once)
+
+    def watch(self) -> Watch:
+        return _Liar(self._draw)
 
     def meddle(self) -> None:
         """Let a writer make a step, unless one does so now."""

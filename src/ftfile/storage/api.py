@@ -35,6 +35,7 @@ __all__ = (
     "InputFile",
     "OutputStream",
     "RangeFile",
+    "Watch",
     "as_file",
     "copy_range",
 )
@@ -143,6 +144,18 @@ class RangeFile(InputFile):
         self._read = None
 
 
+class Watch(ABC):
+    """A hint when to list directories, which may say so for nothing, and may miss any change. It raises no errors."""
+
+    @abstractmethod
+    def add(self, directory: str) -> None:
+        """Watch from now on what is in a directory, if it is there, and if there is room; idempotent."""
+
+    @abstractmethod
+    def changed(self) -> bool:
+        """Return True if files or directories in one of those appeared or grew since the last call; it never waits."""
+
+
 class FileSystem(ABC):
     """A store. Drivers and decorators derive from it; instances can be pickled."""
 
@@ -185,6 +198,10 @@ class FileSystem(ABC):
         """
         names = (info.path.rpartition("/")[2] for info in self.list(path))
         return [entry for entry in names if entry > name]
+
+    def watch(self) -> Watch | None:
+        """Return a watch without directories; None where a listing alone shows what has changed."""
+        return None
 
     @abstractmethod
     def make_directories(self, path: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ftfile.core.context import RetryPolicy, call_with_retries
 from ftfile.core.errors import ConfigError, Unavailable
 from ftfile.core.extensions import installed
-from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, copy_range
+from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, Watch, copy_range
 from ftfile.storage.paths import Location, normalise, parse
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = (
     "WrapperFile",
     "WrapperFileSystem",
     "WrapperStream",
+    "WrapperWatch",
     "is_local",
     "known_schemes",
     "normalise",
@@ -97,6 +98,10 @@ class WrapperFileSystem(FileSystem):
     delete = _delegated(FileSystem.delete)
     remove_directory = _delegated(FileSystem.remove_directory)
 
+    def watch(self) -> Watch | None:
+        inner = self.inner.watch()
+        return None if inner is None else WrapperWatch(inner, self)
+
     def rename(self, source: str, target: str) -> None:
         call = partial(self.inner.rename, self.inner_path(source), self.inner_path(target))
         self.around("rename", source, call)
@@ -150,6 +155,20 @@ class WrapperFile(InputFile):
 
     def close(self) -> None:
         self._inner.close()
+
+
+class WrapperWatch(Watch):
+    """A watch whose directories have the paths that they have in its owner, the file system that opened it."""
+
+    def __init__(self, inner: Watch, owner: WrapperFileSystem) -> None:
+        self._inner = inner
+        self._owner = owner
+
+    def add(self, directory: str) -> None:
+        self._inner.add(self._owner.inner_path(directory))
+
+    def changed(self) -> bool:
+        return self._inner.changed()
 
 
 # Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,

@@ -27,8 +27,8 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.storage.local.errors import storage_error
 from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local.system import storage_error
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.contracts.exclusive import ExclusiveContract
 from ftfile.testing.contracts.filesystem import FileSystemContract

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, compress, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.read.foreign.settings import FilesSettings
-    from ftfile.storage.api import FileInfo, FileSystem
+    from ftfile.storage.api import FileInfo, FileSystem, Watch
 
     _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
 
@@ -68,27 +69,34 @@ class Listing:
         return ordered
 
 
-def list_files(fs: FileSystem, settings: FilesSettings, before: Listing | None = None, now_s: float = 0.0) -> Listing:
+def list_files(
+    fs: FileSystem,
+    settings: FilesSettings,
+    before: Listing | None = None,
+    now_s: float = 0.0,
+    watch: Watch | None = None,
+) -> Listing:
     """List all files that the settings name; a root that is not there has none.
 
-    `before` is the listing before in this process, and `now_s` its monotonic clock when this one starts.
+    `before` is the listing before in this process, and `now_s` its monotonic clock when this one starts. Directories
+    whose files are listed are watched from then on.
 
     Raises:
         StorageError: a directory cannot be listed.
         ConfigError: files are those of a directory that ftfile writes.
     """
-    accepts, is_recursive = _filter(settings), settings.recursive_file_lookup
+    visit = partial(_visit, fs, watch, _filter(settings), settings.recursive_file_lookup)
     visits: list[_Visit] = []
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
-        level = parallel(fs, lambda item: _visit(fs, *item, accepts, recursive=is_recursive), list(waiting.items()))
+        level = parallel(fs, lambda item: visit(*item), list(waiting.items()))
         waiting = {}
-        for directory, pattern in chain.from_iterable(visit.directories for visit in level):
+        for directory, pattern in chain.from_iterable(one.directories for one in level):
             waiting.setdefault(directory, set()).add(pattern)
         visits += level
-    columns = zip(*(visit.files for visit in visits), strict=True)
+    columns = zip(*(one.files for one in visits), strict=True)
     files = _Files._make(list(chain.from_iterable(column)) for column in columns)
-    logs = [directory for visit in visits for directory in visit.logs]
+    logs = [directory for one in visits for directory in one.logs]
     if logs:
         refuse_rows_among(fs, settings, logs, files.paths)
     if not settings.follow_links and any(files.links):
@@ -137,7 +145,12 @@ class _Visit(NamedTuple):
 
 
 def _visit(
-    fs: FileSystem, directory: str, patterns: set[_Pattern], accepts: Callable[[str], bool] | None, *, recursive: bool
+    fs: FileSystem,
+    watch: Watch | None,
+    accepts: Callable[[str], bool] | None,
+    is_recursive: bool,  # noqa: FBT001 - see `list_files`
+    directory: str,
+    patterns: set[_Pattern],
 ) -> _Visit:
     entries: list[tuple[FileInfo, _Pattern]] = []  # that patterns name, with the rest of each pattern
     directories: list[tuple[str, _Pattern]] = []
@@ -147,6 +160,8 @@ def _visit(
             with suppress(NotFound, NotADirectory):
                 entries.append((fs.stat(join(directory, pattern[0])), pattern[1:]))
     is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
+    if watch is not None and (is_searched or any(not info.is_directory for info, _ in entries)):
+        watch.add(directory)  # before it is listed: what comes meanwhile is then in one or the other
     infos: list[FileInfo] = []
     if is_searched:
         with suppress(NotFound, NotADirectory):  # gone since it was found
@@ -160,7 +175,7 @@ def _visit(
             directories.extend(
                 (info.path, pattern)
                 for info in infos
-                if info.is_directory and not info.is_link and (recursive or "=" in info.path[cut:])
+                if info.is_directory and not info.is_link and (is_recursive or "=" in info.path[cut:])
                 if not _is_hidden(info.path[cut:])
             )
         elif has_wildcard(pattern[0]):
@@ -172,14 +187,18 @@ def _visit(
                     entries.append((info, pattern[1:]))
     directories += [(info.path, rest) for info, rest in entries if info.is_directory]
     files += [info for info, rest in entries if not (info.is_directory or rest)]
+    return _Visit(_accepted(files, cut, accepts), directories, logs)
+
+
+def _accepted(infos: Iterable[FileInfo], cut: int, accepts: Callable[[str], bool] | None) -> _Files:
+    """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
     # Several patterns may name one file. The ends of nearly all names show, without a call, that they are not hidden.
-    once = {
+    shown = {
         info.path: info
-        for info in files
+        for info in infos
         if (info.path[cut] not in "_." and info.path[-1] != "_") or not _is_hidden(info.path[cut:])
     }
-    accepted = once.values() if accepts is None else [info for info in once.values() if accepts(info.path)]
-    return _Visit(_Files.of(accepted), directories, logs)
+    return _Files.of(shown.values() if accepts is None else [info for info in shown.values() if accepts(info.path)])
 
 
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:

@@ -64,7 +64,9 @@ class Planner:
         self._before: Listing | None = None  # the listing before
         self._late_in: Listing | None = None  # the listing of which late files were reported
         self._first_s = math.inf  # when the first listing of this process began
-        self._list_again_s = -math.inf
+        self._list_again_s = -math.inf  # whatever the watch says
+        self._listable_s = -math.inf  # not before that
+        self._watch = fs.watch()
         self._table: Table | None = None  # of the last plan
         self._is_fixed = False  # all plans are made of one listing
         self._planned_ms = 0  # when the newest plan was made
@@ -82,9 +84,10 @@ class Planner:
         """List all files, whatever the time is; see `list_files`."""
         began_s = self._clock.monotonic_s()
         self._first_s = min(self._first_s, began_s)
-        listing = list_files(self._fs, self._settings, self._listing, began_s)
+        listing = list_files(self._fs, self._settings, self._listing, began_s, self._watch)
         now_s = self._clock.monotonic_s()
-        self._list_again_s = now_s + max(self._settings.scan_interval, (_LISTING_SHARE - 1) * (now_s - began_s))
+        self._listable_s = now_s + (_LISTING_SHARE - 1) * (now_s - began_s)
+        self._list_again_s = max(self._listable_s, now_s + self._settings.scan_interval)
         self._before, self._listing, self._cut_off = self._listing, listing, {}
         used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
         self._memories, self._listings = used, self._listings + 1
@@ -93,8 +96,8 @@ class Planner:
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
         """Return the next plan; None if there is nothing new, or it is too early for another listing.
 
-        It is made of a listing, by default the last one, or a new one each `scanInterval`; `known` is after the plan
-        before.
+        It is made of a listing, by default the last one, or a new one each `scanInterval`, and whenever the store says
+        that a directory has changed; `known` is after the plan before.
 
         Raises:
             StorageError: a directory cannot be listed.
@@ -145,7 +148,11 @@ class Planner:
         return dict(self._report)
 
     def _current(self) -> Listing | None:
-        if self._clock.monotonic_s() >= self._list_again_s:
+        now_s = self._clock.monotonic_s()
+        is_due = now_s >= self._list_again_s
+        if not is_due and self._watch is not None and now_s >= self._listable_s:
+            is_due = self._watch.changed()  # asked only when a listing may follow, as it says so once
+        if is_due:
             return self.list()
         return self._listing if self._has_more else None
 

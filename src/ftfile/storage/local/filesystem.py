@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import io
 import mmap
 import os
@@ -22,7 +21,6 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.storage.local.errors import storage_error, translated
 from ftfile.storage.local.names import (
     LEADS_NOWHERE,
     Name,
@@ -41,13 +39,15 @@ from ftfile.storage.local.names import (
     resolved,
     sync_directory,
 )
+from ftfile.storage.local.system import open_watch, storage_error, translated
 from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ftfile.core.context import Context
+    from ftfile.storage.api import Watch
     from ftfile.storage.paths import Location
 
 
@@ -153,6 +153,9 @@ class LocalFileSystem(FileSystem):
     def names_after(self, path: str, name: str) -> Sequence[str]:
         with self._at("list", path) as place, opened_directory(place) as directory:
             return [entry for entry in os.listdir(directory) if entry > name]
+
+    def watch(self) -> Watch | None:
+        return open_watch(self.root)
 
     def make_directories(self, path: str) -> None:
         """Make a directory and those above it where they are missing; others may make, and delete, them too."""

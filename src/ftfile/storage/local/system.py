@@ -1,10 +1,12 @@
-"""The operating system's errors as the port's, with what to do about them."""
+"""The operating system's part: its errors as the port's, and watches of directories."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import sys
+import weakref
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,16 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.storage.api import READING
+from ftfile.core.logs import get_logger
+from ftfile.storage.api import READING, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from inotify_simple import INotify
+
+
+_log = get_logger(__name__)
 
 _DENIED = "user id {user} may not do this below {root}; grant it the permission, or run as a user who has it"
 _READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
@@ -87,3 +94,53 @@ def translated(operation: str, path: str, root: str, full: str = "") -> Iterator
         yield full
     except OSError as error:
         raise storage_error(error, operation, path, root) from error
+
+
+# MODIFY, MOVED_TO, CREATE and MOVE_SELF, of directories alone, by no link. What is deleted needs no haste.
+_WRITTEN = 0x2 | 0x80 | 0x100 | 0x800 | 0x01000000 | 0x02000000
+_MOVE_SELF = 0x800
+
+
+def open_watch(root: str) -> Watch | None:
+    """Return a watch of directories below a root, by Linux's inotify; None elsewhere, or if there is no room for it."""
+    if sys.platform != "linux":
+        return None
+    from inotify_simple import INotify  # noqa: PLC0415 - streams of files alone need it, on Linux alone
+
+    try:
+        notifier = INotify(nonblocking=True)
+    except OSError as error:
+        _log.info("%r is listed at intervals alone, without inotify (fs.inotify.max_user_instances): %s", root, error)
+        return None
+    return _InotifyWatch(notifier, root)
+
+
+class _InotifyWatch(Watch):
+    def __init__(self, notifier: INotify, root: str) -> None:
+        self._notifier = notifier
+        self._root = root
+        self._is_full = False
+        weakref.finalize(self, notifier.close)
+
+    def add(self, directory: str) -> None:
+        try:
+            self._notifier.add_watch(f"{self._root}/{directory}", _WRITTEN)
+        except OSError as error:
+            if error.errno == errno.ENOSPC and not self._is_full:
+                self._is_full = True
+                _log.info(
+                    "%r and other directories below %r are listed at intervals alone, as inotify has no room "
+                    "(fs.inotify.max_user_watches)", directory, self._root
+                )  # fmt: skip
+
+    def changed(self) -> bool:
+        try:
+            events = self._notifier.read(timeout=0)
+        except OSError:
+            return False
+        for event in events:
+            if event.mask & _MOVE_SELF:
+                # Where it is now, nobody may ask for it; else the next listing adds it again.
+                with contextlib.suppress(OSError):
+                    self._notifier.rm_watch(event.wd)
+        return bool(events)
