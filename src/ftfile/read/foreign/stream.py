@@ -50,11 +50,12 @@ class FilesConfig:
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
         """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
+        settings = FilesSettings.from_options(parsed)
         return cls(
             state_location(parsed),
             _storage(parsed, settings),
             schema_json,
-            FilesSettings.from_options(parsed),
+            settings,
             parsed["cleanSource"],
             parsed["sourceArchiveDir"],
             {name: text for name, text in parsed.texts.items() if name != "stateLocation"},

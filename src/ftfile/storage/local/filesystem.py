@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import io
 import mmap
 import os
@@ -43,7 +44,7 @@ from ftfile.storage.local.system import open_watch, storage_error, translated
 from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ftfile.core.context import Context

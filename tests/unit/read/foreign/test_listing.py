@@ -227,6 +227,7 @@ def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) 
 
 # Each option of a field has another value than by default.
 GIVEN: dict[str, str] = {
+    "followLinks": "true",
     "recursiveFileLookup": "true",
     "pathGlobFilter": "*.log",
     "filePattern": "a.*",

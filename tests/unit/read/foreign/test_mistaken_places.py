@@ -87,8 +87,10 @@ def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: 
     original: Callable[..., Any] = getattr(os, call)
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
-        place = Path(f"/proc/self/fd/{path}").readlink() if isinstance(path, int) else path
-        if str(place) == str(source.path):
+        above = kwargs.get("dir_fd")
+        place = path if above is None else Path(f"/proc/self/fd/{above}").readlink() / path
+        is_passed = call == "open" and args[0] & os.O_PATH  # without the right to list it
+        if str(place) == str(source.path) and not is_passed:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return original(path, *args, **kwargs)
 
