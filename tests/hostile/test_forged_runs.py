@@ -96,7 +96,7 @@ def read_all(content: bytes) -> None:
     for call in calls:
         try:
             call(open_run(content))
-        except (CorruptData, UnicodeDecodeError):
+        except CorruptData:
             continue
 
 
@@ -152,6 +152,13 @@ def test_texts_behind_the_end_of_a_block_are_refused() -> None:
     ):
         with pytest.raises(CorruptData, match="rows as Arrow has them"):
             call(open_run(content))
+
+
+def test_a_value_that_is_no_text_is_refused_before_it_becomes_pythons() -> None:
+    text = BATCH["text"][1].as_py().encode()
+    run = open_run(Forged().change_block(text, b"\xff" * len(text)))
+    with pytest.raises(CorruptData, match="rows as Arrow has them"):
+        run.get(*keys_of(BATCH)[1])
 
 
 @pytest.mark.parametrize(

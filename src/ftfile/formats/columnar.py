@@ -16,6 +16,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.formats.reading import batch_as
+from ftfile.rows.buffers import validated
 from ftfile.rows.spark_types import spark_schema_json
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class RowSegments(SegmentCodec):
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
         try:
             message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
-            return pa.ipc.read_record_batch(message, self._schema)
+            return validated(pa.ipc.read_record_batch(message, self._schema))
         except (pa.ArrowException, OSError) as error:
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
 
@@ -282,6 +283,8 @@ class RowJoiner(Joiner):
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
+        if batch.num_rows < rows:
+            raise CorruptData("a segment", f"{skip_rows + rows} rows", f"{skip_rows + batch.num_rows}")
         room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
         taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
         self.rows += taken

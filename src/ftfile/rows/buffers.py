@@ -108,6 +108,22 @@ def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
     return from_texts([text], arrow)[0]
 
 
+def validated(batch: pa.RecordBatch, *, texts: bool = True) -> pa.RecordBatch:
+    """Return a batch that came from storage, once no value of it lies beyond its buffers; checked in one pass.
+
+    Without `texts`, those are not checked to be UTF-8, which takes longer than all the rest.
+
+    Raises:
+        pa.ArrowInvalid: the batch is not what Arrow's writers make.
+    """
+    batch.validate()
+    for column in batch.columns:
+        # Without the check of texts, those within other types are checked all the same.
+        is_flat = not texts and pa.types.is_string(column.type)
+        (column.view(pa.binary()) if is_flat else column).validate(full=True)
+    return batch
+
+
 def rows_where(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the rows of a batch that a mask wants."""
     return batch.take(from_numpy(np.flatnonzero(mask), pa.int64()))

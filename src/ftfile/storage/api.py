@@ -105,7 +105,10 @@ class InputFile(ABC):
         """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
 
     def mapped(self) -> memoryview | None:
-        """Return the whole file mapped into memory, which stays when it is closed; None where that cannot be."""
+        """Return the whole file mapped into memory, which stays when it is closed; None where that cannot be.
+
+        Nor may it be where another user could cut the file: who reads beyond its end by a mapping is killed.
+        """
         return None
 
     @abstractmethod

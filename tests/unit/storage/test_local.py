@@ -344,6 +344,27 @@ def test_too_many_open_files_may_be_tried_again(local: LocalFileSystem) -> None:
         assert bytes(file.mapped() or b"") == b"data"
 
 
+@pytest.mark.parametrize(("mode", "is_mapped"), [(0o600, True), (0o644, True), (0o664, False), (0o646, False)])
+def test_a_file_that_others_could_cut_is_not_mapped(local: LocalFileSystem, mode: int, is_mapped: bool) -> None:
+    """Who reads behind the end of a file by a mapping is killed."""
+    local.put("file", b"data")
+    Path(local.root, "file").chmod(mode)
+    with local.open("file") as file:
+        assert (file.mapped() is not None) == is_mapped
+        assert file.read_at(0, 4) == b"data"
+
+
+def test_nor_is_that_of_another_user(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    local.put("file", b"data")
+    owner = Path(local.root, "file").stat().st_uid
+    with local.open("file") as file:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+        assert (file.mapped() is None) == (owner != 0)
+        if os.getuid() == 0:
+            os.chown(Path(local.root, "file"), 65_534, -1)
+            assert file.mapped() is None
+
+
 def test_without_permission(local: LocalFileSystem) -> None:
     local.put("file", b"data")
     Path(local.root).chmod(0)

@@ -10,11 +10,12 @@ import json
 import struct
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.rows.buffers import validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -389,5 +390,8 @@ class ArrowRows:
 
     def from_bytes(self, data: bytes) -> dict[str, Any]:
         """Return the row, with all columns of the schema."""
-        row: dict[str, Any] = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).to_pylist()[0]
-        return row
+        try:
+            (row,) = validated(pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)).to_pylist()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise EncodingError(f"these {len(data)} bytes are no row of the schema: {error}") from error
+        return cast("dict[str, Any]", row)

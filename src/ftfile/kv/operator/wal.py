@@ -8,7 +8,7 @@ which window it begins: what earlier files have behind that was never acknowledg
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.key_columns import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 from ftfile.log.format.layout import WalName
+from ftfile.rows.buffers import validated
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -65,11 +66,26 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
         return None
     except CorruptData as error:
         raise CorruptData(error.path, error.expected, error.found, advice) from error
+    try:
+        return _decoded(header, message)
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptData(files.directory, f"windows in file {name.number}", repr(error), advice) from error
+
+
+def _decoded(header: dict[str, Any], message: memoryview) -> WalFile:
+    """Return the windows of a file; an error of Python's or Arrow's if another than a store wrote it."""
+    definition, stream = StoreDefinition.from_json(header["store"]), pa.ipc.open_stream(pa.py_buffer(message))
+    if stream.schema != row_schema(definition):
+        raise ValueError(f"rows have the columns {stream.schema.names}")
+    numbers = [entry["number"] for entry in header["windows"]]
+    if not all(isinstance(number, int) for number in [header["after"], *numbers]):
+        raise ValueError(f"windows have the numbers {numbers}")
+    batches = map(validated, stream)
     windows = [
-        Window(entry["number"], rows, decode_ranges(entry["purges"]))
-        for entry, rows in zip(header["windows"], pa.ipc.open_stream(pa.py_buffer(message)), strict=True)
+        Window(number, rows, decode_ranges(entry["purges"]))
+        for number, entry, rows in zip(numbers, header["windows"], batches, strict=True)
     ]
-    return WalFile(header["after"], windows, StoreDefinition.from_json(header["store"]))
+    return WalFile(header["after"], windows, definition)
 
 
 def _up_to(windows: Sequence[Window], number: int) -> list[Window]:

@@ -16,7 +16,7 @@ from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import from_numpy
+from ftfile.rows.buffers import from_numpy, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -249,7 +249,7 @@ class RunReader:
         window = self._require_crc(number, self._read(*self._directory.block_range(number)))
         block = self._mapped_block(window, number) if self._may_map else None
         if block is None:
-            (batch,) = self._decoded(window, [number])
+            (batch,) = self._decoded(window, [number], texts=True)  # values of it become Python's
             block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
 
@@ -257,7 +257,7 @@ class RunReader:
         """Return a block whose rows stay where they are, in a mapped file; None where blocks have to be decoded."""
         message = pa.py_buffer(window)
         if _is_mapped(window) and message.address % _ARROW_ALIGNMENT == 0:
-            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number)
+            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number, texts=True)
             places = [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
             if all(message.address <= place <= message.address + message.size for place in places):
                 return Block(batch, self._directory.key_columns, is_mapped=True)
@@ -265,21 +265,17 @@ class RunReader:
         return None
 
     def _decoded(
-        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None
+        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None, *, texts: bool = False
     ) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         stream = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
         for number in numbers:
-            yield self._checked(stream.read_next_batch, number)
+            yield self._checked(stream.read_next_batch, number, texts=texts)
 
-    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int) -> pa.RecordBatch:
-        """Return the rows of a block; CorruptData if one refers to memory beyond it, as no writer of ours makes it."""
+    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int, *, texts: bool) -> pa.RecordBatch:
+        """Return the rows of a block; CorruptData if they are not what ftfile writes, among `texts` only if asked."""
         try:
-            batch = decode()
-            batch.validate()
-            for column in batch.columns:
-                # That texts are UTF-8 takes longer than all the rest, and no read relies on it.
-                (column.view(pa.binary()) if pa.types.is_string(column.type) else column).validate(full=True)
+            batch = validated(decode(), texts=texts)
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
         if batch.num_rows != (rows := int(self._directory.block_rows[number])):

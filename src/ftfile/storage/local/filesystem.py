@@ -9,6 +9,7 @@ import functools
 import io
 import mmap
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
@@ -61,6 +62,7 @@ _SEND_BYTES = 8 << 20
 # Times that a directory is made again in one that others delete; below /proc nothing can be made at all.
 _TRIES = 100
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -357,7 +359,9 @@ class _LocalFile(InputFile):
     def mapped(self) -> memoryview | None:
         if self._file.closed:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        if not self.size_bytes:
+        status = os.fstat(self._file.fileno())
+        may_be_cut = status.st_uid not in {os.geteuid(), 0} or status.st_mode & _WRITABLE_FOR_OTHERS
+        if not self.size_bytes or may_be_cut:  # who cuts a mapped file kills who reads there
             return None
         try:
             return memoryview(mmap.mmap(self._file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))

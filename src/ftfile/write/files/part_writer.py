@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
+from ftfile.core.errors import CorruptData, EncodingError, UnencodableRows, UserCodeError
 from ftfile.filters.aes_gcm import PieceCipher
 from ftfile.filters.decoded import stream_errors
 from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
-from ftfile.rows.buffers import rows_where
+from ftfile.rows.buffers import rows_where, validated
 from ftfile.write.bad_records import row_to_json
 
 if TYPE_CHECKING:
@@ -181,8 +181,12 @@ class SpilledRows:
             if self._cipher is not None:
                 with stream_errors(file.path):
                     data = self._cipher.decrypt(data, piece.offset)
-            plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
-            yield pa.ipc.read_record_batch(plain, self._schema)
+            try:
+                plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
+                rows = validated(pa.ipc.read_record_batch(plain, self._schema))
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptData(file.path, "rows that this task has put there", repr(error)) from error
+            yield rows
 
 
 ROUTE_ROWS = 100_000
