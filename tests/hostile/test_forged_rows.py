@@ -86,7 +86,7 @@ def windows_of(message: bytes, change: Callable[[dict[str, Any]], object] = lamb
     """Write a file with a right checksum, and return what comes back."""
     files = WalFiles(MemoryFileSystem(next(NAMES)), "w", Chain(), "id")
     files.prepare()
-    header = {"after": 0, "windows": [{"number": 1, "purges": []}], "store": DEFINITION.to_json()}
+    header = {"before": -1, "after": 0, "windows": [{"number": 1, "purges": []}], "store": DEFINITION.to_json()}
     change(header)
     files.write(WalName(1, 1), header, memoryview(message))
     return [window.rows.to_pylist() for file in read_wal(files, 1, 0) for window in file.windows]

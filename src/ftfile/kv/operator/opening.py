@@ -50,7 +50,9 @@ class _Fence(NamedTuple):
     definition: StoreDefinition  # of the store from this record on
 
 
-def open_writer(config: StoreConfig, writer: str, context: Context, restore: int | None) -> OpenedWriter:
+def open_writer(
+    config: StoreConfig, writer: str, context: Context, restore: int | None, expect_window: int | None
+) -> OpenedWriter:
     """Fence the process before, and take over its windows, those behind `restore` excepted; they are gone for ever.
 
     The first record brings the definition if the store is new. There is no second one if there is nothing to take over.
@@ -62,8 +64,8 @@ def open_writer(config: StoreConfig, writer: str, context: Context, restore: int
         WindowOrder: windows behind `restore` are recorded; nothing changes.
         SchemaError: rows of a window that had ended do not fit the store, which was defined anew since; the process
             before is fenced, and the windows stay.
-        CorruptData: the log has lost records, and nothing changes; or a window that had ended is damaged, or gone, and
-            the process before is fenced.
+        CorruptData: the log has lost records, and nothing changes; or a window that had ended is damaged, or gone, or
+            the last one is before `expect_window`, and the process before is fenced.
         Fenced: a newer process has opened the store meanwhile.
     """
     log = config.log(context)
@@ -80,6 +82,7 @@ def open_writer(config: StoreConfig, writer: str, context: Context, restore: int
     recorded = recorded_window(recorder.head(), writer)
     files = WalFiles(log.fs, writer, config.hidden_chain, opening.wal_id)
     windows = [] if opening.is_owner else _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
+    _require_window(files, expect_window, windows[-1].number if windows else recorded)
     wal = Wal(files, opening.epoch, definition, recorded)
     wal.begin(windows)
     if not opening.is_owner:
@@ -134,6 +137,18 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     _require_rows_fit([file for file in wal_files if file.windows], recorder, recorded)
     definition = recorder.config.definition
     return [replace(window, rows=aligned(window.rows, definition)) for file in wal_files for window in file.windows]
+
+
+def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
+    """Raise CorruptData if the last window is before one that is known to have ended."""
+    if expected is not None and last < expected:
+        raise CorruptData(
+            files.directory,
+            f"a window with the number {expected} or a later one",
+            f"{last} as the last one" if last >= 0 else "none",
+            "Somebody took files away, or brought an older copy back: restore the newest one; or open the store with "
+            f"restore={last}, and let what feeds it go back",
+        )
 
 
 def _up_to(windows: Sequence[Window], restore: int | None) -> list[Window]:

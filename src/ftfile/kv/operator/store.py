@@ -74,6 +74,8 @@ class KeyValueStore(WindowReader):
             `merge` has it.
         codec: turns keys and values of the user's into bytes, where both are one binary column.
         restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
+        expect_window: a window with changes that is known to have ended, as what feeds the store remembers it: an
+            opening that finds none up to it, nor a later one, is refused. Not with `restore`.
         maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
             them, or not here.
         options: further options of `format("ftkv")`, such as `compression`; not those that are arguments here, or for
@@ -87,7 +89,7 @@ class KeyValueStore(WindowReader):
         WindowOrder: windows behind `restore` are recorded.
         SchemaError: the store was defined anew, and windows that had ended do not fit; they stay. See
             `kv.read_windows`.
-        CorruptData: the log, or a window that had ended, is damaged.
+        CorruptData: the log, or a window that had ended, is damaged; or those up to `expect_window` are not here.
         StorageError: the store failed.
 
     Attributes:
@@ -109,6 +111,7 @@ class KeyValueStore(WindowReader):
         merge: str | Mapping[str, str] | None = None,
         codec: Codec | None = None,
         restore: int | None = None,
+        expect_window: int | None = None,
         maintenance: Literal["background", "inline", "none"] = "background",
         options: Mapping[str, str] | None = None,
         storage: Mapping[str, str] | None = None,
@@ -116,8 +119,11 @@ class KeyValueStore(WindowReader):
         context: Context = SYSTEM,
     ) -> None:
         check_writer_name(writer)
-        if restore is not None:
-            _require_number(restore)
+        if restore is not None and expect_window is not None:
+            raise ConfigError("restore goes back, and expect_window refuses to: give one of them")
+        for number in (restore, expect_window):
+            if number is not None:
+                _require_number(number)
         if codec is not None and (isinstance(codec, type) or not isinstance(codec, Codec)):
             raise TypeError(f"codec={codec!r}: it takes a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
@@ -126,7 +132,7 @@ class KeyValueStore(WindowReader):
         settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
         config = config_of(path, columns, settings, context, key_provider=key_provider, has_codec=codec is not None)
-        self._recorder, self._wal, windows = open_writer(config, writer, context, restore)
+        self._recorder, self._wal, windows = open_writer(config, writer, context, restore, expect_window)
         config, log = self._recorder.config, self._recorder.log
         self.writer = writer
         self.recorded_window = recorded_window(self._recorder.head(), writer)

@@ -1,8 +1,9 @@
 """The log of windows of one writer: a window that is in a file here comes back after a crash, until a record has it.
 
 Each opening of the store has files of its own, and the log names the opening whose files count. File 0 has the windows
-that the opening took over; each further one has those that one call of the process made durable. A file says behind
-which window it begins: what earlier files have behind that was never acknowledged.
+that the opening took over; each further one has those that one call of the process made durable. A file names the
+window behind which it begins, as what earlier files have behind that was never acknowledged, and the last file that
+was: if that one is taken away, none that was not acknowledged counts in its place.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 class WalFile(NamedTuple):
     """The content of a file."""
 
+    number: int
+    before: int  # the number of the acknowledged file before it; -1 for none
     after: int  # the last window before it that was durable or recorded; -1 for none
     windows: list[Window]  # by number, with the columns that the store had
     definition: StoreDefinition  # of the store then
@@ -50,8 +53,8 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
         if file is None:
             continue
         counted = [before._replace(windows=_up_to(before.windows, file.after)) for before in counted]
-        last = max([recorded, *(window.number for before in counted for window in before.windows)])
-        if file.after > last:
+        if file.after > recorded and file.before not in [before.number for before in counted]:
+            last = max([recorded, *(window.number for before in counted for window in before.windows)])
             expected = f"the windows behind {last} up to {file.after}, which no record has"
             raise CorruptData(files.directory, expected, "no file", advice)
         counted.append(file._replace(windows=[window for window in file.windows if window.number > recorded]))
@@ -67,25 +70,25 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
     except CorruptData as error:
         raise CorruptData(error.path, error.expected, error.found, advice) from error
     try:
-        return _decoded(header, message)
+        return _decoded(name.number, header, message)
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptData(files.directory, f"windows in file {name.number}", repr(error), advice) from error
 
 
-def _decoded(header: dict[str, Any], message: memoryview) -> WalFile:
+def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
     """Return the windows of a file; an error of Python's or Arrow's if another than a store wrote it."""
     definition, stream = StoreDefinition.from_json(header["store"]), pa.ipc.open_stream(pa.py_buffer(message))
     if stream.schema != row_schema(definition):
         raise ValueError(f"rows have the columns {stream.schema.names}")
     numbers = [entry["number"] for entry in header["windows"]]
-    if not all(isinstance(number, int) for number in [header["after"], *numbers]):
+    if not all(isinstance(number, int) for number in [header["before"], header["after"], *numbers]):
         raise ValueError(f"windows have the numbers {numbers}")
     batches = map(validated, stream)
     windows = [
-        Window(number, rows, decode_ranges(entry["purges"]))
-        for number, entry, rows in zip(numbers, header["windows"], batches, strict=True)
+        Window(entry["number"], rows, decode_ranges(entry["purges"]))
+        for entry, rows in zip(header["windows"], batches, strict=True)
     ]
-    return WalFile(header["after"], windows, definition)
+    return WalFile(file_number, header["before"], header["after"], windows, definition)
 
 
 def _up_to(windows: Sequence[Window], number: int) -> list[Window]:
@@ -105,6 +108,7 @@ class Wal:
         self._epoch = epoch
         self._definition = definition
         self._number = 0  # of the next file
+        self._before = -1  # the number of the last file that was acknowledged
         self._files: dict[WalName, int] = {}  # with the last window in each
 
     def begin(self, windows: Sequence[Window]) -> None:
@@ -112,7 +116,7 @@ class Wal:
         self._store.prepare()
         if windows:
             self._write(windows)
-            self.last = windows[-1].number
+            self._acknowledge(windows)
         self._number = 1  # files from here on show that the process took over
 
     def append(self, windows: Sequence[Window], check: Callable[[], object]) -> None:
@@ -122,7 +126,7 @@ class Wal:
         """
         self._write(windows)
         check()
-        self.last = windows[-1].number
+        self._acknowledge(windows)
 
     def trim(self, recorded: int) -> None:
         """Delete the files of this process without a window behind the last recorded one, acknowledged or not.
@@ -138,6 +142,9 @@ class Wal:
         """Delete the files of older processes, whose windows this one has."""
         self._store.delete([name for name in self._store.names() if name.epoch < self._epoch])
 
+    def _acknowledge(self, windows: Sequence[Window]) -> None:
+        self.last, self._before = windows[-1].number, self._number - 1
+
     def _write(self, windows: Sequence[Window]) -> None:
         name = WalName(self._epoch, self._number)
         self._number += 1
@@ -147,5 +154,5 @@ class Wal:
             for window in windows:
                 writer.write_batch(window.rows)
         entries = [{"number": window.number, "purges": encode_ranges(window.purges)} for window in windows]
-        header = {"after": self.last, "windows": entries, "store": self._definition.to_json()}
+        header = {"before": self._before, "after": self.last, "windows": entries, "store": self._definition.to_json()}
         self._store.write(name, header, stream.getbuffer())

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, WindowOrder
+from ftfile.core.errors import ConfigError, CorruptData, Fenced, FtfileError, SchemaError, WindowOrder
 from ftfile.kv.operator import opening
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.wal import OPERATORS, Opening
+from ftfile.log.wal import OPERATORS, Opening, list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, rows
@@ -160,3 +160,27 @@ def test_a_store_that_spark_made(tmp_path: Path) -> None:
     query.run(1, [rows("a")])
     with kv.open(out) as reader:
         assert reader.get("a") == 7
+
+
+def test_the_last_window_is_as_what_feeds_the_store_remembers_it(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **SHAPE) as store:
+        end_window(store, 1)
+        store.committed(1)
+        end_window(store, 2)
+    for known in (None, 0, 1, 2):
+        with open_store(fs, expect_window=known) as store:
+            assert store.last_window == 2
+    name = list_wal(fs, "w")[-1]
+    content = fs.read(layout.wal_path("w", name))
+    fs.delete(layout.wal_path("w", name))
+    text = r"a window with the number 2 or a later one, found 1 as the last one.*restore=1"
+    for _ in range(2):
+        with pytest.raises(CorruptData, match=text):
+            open_store(fs, expect_window=2)
+    fs.create_exclusive(layout.wal_path("w", name), content)
+    with open_store(fs, expect_window=2) as store:
+        assert store.last_window == 2
+    with pytest.raises(ConfigError, match="give one of them"):
+        open_store(fs, expect_window=2, restore=1)
+    with pytest.raises(CorruptData, match=r"a window with the number 0 or a later one, found none"):
+        open_store(fs, writer="another", expect_window=0)

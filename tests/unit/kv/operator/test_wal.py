@@ -13,6 +13,7 @@ from ftfile.kv.definition import define
 from ftfile.kv.operator.wal import Wal, read_wal
 from ftfile.kv.operator.windows import Buffer, Window
 from ftfile.log.format import layout
+from ftfile.log.format.layout import WalName
 from ftfile.log.wal import WalFiles, list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
@@ -179,6 +180,24 @@ def test_20_windows_that_are_gone_are_an_error() -> None:
         fs.create_exclusive(path, content)
     fs.delete(paths[0])
     assert numbers(back(fs, 1)) == [2, 3]
+
+
+@pytest.mark.parametrize("took_over", [[], [1]])
+def test_an_acknowledged_file_is_not_replaced_by_one_that_was_not(took_over: list[int]) -> None:
+    """The attempt before has the same windows, with other rows."""
+    fs = new_store()
+    wal = wal_of(fs, windows=[window(number) for number in took_over])
+    append_in_vain(wal, window(2), window(3))
+    append(wal, window(2, keys=5), window(3, keys=5))
+    append(wal, window(4))
+    name = WalName(1, 2)
+    content = fs.read(layout.wal_path("w", name))
+    fs.delete(layout.wal_path("w", name))
+    with pytest.raises(CorruptData, match=r"windows behind .* up to 3, which no record has"):
+        back(fs)
+    assert numbers(back(fs, 3)) == [4]
+    fs.create_exclusive(layout.wal_path("w", name), content)
+    assert contents(back(fs)[-3:]) == contents([window(2, keys=5), window(3, keys=5), window(4)])
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
