@@ -35,3 +35,19 @@ READERS_ENDINGS = frozenset({".deflate", *(codec.ending for codec in _TABLE if c
 def codec_of(path: str) -> str:
     """Return the name of the codec that the ending of a path names; empty for none."""
     return next((codec.name for codec in _TABLE if path.endswith(codec.ending)), "")
+
+
+# Of names of files that `encryption=aes-gcm` has encrypted as a whole, behind that of their codec.
+ENCRYPTED_ENDING = ".enc"
+ENCRYPTION_FILTER = "aes-gcm"
+
+
+def is_encrypted(path: str) -> bool:
+    """Return True if the ending of a path says that the file is encrypted as a whole."""
+    return path.endswith(ENCRYPTED_ENDING)
+
+
+def filters_of_name(path: str) -> tuple[str, ...]:
+    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
+    codec = codec_of(path.removesuffix(ENCRYPTED_ENDING))
+    return (*([codec] if codec else []), *([ENCRYPTION_FILTER] if is_encrypted(path) else []))

@@ -138,6 +138,7 @@ FILES: tuple[Option, ...] = (
     _files_option("columnNameOfCorruptRecord", kinds.TEXT, default="_corrupt_record", formats=("json", "csv")),
     _files_option("ignoreMissingFiles", kinds.BOOLEAN, default=False),
     _files_option("ignoreCorruptFiles", kinds.BOOLEAN, default=False),
+    _files_option("allowClearFiles", kinds.BOOLEAN, default=False),
     _files_option("skipRanges", kinds.FILE_RANGES, default=()),
     _files_option("cleanSource", one_of("off", "archive", "delete"), default="off"),
     _files_option("sourceArchiveDir", kinds.TEXT),

@@ -5,19 +5,22 @@ The same share has the same rows at every call, wherever its files lie by then, 
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from ftfile.core.codecs import ENCRYPTION_FILTER, filters_of_name
 from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
 from ftfile.log.places import list_or_empty
-from ftfile.read.foreign.decoding.lines import RangeContent, filters_of_name, filters_of_range
+from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
+from ftfile.read.foreign.decoding.lines import RangeContent, filters_of_range
 from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 
@@ -92,6 +95,7 @@ def _cut_rows(
         if content is None:
             return
         try:
+            _check_encrypted(content, decoding)
             for batch in _reader(decoding)(content, cut, in_file, decoding):
                 if batch.num_rows:
                     yield with_path_columns(batch, in_path, requested) if in_path else batch
@@ -100,6 +104,14 @@ def _cut_rows(
                 raise
             _log.warning("the rows before the damage are read: %s", error)
         content.require_range()
+
+
+def _check_encrypted(content: RangeContent, decoding: FileDecoding) -> None:
+    """Raise `CorruptData` for a file in the clear where none is to be believed; its plan may not have known of that."""
+    if decoding.encrypted_only and not content.is_encrypted:
+        expected = "an encrypted file, with a name that ends in .enc, as keyProvider is set"
+        advice = "allowClearFiles=true reads such files, which nothing authenticates"
+        raise CorruptData(content.planned.path, expected, "one in the clear", advice)
 
 
 def _is_skipped(planned: Range, decoding: FileDecoding) -> bool:
@@ -168,7 +180,8 @@ def open_range(
     Raises:
         FileChanged: the file at the path has other content, or is gone, and no other file is the one.
     """
-    keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
+    reference = decoding.key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
+    keys = Keys.from_reference(reference) if reference else None
     is_gone = True
     for path, filters in locate(fs, planned, elsewhere, by_content=decoding.file_identity == "content"):
         try:
@@ -227,7 +240,7 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
         yield from (Candidate(path, filters) for path in same)
         for info in candidates:
             packed = filters_of_name(info.path)
-            if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
+            if packed and ENCRYPTION_FILTER not in packed and not planned.whole and packed != filters:
                 yield Candidate(info.path, packed)
     moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
     if moved is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.codecs import codec_of
+from ftfile.core.codecs import filters_of_name, is_encrypted
 from ftfile.read.foreign.known import (
     CONTENT_BYTES_MIN,
     NO_PRINTS,
@@ -37,6 +37,12 @@ _END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
     "orc": ((b"ORC",), 1),
     "arrow": ((b"ARROW1",), 0),
 }
+
+
+_IN_THE_CLEAR = (
+    "keyProvider is set, and its name does not end in .enc: files in the clear are not believed. allowClearFiles=true "
+    "reads them, and pathGlobFilter=*.enc passes over them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ def extend(
     """
     if match.row.size_bytes < 0:
         return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
+    if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
+        return parked(settings, match, _IN_THE_CLEAR)
     if match.copy is not None:
         return _extend_copy(fs, settings, match, match.copy, unchanged_s)
     if settings.reads_lines(match.row.path):
@@ -223,7 +231,7 @@ def _unfinished(
     """Return why a file cannot be read as a whole yet, or None."""
     is_young = unchanged_s < settings.min_file_age and fs.capabilities.visible_at != "at_close"
     young = Extension(wait_s=settings.min_file_age - unchanged_s) if is_young else None
-    if settings.decoding.file_format in _END_MARKS and not codec_of(match.row.path):
+    if settings.decoding.file_format in _END_MARKS and not filters_of_name(match.row.path):
         length = min(file.size_bytes, 16)
         if _has_end_mark(settings.decoding.file_format, file.read_at(file.size_bytes - length, length)):
             return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ftfile.core.codecs import codec_of
+from ftfile.core.codecs import codec_of, filters_of_name
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
@@ -216,9 +216,9 @@ class Planner:
         return (by_place.get(match.row.place, match) for match in matches)
 
     def _is_growing(self, row: Row) -> bool:
-        """Return True if a compressed file may not be complete yet."""
+        """Return True if a compressed or encrypted file may not be complete yet."""
         is_young = self._unchanged_s(row) < self._settings.min_file_age
-        return is_young and bool(codec_of(row.path)) and self._fs.capabilities.visible_at != "at_close"
+        return is_young and bool(filters_of_name(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
     def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
         """Return a file's part of the plan; one that cannot be opened is tried again, for ever."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from ftfile.core.codecs import codec_of
+from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import values_of_fields
 from ftfile.read.foreign.decoding.settings import FileDecoding
@@ -131,7 +131,7 @@ class FilesSettings:
 
     def reads_lines(self, path: str) -> bool:
         """Return True for a file whose lines are read as they appear; others are read whole, once they are complete."""
-        return self.tail and not codec_of(path)
+        return self.tail and not filters_of_name(path)
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FilesSettings:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError, NotADirectory, NotAFile, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.filters.keys import Keys
 from ftfile.log.directory import directory_url
 from ftfile.log.format import layout
 from ftfile.log.places import stat_or_none
@@ -51,6 +52,8 @@ class FilesConfig:
     def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
         """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
         settings = FilesSettings.from_options(parsed)
+        if settings.decoding.key_provider is not None:
+            Keys.from_reference(settings.decoding.key_provider)
         return cls(
             state_location(parsed),
             _storage(parsed, settings),

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError, FtfileError, SchemaError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, stream_errors
 from ftfile.formats.api import LineFormat, format_from_definition
 from ftfile.formats.avro_container import read_metadata
 from ftfile.log.places import PIECE_BYTES, checksum_of
-from ftfile.read.foreign.decoding.lines import filters_of_name
 from ftfile.read.foreign.known import codec_as_written
 from ftfile.rows.buffers import leaf_types, leaves
 from ftfile.rows.spark_types import arrow_schema

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.options.kinds import FORMATS
 from ftfile.core.progress import Tracker
@@ -17,7 +18,6 @@ from ftfile.formats.partition_paths import columns_of_directory, parse_partition
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
-from ftfile.read.foreign.decoding.lines import filters_of_name
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.tools.migrate.reading import FileFacts, Reading
 from ftfile.tools.migrate.schemas import SELF_DESCRIBING, given_schema, joined, merged_schema, without_columns

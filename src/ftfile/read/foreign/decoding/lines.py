@@ -8,13 +8,13 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.codecs import codec_of
+from ftfile.core.codecs import ENCRYPTION_FILTER, filters_of_name
 from ftfile.core.errors import CorruptData, FileChanged
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces, stream_errors
@@ -39,18 +39,9 @@ LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where 
 
 _SEARCH_BYTES = 64 << 10
 
-_ENCRYPTED = ".enc"
-
 _READ_BYTES = 4 << 20
 
 _PADDING = b"\n\n\n"  # of no accepted encoding a part of a longer character; no character has more than four bytes
-
-
-def filters_of_name(name: str) -> tuple[str, ...]:
-    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
-    plain, encrypted, _ = name.rpartition(_ENCRYPTED) if name.endswith(_ENCRYPTED) else (name, "", "")
-    codec = codec_of(plain)
-    return (*([codec] if codec else []), *(["aes-gcm"] if encrypted else []))
 
 
 def filters_of_range(planned: Range) -> tuple[str, ...]:
@@ -68,6 +59,11 @@ class RangeContent:
     planned: Range
     filters: tuple[str, ...] = ()  # by their names, in the order in which they were applied
     keys: Keys | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Return True for a file of which each byte is authenticated."""
+        return ENCRYPTION_FILTER in self.filters
 
     def has_range(self) -> bool:
         """Return True if the content before the end of the range is that which was planned."""
@@ -272,7 +268,7 @@ def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
 
 
 def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield one row for the file, with its bytes as they are stored, or one for each record in its plain content."""
+    """Yield one row for the file, with its bytes as stored, or decrypted; or one for each record in its content."""
     del cut
     if decoding.framing is None:
         yield _whole_file(content, schema)
@@ -283,16 +279,20 @@ def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 
 
 def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
-    planned = content.planned
+    planned, length, data = content.planned, content.planned.end, b""
+    # The length of what was encrypted is that of what is authenticated.
+    if content.is_encrypted or "content" in map(str.lower, schema.names):
+        if length > FILE_BYTES_MAX:
+            raise CorruptData(planned.path, f"files of at most {FILE_BYTES_MAX} bytes", f"one of {length}")
+        stored = replace(content, filters=(ENCRYPTION_FILTER,) if content.is_encrypted else ())
+        data = b"".join(stored.pieces())
+        length = len(data)
     values: dict[str, Any] = {
         "path": planned.path,
-        "length": planned.end,
+        "length": length,
         "modificationtime": 1000 * planned.modified_ms,
+        "content": data,
     }
-    if "content" in map(str.lower, schema.names):
-        if planned.end > FILE_BYTES_MAX:
-            raise CorruptData(planned.path, f"files of at most {FILE_BYTES_MAX} bytes", f"one of {planned.end}")
-        values["content"] = b"".join(content.stored_pieces(0, planned.end))
     columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
     return batch_of(columns, schema, 1)
 

@@ -66,6 +66,7 @@ class FileDecoding:
     skip_ranges: tuple[FileRange, ...] = ()  # planned ranges that have no rows, with paths as plans have them
     file_identity: Literal["native", "content"] = "native"  # by which a file is looked for that is gone
     key_provider: str | None = None
+    allow_clear_files: bool = False  # read files in the clear, too, where a key provider is given
     max_partition_bytes: int = TASK_BYTES
 
     def __post_init__(self) -> None:
@@ -101,6 +102,11 @@ class FileDecoding:
         if options.get("fileFormat") is None:
             raise ConfigError("fileFormat is missing: give the one of the files, such as fileFormat=text")
         return cls(**values_of_fields(cls, options), times=TimeFormats.from_options(options))
+
+    @property
+    def encrypted_only(self) -> bool:
+        """Return True if files in the clear are refused: who names keys trusts what these authenticate."""
+        return self.key_provider is not None and not self.allow_clear_files
 
     @property
     def framing(self) -> Framing | None:
