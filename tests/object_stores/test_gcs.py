@@ -141,7 +141,7 @@ def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, director
                 assert (source in store.names(directory)) == (operation == "create_exclusive")
             else:
                 assert type(error) is OutcomeUnknown
-                assert "upload_id=..." in str(error)
+                assert "upload_id=…" in str(error)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -23,6 +23,8 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
+from ftfile.core.logs import redacted
+
 __all__ = (
     "AlreadyExists",
     "AnotherLog",
@@ -81,6 +83,9 @@ class FtfileError(Exception):
 
     retry: ClassVar[Retry] = Retry.NEVER
 
+    def __str__(self) -> str:
+        return redacted(super().__str__())
+
 
 class ConfigError(FtfileError):
     """An option is unknown, malformed, contradicts another, or asks for what is not there."""
@@ -109,7 +114,7 @@ class StorageError(FtfileError):
         super().__init__(operation, path, detail)
         self.operation = operation
         self.path = path
-        self.detail = detail
+        self.detail = redacted(detail)
 
     def __str__(self) -> str:
         return f"{self.operation} {self.path!r}: {self.detail}"
@@ -187,7 +192,7 @@ class CorruptData(FtfileError):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = f"{self.path!r} is corrupt: expected {self.expected}, found {self.found}"
+        text = f"{self.path!r} is corrupt: {redacted(f'expected {self.expected}, found {self.found}')}"
         return f"{text}. {self.hint}" if self.hint else text
 
 
@@ -199,7 +204,7 @@ class StillOpen(FtfileError):
         self.reasons = reasons
 
     def __str__(self) -> str:
-        return f"records stay open for {len(self.reasons)} reasons: {'; '.join(self.reasons)}"
+        return f"records stay open for {len(self.reasons)} reasons: {redacted('; '.join(self.reasons))}"
 
 
 class SourceError(FtfileError):

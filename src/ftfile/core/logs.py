@@ -1,5 +1,8 @@
 """The logger `ftfile`: every line names the query and batch that it is about, where they are known.
 
+Texts that go there, or into errors, have no credentials: what servers and libraries say may repeat a request, with its
+URL and its headers.
+
 In a process that has configured no logging, as Spark's Python workers, warnings go to stderr with time, level and
 logger.
 """
@@ -9,14 +12,55 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
+import re
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
 
+_HIDDEN = "…"
+# Of parameters of URLs, headers, and fields of JSON, the last part of whose names is one of these.
+_NAMES = (
+    r"[\w.%-]{0,40}(?:token|delegation|password|passwd|secret|signature|credential)"
+    r"|sig|upload_id|accountkey|urlstring|hadoop\.auth"
+)
+_VALUE = r"[^&;,\s'\"()<>]+"
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    # Base64, and other text by machines, has capitals or digits; words have not.
+    (re.compile(r"\b((?i:bearer|basic|negotiate))(\s+)(?=[^\s'\"]*[A-Z0-9=])[\w.~+/=-]{6,}"), rf"\1\2{_HIDDEN}"),
+    (re.compile(rf"(?<![\w.%-])({_NAMES})=(['\"]?){_VALUE}", re.IGNORECASE), rf"\1=\2{_HIDDEN}"),
+    (re.compile(rf"(['\"])({_NAMES})\1(\s*:\s*b?['\"]){_VALUE}", re.IGNORECASE), rf"\1\2\1\3{_HIDDEN}"),
+    (re.compile(rf"\b(x-amz-security-token)(\s*:\s*){_VALUE}", re.IGNORECASE), rf"\1\2{_HIDDEN}"),
+    (re.compile(r"(//[^/\s:@'\"]*):[^/\s'\"]+@"), rf"\1:{_HIDDEN}@"),
+)
+
+
+def redacted(text: str) -> str:
+    """Return a text with `…` in place of tokens, passwords and signatures; again, it stays as it is."""
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+class Redacting(logging.Filter):
+    """Takes credentials out of messages of a logger, and out of the errors that it shows with them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True, for every message."""
+        message = record.getMessage()
+        if (shown := redacted(message)) != message:
+            record.msg, record.args = shown, ()
+        if record.exc_info and record.exc_info[0] is not None:
+            # Formatters take this text where it is there.
+            record.exc_text = redacted("".join(traceback.format_exception(*record.exc_info))).rstrip("\n")
+        return True
+
+
 _CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="")
+_REDACTING = Redacting()
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -52,7 +96,9 @@ logging.getLogger("ftfile").addHandler(_last_resort())
 
 def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  # generic only from Python 3.11
     """Return the logger of a module by its `__name__`."""
-    return _ContextAdapter(logging.getLogger(name), {})
+    logger = logging.getLogger(name)
+    logger.addFilter(_REDACTING)
+    return _ContextAdapter(logger, {})
 
 
 @contextlib.contextmanager

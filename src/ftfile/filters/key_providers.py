@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import os
 import re
 import shlex
@@ -16,11 +17,12 @@ import stat
 import subprocess
 import threading
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.filters.keys import KEY_BYTES, IssuedKey, is_key_id
 
@@ -33,12 +35,18 @@ _FORMAT = "a line is the key's id, a space, and 32 random bytes in base64, as of
 
 
 class KeyRing(ABC):
-    """Keys by id; all are read again when an unknown one is asked for. `what` names their place in messages."""
+    """Keys by id; all are read again when an unknown one is asked for. `what` names their place in messages.
+
+    For `fresh_s` seconds behind a look, an unknown id stays unknown: who writes into a directory may invent any number.
+    """
+
+    fresh_s: ClassVar[float] = 0.0
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._lock = threading.Lock()
         self._keys: dict[str, bytes] = {}
+        self._looked_s = -math.inf
 
     def new_key(self, key_id: str) -> IssuedKey:
         return IssuedKey(self._key(key_id))
@@ -50,17 +58,26 @@ class KeyRing(ABC):
 
     def known_ids(self) -> tuple[str, ...]:
         with self._lock:
-            self._keys = parse_ring(self._read(), self._what)
+            self._refresh()
             return tuple(self._keys)
 
     def _key(self, key_id: str) -> bytes:
         with self._lock:
             if key_id not in self._keys:
-                self._keys = parse_ring(self._read(), self._what)
+                self._refresh()
             if key_id not in self._keys:
                 key_ids = ", ".join(self._keys)
-                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {key_ids}")
+                later = f"; it is asked again {self.fresh_s:.0f} s behind the last time" if self.fresh_s else ""
+                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {key_ids}{later}")
             return self._keys[key_id]
+
+    def _refresh(self) -> None:
+        """Read the keys, unless they are fresh."""
+        now_s = SYSTEM.clock.monotonic_s()
+        if self._keys and now_s - self._looked_s < self.fresh_s:
+            return
+        self._looked_s = now_s  # also of a look that fails
+        self._keys = parse_ring(self._read(), self._what)
 
     @abstractmethod
     def _read(self) -> str:
@@ -111,7 +128,9 @@ class EnvironmentRing(KeyRing):
 
 
 class CommandRing(KeyRing):
-    """`command:vault kv get …`: the output of a program, started without a shell."""
+    """`command:vault kv get …`: the output of a program, started without a shell, and once unless a key is unknown."""
+
+    fresh_s: ClassVar[float] = 300.0
 
     def __init__(self, command: str) -> None:
         try:

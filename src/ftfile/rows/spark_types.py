@@ -188,6 +188,11 @@ def sql_types(schema_json: str) -> dict[str, str]:
     return {field["name"]: sql_type(field["type"]) for field in json.loads(schema_json)["fields"]}
 
 
+def quoted_name(name: str) -> str:
+    """Return the name of a column, or of a field, as SQL has it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
     """Return a type of Spark's JSON as its SQL, and Hive's, spell it: `array<bigint>`."""
     if isinstance(spark, str):
@@ -196,7 +201,7 @@ def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
         return f"array<{sql_type(spark['elementType'])}>"
     if spark["type"] == "map":
         return f"map<{sql_type(spark['keyType'])},{sql_type(spark['valueType'])}>"
-    fields = (f"`{field['name']}`:{sql_type(field['type'])}" for field in spark["fields"])
+    fields = (f"{quoted_name(field['name'])}:{sql_type(field['type'])}" for field in spark["fields"])
     return f"struct<{','.join(fields)}>"
 
 

@@ -26,7 +26,7 @@ from ftfile.log.directory import read_marker
 from ftfile.log.sealed import keys_of
 from ftfile.read.directory import Directory
 from ftfile.read.shares import pack, read_share, small_batches
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import arrow_schema, quoted_name
 from ftfile.spark.plain_files import (
     NativeGroup,
     Ways,
@@ -35,7 +35,6 @@ from ftfile.spark.plain_files import (
     filtered,
     plan_groups,
     possible_adds,
-    quoted,
 )
 from ftfile.spark.schemas import struct_type
 from ftfile.spark.settings import Place, absolute_options, check_shared
@@ -281,7 +280,8 @@ class _Loading:
         if [(field["name"], field["type"]) for field in fields] == list(file_types.items()):
             return None
         columns = (
-            (field, F.col(quoted(field.name)) if field.name in file_types else F.lit(None)) for field in self.schema
+            (field, F.col(quoted_name(field.name)) if field.name in file_types else F.lit(None))
+            for field in self.schema
         )
         return [column.cast(field.dataType).alias(field.name) for field, column in columns]
 

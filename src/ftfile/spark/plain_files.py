@@ -23,7 +23,7 @@ from ftfile.log.sealed import keys_of
 from ftfile.read.selection import Selection
 from ftfile.rows.buffers import field_names, leaf_types
 from ftfile.rows.moments import with_clock_values
-from ftfile.rows.spark_types import is_wider, recorded_schema, spark_schema_json
+from ftfile.rows.spark_types import is_wider, quoted_name, recorded_schema, spark_schema_json
 from ftfile.rows.time_text import is_zone
 from ftfile.storage.calls import parallel
 
@@ -84,18 +84,13 @@ def _is_by_column(where: object) -> bool:
 
 
 def _condition(name: str, values: object) -> Column:
-    column = F.col(quoted(name))
+    column = F.col(quoted_name(name))
     if isinstance(values, range) and values.step == 1:
         return (column >= values.start) & (column < values.stop)
     several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
     values_present = [value for value in several if value is not None]
     condition = column.isin(values_present)
     return condition if len(values_present) == len(several) else condition | column.isNull()
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as an expression."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:

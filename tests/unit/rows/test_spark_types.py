@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import SchemaError
-from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json, sql_type
 
 
 def column(name: str, kind: Any, **more: Any) -> dict[str, Any]:
@@ -110,3 +110,9 @@ def test_other_text_is_refused(text: str) -> None:
 def test_arrow_types_that_spark_does_not_send_are_refused() -> None:
     with pytest.raises(SchemaError, match=r"column `v.element`: Arrow type uint8"):
         spark_schema_json(pa.schema([("v", pa.list_(pa.uint8()))]))
+
+
+def test_names_of_fields_are_quoted_in_sql() -> None:
+    field = {"name": "a`:int>, `b", "type": "long", "nullable": True, "metadata": {}}
+    kind = {"type": "array", "elementType": {"type": "struct", "fields": [field]}, "containsNull": True}
+    assert sql_type(kind) == "array<struct<`a``:int>, ``b`:bigint>>"

@@ -6,6 +6,7 @@ Both remember what they were asked, so that tests see requests that a real serve
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 import threading
 import time
@@ -20,6 +21,8 @@ from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 # A wait of so long ends for hangs only.
@@ -53,6 +56,8 @@ class Names:
     mode: int = 0o640
     # `host:port` of the DataNode that a NameNode names; by default its own.
     datanode: str = ""
+    # And how it is asked.
+    datanode_scheme: str = "http"
     # The library closes a file only when it is open no more; each open one with what its blocks count, of which the
     # last is not reported, or is.
     slow: bool = False
@@ -223,11 +228,16 @@ def install(monkeypatch: pytest.MonkeyPatch, names: Names) -> None:
 
 
 class WebServer:
-    """A WebHDFS server on a free port; a `with` block ends it."""
+    """A WebHDFS server on a free port, with a certificate and its key one of TLS; a `with` block ends it."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, tls: tuple[Path, Path] | None = None) -> None:
         handler = type("_Handler", (_Handler,), {"names": names})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._scheme = "webhdfs" if tls is None else "swebhdfs"
+        if tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
@@ -237,7 +247,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        return f"webhdfs://{self.address}/out"
+        return f"{self._scheme}://{self.address}/out"
 
     def __enter__(self) -> WebServer:  # noqa: PYI034
         return self
@@ -294,7 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _redirect(self) -> None:
         self.send_response(307)
         place = self.names.datanode or self.headers["Host"]
-        self.send_header("Location", f"http://{place}{self.path}&placed=1")
+        self.send_header("Location", f"{self.names.datanode_scheme}://{place}{self.path}&placed=1")
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.logs import redacted
 from ftfile.storage.paths import read_seconds
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ _WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 # A shorter text may be part of any other.
 _SECRET_LENGTH_MIN = 4
 _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
-# Parts of upload URLs, signed URLs and connection strings that are credentials.
-_SIGNED = re.compile(
-    r"\b(upload_id|sig|signature|x-goog-signature|x-amz-signature|accountkey|sharedaccesssignature)=[^&;,\s'\")]+", re.I
-)
 _PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 # A JSON number, word, object, array or quoted text.
 _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
@@ -66,8 +63,8 @@ class FsspecSettings:
 def hidden(text: str, secrets: Iterable[str]) -> str:
     """Return a text without secrets, and without those of URLs."""
     for secret in secrets:
-        text = text.replace(secret, "...") if len(secret) >= _SECRET_LENGTH_MIN else text
-    return _SIGNED.sub(r"\1=...", text)
+        text = text.replace(secret, "…") if len(secret) >= _SECRET_LENGTH_MIN else text
+    return redacted(text)
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -16,7 +16,8 @@ import urllib3.exceptions
 from hdfs.util import HdfsError
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
@@ -28,7 +29,6 @@ from ftfile.storage.hdfs.webhdfs_nodes import (
     SilentNodeError,
     check_tls,
     kerberos_auth,
-    scrub,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Session(requests.Session):
             asked_url = url if error.request is None else str(error.request.url)
             check_tls(asked_url, error)
             # Its text, and what it comes from, show the URL with the token.
-            text = scrub(str(error))
+            text = redacted(str(error))
             asked = self._nodes.node_of(asked_url)
             if not asked:
                 if isinstance(error, requests.Timeout) and (first_word_s := self._nodes.first_word_s()):
@@ -107,7 +107,14 @@ class _Session(requests.Session):
         place = super().get_redirect_target(response)
         if place and (first_word_s := self._nodes.first_word_s()):
             limit_first_word(first_word_s)
-        return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
+        if not place:
+            return None
+        url = str(response.url)
+        try:
+            return self._nodes.direct(self._nodes.node_of(url), urllib.parse.urljoin(url, place))
+        except ConfigError:
+            response.close()
+            raise
 
     def check_answers(self, node: str) -> None:
         """Return if a NameNode answers; see `WebNodes.check_answers`."""
@@ -283,11 +290,13 @@ class WebClient:
         place = response.headers.get("Location")
         if place is None:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
-        node = self.nodes.node_of(str(response.url))
+        url = str(response.url)
+        node = self.nodes.node_of(url)
         look = functools.partial(self._session.check_answers, node)
+        place_url = urllib.parse.urljoin(url, str(place))
         began_s = SYSTEM.clock.monotonic_s()
         try:
-            upload = Upload(self.nodes.direct(node, str(place)), timeout_s, look, first_word_s)
+            upload = Upload(self.nodes.direct(node, place_url), timeout_s, look, first_word_s)
         except requests.ConnectTimeout:
             self.nodes.note_unheard()
             raise

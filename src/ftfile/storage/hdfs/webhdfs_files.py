@@ -20,8 +20,9 @@ import google_crc32c
 import requests
 from hdfs.util import HdfsError
 
+from ftfile.core.logs import redacted
 from ftfile.storage.calls import DATA_BYTES, run_within
-from ftfile.storage.hdfs.webhdfs_nodes import check_tls, scrub, tls_context
+from ftfile.storage.hdfs.webhdfs_nodes import check_tls, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -204,6 +205,6 @@ def refusal(server: str, status: int, text: bytes) -> HdfsError:
     try:
         exception_json = json.loads(text)["RemoteException"]
         # A server, or a proxy before it, may repeat what it was asked.
-        return HdfsError(scrub(str(exception_json["message"])), exception=str(exception_json["exception"]))
+        return HdfsError(redacted(str(exception_json["message"])), exception=str(exception_json["exception"]))
     except (ValueError, KeyError, TypeError):
-        return HdfsError(f"{server} answered {status}: {scrub(repr(text))[:200]}")
+        return HdfsError(f"{server} answered {status}: {redacted(repr(text))[:200]}")

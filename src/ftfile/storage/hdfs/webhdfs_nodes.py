@@ -15,6 +15,7 @@ import requests
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.core.logs import Redacting
 from ftfile.storage.calls import PerProcess
 from ftfile.storage.connections import speaks_tls, tls_fault
 from ftfile.storage.hdfs.settings import find_service
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-_SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 # Loggers of libraries, whose messages show requests and headers.
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
 # Messages about errors that are also raised.
@@ -35,19 +35,9 @@ class NoTicketError(Exception):
     """There is no ticket for a request; nothing was sent."""
 
 
-def scrub(text: str) -> str:
-    """Return a text without tokens and tickets."""
-    return _SECRET.sub(r"\1…", text)
-
-
-class _Scrubbing(logging.Filter):
+class _Scrubbing(Redacting):
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if _NOISE.match(message):
-            return False
-        if _SECRET.search(message):
-            record.msg, record.args = scrub(message), ()
-        return True
+        return not _NOISE.match(record.getMessage()) and super().filter(record)
 
 
 for _name in _LOGGERS:
@@ -124,6 +114,7 @@ class WebNodes:
         # `host:port` of each NameNode's RPC server, or "" if not known, by the URL of its web server.
         self._rpc_addresses = dict(rpc_addresses)
         self._order = deque(rpc_addresses)
+        self._is_tls = all(node.startswith("https://") for node in rpc_addresses)
         self._lock = threading.Lock()
         self._silent: dict[str, float] = {}
         self._unheard = 0
@@ -195,11 +186,21 @@ class WebNodes:
         self._unheard += 1
 
     def direct(self, node: str, place: str) -> str:
-        """Return the URL of a DataNode as it is to be asked.
+        """Return the URL of a DataNode, to which a server sends us, as it is to be asked.
 
         While one NameNode is silent, the DataNode is told to ask the one that sent us there: it would begin with the
         first of its own configuration, for each file.
+
+        Raises:
+            ConfigError: the NameNodes are asked over TLS, and the URL is one of plain HTTP, which shows tokens and rows
+                to others, and lets them change both.
         """
+        if self._is_tls and urllib.parse.urlsplit(place).scheme != "https":
+            raise ConfigError(
+                f"a server of swebhdfs:// sends us to plain HTTP, to {urllib.parse.urlsplit(place).netloc!r}, and is "
+                "not followed there: set dfs.http.policy=HTTPS_ONLY for NameNodes and DataNodes, or read by webhdfs:// "
+                "if the network is trusted"
+            )
         address = self._rpc_addresses.get(node)
         if not address or not self._silent.keys() - {node}:
             return place

@@ -21,7 +21,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.log.format import layout
 from ftfile.log.places import delete_file, list_or_empty, write_file
-from ftfile.rows.spark_types import sql_type
+from ftfile.rows.spark_types import quoted_name, sql_type
 from ftfile.tools.export.versions import last_published
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ MANIFESTS = "_symlink_format_manifest"
 VERSIONS_KEPT = 10
 _STATE = re.compile(r"v(\d+)\.json")
 _DIGEST_BYTES = 16
+# No line of a script, and no terminal, is to take them for anything.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STORED = (
     "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe' "
     "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat' "
@@ -197,14 +199,18 @@ class HiveManifests:
 
 
 def _columns(fields: dict[str, Any]) -> str:
-    return ", ".join(f"`{name}` {sql_type(kind)}" for name, kind in fields.items())
+    return ", ".join(f"{quoted_name(name)} {sql_type(kind)}" for name, kind in fields.items())
 
 
 def _values(partition: str) -> str:
     pairs = (name.partition("=") for name in partition.split("/"))
-    return ", ".join(f"`{unquote(column)}`={_quoted(unquote(text))}" for column, _, text in pairs)
+    return ", ".join(f"{quoted_name(unquote(column))}={_quoted(unquote(text))}" for column, _, text in pairs)
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"'{_CONTROL.sub(_escaped, escaped)}'"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

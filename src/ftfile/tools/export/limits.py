@@ -12,7 +12,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.rows.spark_types import sql_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
@@ -40,8 +40,11 @@ class Limits:
         """Raise a ConfigError for columns that the format cannot have, given in Spark's JSON."""
         for field in json.loads(schema)["fields"]:
             name = field["name"]
-            if self.refused_in_names is not None and self.refused_in_names[0].search(name):
-                raise ConfigError(f"column {name!r}: {self.name} takes {self.refused_in_names[1]} in a name: rename it")
+            for path in _names(field):
+                if self.refused_in_names is not None and self.refused_in_names[0].search(path[-1]):
+                    raise ConfigError(
+                        f"column {'.'.join(path)!r}: {self.name} takes {self.refused_in_names[1]} in a name: rename it"
+                    )
             if (kind := self._unknown_type(field["type"])) is not None:
                 raise ConfigError(
                     f"column {name!r} is of type {kind}, which {self.name} does not have: cast it before it is written"
@@ -93,6 +96,16 @@ class Limits:
         return next((name for part in inner if (name := self._unknown_type(part)) is not None), None)
 
 
+def _names(field: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the name of a column, and those of the fields in its type, each behind those that it is in."""
+    yield (field["name"],)
+    kinds = [field["type"]]
+    for kind in kinds:
+        if not isinstance(kind, str):
+            kinds += [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
+            yield from ((field["name"], *path) for inner in kind.get("fields", ()) for path in _names(inner))
+
+
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     """Return True if Iceberg reads one type as another: larger ones, and structs that have a field in common."""
     if before == now:
@@ -121,6 +134,10 @@ LIMITS = {
     ),
     "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
     "hive": Limits(
-        "Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), _CONTROL, eq
+        "Hive",
+        re.compile(_COMMON),
+        (re.compile(r"[,:;`\x00-\x1f\x7f]"), "none of ,:;` and no control characters"),
+        _CONTROL,
+        eq,
     ),
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.logs import redacted
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
@@ -96,7 +97,7 @@ def report(
     columns = CommitColumns()
     verify_report = compare(log.fs, on_record=columns.add) if verify else None
     contents = Contents(
-        path=parse(url).path if is_local(url) else url,
+        path=parse(url).path if is_local(url) else redacted(url),
         made_ms=context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,

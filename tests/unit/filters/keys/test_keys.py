@@ -7,12 +7,15 @@ import os
 import pickle
 import sys
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.filters import key_providers
 from ftfile.filters import keys as keys_module
 from ftfile.filters.key_providers import parse_ring
 from ftfile.filters.keys import (
@@ -24,6 +27,7 @@ from ftfile.filters.keys import (
     forget_keys,
     looks_like_a_key,
 )
+from ftfile.testing.context import ManualClock
 from tests.unit.damage import damaged
 from tests.unit.packages import install
 
@@ -88,6 +92,40 @@ class TestRings:
 
     def test_a_command_starts_no_shell(self, ring: Path) -> None:
         assert "is no key" in refusal(f"command:echo $(cat {ring})")
+
+    def test_a_command_runs_once_and_again_for_new_keys_but_not_for_each_that_is_unknown(
+        self, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock, runs = ManualClock(), tmp_path / "runs"
+        monkeypatch.setattr(key_providers, "SYSTEM", replace(SYSTEM, clock=clock))
+        keys = Keys.from_reference(f"command:sh -c 'echo >> {runs}; cat {ring}'")
+
+        def count() -> int:
+            return len(runs.read_text())
+
+        assert keys.key_to_use("2024").key == FIRST
+        assert keys.find("2025", b"").key == SECOND
+        assert keys.provider().known_ids() == ("2024", "2025")
+        assert count() == 1
+        ring.write_text(RING + f"2026 {TEXT[FIRST]}\n")
+        for number in range(20):
+            with pytest.raises(ConfigError, match="which has: 2024, 2025; it is asked again 300 s behind the last"):
+                keys.find(f"forged-{number}" if number else "2026", b"")
+        assert count() == 1
+        clock.advance(300)
+        assert keys.find("2026", b"").key == FIRST
+        for number in range(20):
+            with pytest.raises(ConfigError, match="there is no key"):
+                keys.find(f"forged-{number}", b"")
+        assert count() == 2
+
+    def test_a_command_that_failed_is_tried_again(self, ring: Path) -> None:
+        keys = Keys.from_reference(f"command:cat '{ring}'")
+        ring.unlink()
+        with pytest.raises(ConfigError, match="ended with status"):
+            keys.key_to_use("2024")
+        ring.write_text(RING)
+        assert keys.key_to_use("2024").key == FIRST
 
     def test_new_keys_get_known(self, ring: Path) -> None:
         keys = Keys.from_reference(f"file:{ring}")

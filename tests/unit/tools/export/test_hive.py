@@ -165,6 +165,21 @@ class TestLists:
             "`p` struct<`x`:smallint>, `m` map<string,int>, `a` array<float>) PARTITIONED BY (`day` date) ROW FORMAT"
         )
 
+    def test_values_end_no_line_and_no_statement(self, out: str) -> None:
+        value = "a\n'; DROP TABLE u; --\x1b[2J\u2028"
+        MicroBatch(out, COLUMNS, {"partitionBy": "word"}).run(0, [[{"id": 1, "word": value}]])
+        add = next(each for each in export(out, "t").statements if " ADD " in each)
+        assert all(each.isprintable() for each in export(out, "t").statements)
+        assert r"(`word`='a\u000a\'; DROP TABLE u; --\u001b[2J\u2028') LOCATION" in add
+
+    @pytest.mark.parametrize("name", ["a`b", "a:b", "a\rb"])
+    def test_names_of_fields_that_hive_cannot_have(self, out: str, name: str) -> None:
+        inner = {"type": "struct", "fields": [{"name": name, "type": "short", "nullable": True, "metadata": {}}]}
+        kind = {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True}
+        MicroBatch(out, {"id": "long", "m": kind}).run(0, [[]])
+        with pytest.raises(ConfigError, match=f"column {re.escape(repr(f'm.{name}'))}: Hive takes none of"):
+            export(out, "t")
+
     def test_old_lists_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.tools.export.hive, "VERSIONS_KEPT", 2)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
