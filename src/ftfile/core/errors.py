@@ -4,7 +4,7 @@ Each class states if a retry can help (`retry`), so that retrying code reads the
 and nothing else; drivers translate the errors of their SDK at the edge::
 
     FtfileError
-    ├─ ConfigError · SchemaError · EncodingError · UserCodeError · CorruptData · StillOpen
+    ├─ ConfigError · SchemaError · EncodingError · UserCodeError · CorruptData · StillOpen · RolledBack
     │  └─ UnencodableRows (an EncodingError)
     ├─ StorageError
     │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
@@ -53,6 +53,7 @@ __all__ = (
     "PermissionDenied",
     "ReplayMismatch",
     "Retry",
+    "RolledBack",
     "SchemaError",
     "SourceError",
     "StaleFiles",
@@ -205,6 +206,10 @@ class StillOpen(FtfileError):
 
     def __str__(self) -> str:
         return f"records stay open for {len(self.reasons)} reasons: {redacted('; '.join(self.reasons))}"
+
+
+class RolledBack(FtfileError):
+    """The newest version of a directory is older than one that its reader or writer knows it to have had."""
 
 
 class SourceError(FtfileError):

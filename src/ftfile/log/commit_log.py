@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, StorageError
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, RolledBack, StorageError
 from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
@@ -82,17 +82,37 @@ class CommitNotes:
     last_commit: dict[str, Any] | None = None  # version of its last record, and the times known after its creation
 
 
+def check_at_least(version: int, at_least_version: int | None) -> None:
+    """Raise `RolledBack` if the newest version that there is, -1 for none, is before one that is known to have been."""
+    if at_least_version is not None and version < at_least_version:
+        newest = f"version {version}" if version >= 0 else "no version"
+        raise RolledBack(
+            f"{newest} is the newest here, and at least version {at_least_version} is expected (atLeastVersion, "
+            "at_least_version): the directory was put back to an older state, or replaced, or its store lists what is "
+            "old. If the store may be behind, try again later; else find out who changed the directory, and expect "
+            "less only if that was intended"
+        )
+
+
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
     Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
     `start` with is used while its record exists and no checkpoint is newer. Logs of other things have another
-    `layout_line`.
+    `layout_line`. A head before `at_least_version` is refused.
     """
 
-    def __init__(self, fs: FileSystem, start: LogView | None = None, *, layout_line: bytes = LAYOUT_VERSION) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        start: LogView | None = None,
+        *,
+        layout_line: bytes = LAYOUT_VERSION,
+        at_least_version: int | None = None,
+    ) -> None:
         super().__init__(fs)
         self._layout_line = layout_line
+        self._at_least_version = at_least_version
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()
         self.checkpoint_bytes = self.delta_bytes = 0
@@ -145,7 +165,8 @@ class CommitLog(Records):
         """Return the state at the head of the log; it does not change when the log goes on.
 
         Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
-        that none of it is lost. CorruptData says that a record is damaged or missing.
+        that none of it is lost. CorruptData says that a record is damaged or missing, RolledBack that the log ends
+        before the version that it is to have.
         """
         with self.lock:
             for _ in range(REFRESH_TRIES):
@@ -154,6 +175,7 @@ class CommitLog(Records):
                 newest = self.checkpoints.newest()
                 # Records up to a checkpoint may be gone or, created anew by a committer left behind, mean nothing.
                 if newest is None or newest.version <= began:
+                    check_at_least(state.version, self._at_least_version)
                     if durable:
                         self._make_durable(state.version)
                     return state

@@ -33,7 +33,7 @@ _WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
 _RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
 
 
-def open_log(
+def open_log(  # noqa: PLR0913 - the last ones by name
     path: str | os.PathLike[str],
     key_provider: str | None,
     storage: Mapping[str, str] | None,
@@ -41,8 +41,11 @@ def open_log(
     otherwise: str = _NO_DIRECTORY,
     *,
     repairs: bool = False,
+    at_least_version: int | None = None,
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
+
+    Each look at the log raises `RolledBack` if its head is before `at_least_version`.
 
     Raises:
         ConfigError: it has no log, or its keys are not known.
@@ -51,7 +54,8 @@ def open_log(
     """
     url = normalise(os.fspath(path))
     try:
-        log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
+        fs = open_with_keys(url, context, key_provider, (storage or {}).items())
+        log = CommitLog(fs, at_least_version=at_least_version)
         _check_layout(log, repairs=repairs)
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error

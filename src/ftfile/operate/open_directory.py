@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
+from ftfile.log.commit_log import check_at_least
 from ftfile.operate.details import file_details, version_details
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status
@@ -101,10 +102,13 @@ class OpenedDirectory(Directory):
 
         Raises:
             ConfigError: a key of an encrypted directory is not known, or `threads` is below 1.
+            RolledBack: the directory is older than `at_least_version` of `ftfile.open`.
             StorageError: the store failed.
         """
         workers = Threads.of("verify", threads, self.file_system.context)
-        return verify(self.file_system, full=full, workers=workers, progress=progress)
+        report = verify(self.file_system, full=full, workers=workers, progress=progress)
+        check_at_least(report.version, self._at_least_version)
+        return report
 
 
 def open_directory(
@@ -112,6 +116,7 @@ def open_directory(
     key_provider: str | None = None,
     *,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> OpenedDirectory:
     """Return a directory that the sink wrote, to be read; nothing is written, and nothing stays open.
@@ -122,12 +127,15 @@ def open_directory(
             environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is not
             encrypted is refused when it is given.
         storage: settings of the file system, as the options `storage.<name>` of the sink.
+        at_least_version: a version that the directory is known to have had, such as the newest of the last time: this
+            call, and each look at the log by what it returns, refuses a directory whose newest version is older.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
+        RolledBack: the directory was put back to before `at_least_version`, or its store lists what is old.
         ConfigError: the path is no ftfile directory, or its keys are not known, or it is a store: see `ftfile.kv.open`.
         StorageError: the store failed.
     """
-    opened = OpenedDirectory(path, key_provider, storage, context)
+    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
     opened.require_files()
     return opened

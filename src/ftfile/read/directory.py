@@ -51,9 +51,11 @@ class Directory:
         key_provider: str | None,
         storage: Mapping[str, str] | None,
         context: Context,
+        at_least_version: int | None = None,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        self._log = open_log(path, key_provider, storage, context)
+        self._log = open_log(path, key_provider, storage, context, at_least_version=at_least_version)
+        self._at_least_version = at_least_version
         self._storage = dict(storage or {})
         self.file_system = self._log.fs
 

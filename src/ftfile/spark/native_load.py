@@ -75,6 +75,7 @@ def load(  # noqa: PLR0913 - all by name
     check_files: bool = True,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> DataFrame:
     """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
 
@@ -97,18 +98,20 @@ def load(  # noqa: PLR0913 - all by name
             to read itself. Without it, Spark reads what it finds.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise, of this call.
 
     Raises:
+        RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path is no ftfile directory, nothing has been committed, there is no such version, or `where`
             is neither text nor a mapping.
         AnalysisException: `where` names a column that there is not.
     """
     where = at_once(spark, where)
-    plan = _plan(spark, path, version, timestamp, key_provider, storage, where, check_files=check_files)
+    plan = _plan(spark, path, version, timestamp, key_provider, storage, at_least_version, where, check_files)
     return filtered(plan.rows, where)
 
 
-def load_plan(
+def load_plan(  # noqa: PLR0913 - all but the first by name
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
@@ -116,12 +119,13 @@ def load_plan(
     timestamp: str | datetime | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> LoadPlan:
     """Return how `load` reads a version; print it to see which files Spark reads itself, and why not others.
 
     For the arguments and errors see `load`.
     """
-    return _plan(spark, path, version, timestamp, key_provider, storage)
+    return _plan(spark, path, version, timestamp, key_provider, storage, at_least_version)
 
 
 def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
@@ -131,14 +135,14 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
     timestamp: str | datetime | None,
     key_provider: str | None,
     storage: Mapping[str, str] | None,
+    at_least_version: int | None,
     where: str | Mapping[str, object] | None = None,
-    *,
-    check_files: bool = True,
+    check_files: bool = True,  # noqa: FBT002
 ) -> LoadPlan:
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
-    directory = Directory(place, key_provider, storage, SYSTEM)
+    directory = Directory(place, key_provider, storage, SYSTEM, at_least_version)
     check_shared(directory.file_system, place)
     directory.require_files()
     if timestamp is not None:

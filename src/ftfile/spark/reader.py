@@ -80,13 +80,15 @@ class FtFileReader(Shipped, DataSourceReader):
         self._place = Place(directory.path, parsed["keyProvider"], storage, read_marker(directory.file_system))
         self._version = directory.version() if version is None else version
         self._is_old = version is not None
+        self._at_least_version: int | None = parsed["atLeastVersion"]
         self._task_bytes: int = parsed["maxPartitionBytes"]
         self._schema_json = schema.json()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
         place = self._place
-        snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
+        directory = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM, self._at_least_version)
+        snapshot = directory.snapshot(self._version)
         schema = snapshot.schema
         recorded = pa.schema([]) if schema is None else recorded_schema(snapshot.definitions[schema])
         adds, row_filter = self._chosen(snapshot, recorded)
@@ -136,7 +138,9 @@ def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | No
     parsed = parse_options(absolute_options(options), *uses)
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)
+    directory = Directory(
+        parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM, parsed["atLeastVersion"]
+    )
     check_shared(directory.file_system, parsed["path"])
     directory.require_files()
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]

@@ -65,6 +65,7 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str],
     cache_bytes: int | None,
     follows: bool = False,
+    at_least_version: int | None = None,
 ) -> tuple[Reader, StorePlace]:
     """Return a reader of a version, and the place at which tasks find the same one; if it `follows`, the newest one.
 
@@ -73,7 +74,13 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     """
     check_shared(open_filesystem(path, SYSTEM, storage), path)
     reader = open_store(
-        path, version=version, timestamp=timestamp, merge=merge, key_provider=key_provider, storage=storage
+        path,
+        version=version,
+        timestamp=timestamp,
+        merge=merge,
+        key_provider=key_provider,
+        storage=storage,
+        at_least_version=at_least_version,
     )
     executor_settings = tuple(settings_for_others(reader.path, storage).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))

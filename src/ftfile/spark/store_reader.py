@@ -194,6 +194,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
         key_provider=parsed["keyProvider"],
         storage=parsed.prefixed("storage"),
         cache_bytes=parsed["cacheBytes"],
+        at_least_version=parsed["atLeastVersion"],
     )
     return reader, place, parsed["filterPushdown"]
 

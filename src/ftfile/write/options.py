@@ -80,6 +80,7 @@ class WriteConfig(ABC):
     overwrite: bool  # each commit replaces all that is in the directory
     transaction: Transaction | None  # the user's own identity of a batch write
     user_metadata: str | None  # the user's own text about each commit
+    at_least_version: int | None  # that the directory is known to have had
 
     @abstractmethod
     def for_store(self: _C, store: Capabilities) -> _C:
@@ -102,7 +103,7 @@ class WriteConfig(ABC):
 
     def log(self, context: Context) -> CommitLog:
         """Return this process's log of the directory, see `Storage.log_at`."""
-        return self.storage_options.log_at(self.path, self.encryption, context)
+        return self.storage_options.log_at(self.path, self.encryption, context, self.at_least_version)
 
 
 def common_values(parsed: ParsedOptions) -> dict[str, Any]:
@@ -116,6 +117,7 @@ def common_values(parsed: ParsedOptions) -> dict[str, Any]:
         "on_schema_change": parsed["onSchemaChange"],
         "fingerprint": parsed["fingerprint"],
         "user_metadata": parsed["userMetadata"],
+        "at_least_version": parsed["atLeastVersion"],
         "checkpoint": parsed.spark.get("checkpointlocation"),
     }
 
@@ -267,16 +269,19 @@ class Storage:
         owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
         return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
-    def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
+    def log_at(
+        self, path: str, encryption: Encryption | None, context: Context, at_least_version: int | None = None
+    ) -> CommitLog:
         """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
 
         The settings may not be checked against the store yet.
         """
         optional_settings = (*self.file_settings, *((OWNER_ONLY,) if self.owner_only else ()))
-        key = (path, context, self.client_settings, encryption, optional_settings)
+        key = (path, context, self.client_settings, encryption, optional_settings, at_least_version)
         with _lock:  # one log for all who write to the directory: they take turns by its lock
             log = _logs.pop(key, None) or CommitLog(
-                open_for_writer(path, context, self.client_settings, encryption, optional_settings)
+                open_for_writer(path, context, self.client_settings, encryption, optional_settings),
+                at_least_version=at_least_version,
             )
             _logs[key] = log
             if len(_logs) > LOGS_KEPT:

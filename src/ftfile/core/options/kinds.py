@@ -24,6 +24,7 @@ FILES = frozenset({"files"})
 STORE_WRITE = frozenset({"ftkv-write"})
 STORE_READ = frozenset({"ftkv-read"})
 STORE_FOLLOW = frozenset({"ftkv-follow"})
+WRITERS = WRITE | STORE_WRITE
 OF_FILES = WRITE | READ | FOLLOW | FILES
 STORES = STORE_WRITE | STORE_READ | STORE_FOLLOW
 EVERYWHERE = OF_FILES | STORES
@@ -71,7 +72,7 @@ class FileRange(NamedTuple):
 
 
 # A row for writers of files and of stores.
-write_option = functools.partial(Option, used_by=WRITE | STORE_WRITE)
+write_option = functools.partial(Option, used_by=WRITERS)
 
 
 def _named(values: dict[str, _Value]) -> Callable[[str], _Value]:

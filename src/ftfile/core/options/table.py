@@ -258,12 +258,7 @@ OPTIONS: tuple[Option, ...] = (
     write_option("onSchemaChange", one_of("fail", "widen", "any"), default="fail"),
     Option("onFormatChange", one_of("fail", "accept"), default="fail"),
     write_option("fingerprint", one_of("content", "strong")),
-    Option(
-        "badRecords",
-        one_of("fail", "deadLetter", "drop"),
-        default="fail",
-        used_by=kinds.WRITE | kinds.FILES | kinds.STORE_WRITE,
-    ),
+    Option("badRecords", one_of("fail", "deadLetter", "drop"), "fail", used_by=kinds.FILES | kinds.WRITERS),
     write_option("maxRecordBytes", kinds.SIZE),
     Option("publishTimeout", kinds.DURATION, default=60.0),
     write_option("txnAppId", kinds.TEXT),
@@ -272,6 +267,7 @@ OPTIONS: tuple[Option, ...] = (
     # Reading.
     _read_option("versionAsOf", kinds.VERSION),
     _read_option("timestampAsOf", kinds.TIME),
+    Option("atLeastVersion", kinds.VERSION, used_by=kinds.WRITERS | kinds.READ | kinds.STORE_READ),
     _read_option("filterPushdown", kinds.BOOLEAN, default=False),
     *FOLLOWING,
     *FILES,

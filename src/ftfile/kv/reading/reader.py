@@ -361,6 +361,7 @@ def open_store(  # noqa: PLR0913 - all by name
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     cache_bytes: int | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> Reader:
     """Return a reader of a store, at its newest version by default. Nothing is written.
@@ -375,9 +376,11 @@ def open_store(  # noqa: PLR0913 - all by name
         key_provider: where the keys of an encrypted store are; see `ftfile.open`.
         storage: settings of the file system, as the options `storage.<name>`.
         cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        at_least_version: a version that the store is known to have had; see `ftfile.open`.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
+        RolledBack: the newest version is before `at_least_version`; `refresh` raises it, too.
         ConfigError: there is no store, no such version, or its keys are not known.
         CorruptData: the log is damaged.
         StorageError: the store failed.
@@ -386,7 +389,7 @@ def open_store(  # noqa: PLR0913 - all by name
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    log = open_log(path, key_provider, storage, context, NO_STORE)
+    log = open_log(path, key_provider, storage, context, NO_STORE, at_least_version=at_least_version)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
     reader = Reader(log, normalise(os.fspath(path)), code_of(merge))

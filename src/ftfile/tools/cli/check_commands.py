@@ -13,7 +13,17 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_utf8
-from ftfile.tools.cli.place import Json, KeyProvider, Path, Place, Storage, Threads, note_path, settings_of
+from ftfile.tools.cli.place import (
+    AtLeastVersion,
+    Json,
+    KeyProvider,
+    Path,
+    Place,
+    Storage,
+    Threads,
+    note_path,
+    settings_of,
+)
 from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
 from ftfile.tools.report.remedies import PATH, command_in, command_of, in_commands
 
@@ -32,13 +42,14 @@ def verify(
         bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
     ] = False,
     threads: Threads = None,
+    at_least_version: AtLeastVersion = None,
     json: Json = False,
 ) -> None:
     """Compare the storage with the log, both ways, and print each difference with its remedy.
 
     Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
     """
-    directory = ftfile.open(place.path, **place.access)
+    directory = ftfile.open(place.path, **place.access, at_least_version=at_least_version)
     with progress_bar("verify") as progress:
         report = directory.verify(full=full, threads=threads, progress=progress)
     if json:

@@ -60,6 +60,10 @@ Timestamp = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z."),
 ]
+AtLeastVersion = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Fail if the newest version is before this one, which there was."),
+]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
 Where = Annotated[
     str | None,
@@ -120,13 +124,13 @@ class Place:
         """Return the arguments of functions by which they open it."""
         return {"key_provider": self.key_provider, "storage": settings_of(self.storage)}
 
-    def open(self) -> "OpenedDirectory":
+    def open(self, at_least_version: int | None = None) -> "OpenedDirectory":
         """Return the directory of files; ConfigError if it is none.
 
         Raises:
             CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
         """
-        directory = ftfile.open(self.path, **self.access)
+        directory = ftfile.open(self.path, **self.access, at_least_version=at_least_version)
         if directory.version() < 0:
             for finding in directory.status(lag=False).findings:
                 if finding.severity == "error":

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftfile.core.context import SystemClock
-from ftfile.tools.cli.place import Columns, Json, Place, Timestamp, Version, Where, columns_of, version_of
+from ftfile.tools.cli.place import (
+    AtLeastVersion,
+    Columns,
+    Json,
+    Place,
+    Timestamp,
+    Version,
+    Where,
+    columns_of,
+    version_of,
+)
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 
 if TYPE_CHECKING:
@@ -24,11 +34,12 @@ def cat(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
-    directory = place.open()
+    directory = place.open(at_least_version)
     batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(batches.schema, row_format, json=json).print(batches)
 
@@ -41,11 +52,12 @@ def head(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
-    directory = place.open()
+    directory = place.open(at_least_version)
     batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
@@ -62,11 +74,12 @@ def tail(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
-    directory = place.open()
+    directory = place.open(at_least_version)
     clock = SystemClock()
     if where is not None:
         from ftfile.rows.moments import with_clock_values
