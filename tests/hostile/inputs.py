@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import lzma
+import random
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lz4.frame
 import pyarrow as pa
 
 from ftfile.formats import avro_container
@@ -115,6 +119,12 @@ def deflated(mebibytes: int) -> bytes:
     return repeated(zlib.compressobj(1, zlib.DEFLATED, -15), mebibytes)
 
 
+def burst(compress: Callable[[bytes], bytes]) -> bytes:
+    """Return 400 MiB of lines of zeros in some kilobytes, behind what cannot be compressed."""
+    line = compress(bytes(2 * MIB - 1) + b"\n")
+    return compress(random.Random(0).randbytes(200_000) + b"\n") + line * 200
+
+
 NULLS, BYTES = array("null"), record("bytes")
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
 AVRO = {
@@ -169,6 +179,16 @@ INPUTS = {
             ("a.csv.zst", "csv", {"multi_line": True}),
             ("a.parquet.zst", "parquet", {}),
             ("a.avro.zst", "avro", {}),
+        ]
+    },
+    **{
+        f"a burst of zeros in {name}": Input(name, "text", partial(burst, compress), READ)
+        for name, compress in [
+            ("a.txt.gz", gzip.compress),
+            ("a.txt.bz2", bz2.compress),
+            ("a.txt.xz", partial(lzma.compress, preset=0)),
+            ("a.txt.zst", zstd),
+            ("a.txt.lz4", lz4.frame.compress),
         ]
     },
     **{f"Avro: {name}": file for name, file in AVRO.items()},

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ftfile.filters.keys import Keys
 
 
-__all__ = ("BadStream", "Buffer", "Filter", "SizedStream", "Stream")
+__all__ = ("BadStream", "Buffer", "Filter", "PiecedStream", "SizedStream", "Stream")
 
 
 Buffer = bytes | bytearray | memoryview
@@ -48,11 +48,16 @@ class Stream(Protocol):
 
 
 @runtime_checkable
-class SizedStream(Stream, Protocol):
-    """An encoding stream whose output has a length that follows from that of its input, and comes in pieces."""
+class PiecedStream(Stream, Protocol):
+    """A stream whose output comes in pieces of bounded length, however much of it few bytes lead to."""
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Yield the output of `feed` in pieces; joining them would take as long as making them."""
+        """Yield the output of `feed` in pieces, all of which are to be taken before the next bytes are fed."""
+
+
+@runtime_checkable
+class SizedStream(PiecedStream, Protocol):
+    """An encoding stream whose output has a length that follows from that of its input."""
 
     def size_of(self, fed_bytes: int) -> int:
         """Return the length of the whole output, in bytes, for this number of bytes fed."""

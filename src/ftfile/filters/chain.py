@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import load_class
-from ftfile.filters.api import Filter, SizedStream
+from ftfile.filters.api import Filter, PiecedStream, SizedStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 ENTRY_POINT_GROUP = "ftfile.filters"
+
+_FED_BYTES = 64 << 10  # to a filter that gives all of its output at once
 
 ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
@@ -111,20 +113,20 @@ class Chain:
 
     def open_frames(self, frames: bytes) -> bytes:
         """Return the data of frames; `BadStream` if one is damaged or not whole."""
-        return _all_of(_Composed([filter_.decoder("") for filter_ in reversed(self.framing)]), frames)
+        return _all_of(Composed([filter_.decoder("") for filter_ in reversed(self.framing)]), frames)
 
-    def sealer(self, identity: str) -> _Composed:
+    def sealer(self, identity: str) -> Composed:
         """Start an envelope."""
-        return _Composed([filter_.encoder(identity) for filter_ in self._envelope])
+        return Composed([filter_.encoder(identity) for filter_ in self._envelope])
 
     def unseal(self, data: bytes, identity: str) -> bytes:
         """Return the frames in an envelope; `BadStream` if it is damaged, not whole, or another file's."""
-        return _all_of(_Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)]), data)
+        return _all_of(Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)]), data)
 
-    def decoder(self, identity: str) -> Stream:
+    def decoder(self, identity: str) -> Composed:
         """Start to read a file, or a segment."""
         frames = [filter_.decoder("") for filter_ in reversed(self.framing)]
-        return _Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)] + frames)
+        return Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)] + frames)
 
     def decode(self, data: bytes, identity: str) -> bytes:
         """Return the bytes that were filtered to `data`; `BadStream` if it is damaged, not whole, or another file's."""
@@ -135,13 +137,14 @@ class Chain:
         return self.filters[len(self.framing) :]
 
 
-class _Composed:
+class Composed:
     """Several streams in sequence as one."""
 
     def __init__(self, streams: list[Stream]) -> None:
         self._streams = streams
 
     def feed(self, data: Buffer, /) -> bytes:
+        """Return the output that is available so far, all at once."""
         for stream in self._streams:
             data = stream.feed(data)
         return bytes(data)
@@ -161,10 +164,29 @@ class _Composed:
         return size
 
     def finish(self) -> bytes:
+        """Return the rest of the output."""
         rest = b""
         for stream in self._streams:
             rest = stream.feed(rest) + stream.finish() if rest else stream.finish()
         return rest
+
+    def all_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the output of `feed` for each of these pieces, and of `finish`, in pieces of bounded length."""
+        output = iter(pieces)
+        for stream in self._streams:
+            output = _output(stream, output)
+        return output
+
+
+def _output(stream: Stream, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        if isinstance(stream, PiecedStream):
+            yield from stream.pieces(piece)
+        else:
+            view = memoryview(piece)
+            for start in range(0, len(view), _FED_BYTES):
+                yield stream.feed(view[start : start + _FED_BYTES])
+    yield stream.finish()
 
 
 def _all_of(stream: Stream, data: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import sys
 import zlib
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +16,17 @@ from ftfile.core.codecs import CODECS
 from ftfile.filters.api import BadStream, Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.filters.api import Buffer, Stream
 
 
 # A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
 _FED_BYTES = 64 << 10
+_PLAIN_BYTES = 4 << 20  # at once: a few bytes may decode to a million times as many
 _GZIP_HEADER = 31
+_ZSTD_MAGIC, _ZSTD_FRAME_HEAD_BYTES = b"\x28\xb5\x2f\xfd", 5
+_ZSTD_BLOCK_HEAD_BYTES, _ZSTD_BLOCK_BYTES, _ZSTD_REPEATED = 3, 128 << 10, 1
 _ISAL_LEVEL_MAX = 3
 _XZ_MEMORY_BYTES_MAX = 256 << 20  # more than level 9 needs
 _XZ_DICTIONARY_BYTES_MIN = 4096
@@ -63,13 +67,18 @@ class _Compressor(Protocol):
 
 
 class _Decompressor(Protocol):
-    """The interface of Python's libraries for decompressing one frame."""
+    """The interface of Python's libraries for decompressing one frame, with a bound for each piece of the output.
+
+    While neither `eof` nor `needs_input` is true, more output comes without more data.
+    """
 
     @property
     def eof(self) -> bool: ...
     @property
+    def needs_input(self) -> bool: ...
+    @property
     def unused_data(self) -> bytes | None: ...
-    def decompress(self, data: Buffer, /) -> bytes: ...
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
 
 
 class Gzip(Codec):
@@ -83,7 +92,7 @@ class Gzip(Codec):
 
     def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
         error = cast("type[Exception]", isal_zlib.error)
-        return FrameDecoder(self.name, lambda: isal_zlib.decompressobj(_GZIP_HEADER), error)
+        return FrameDecoder(self.name, _GzipFrame, error)
 
 
 class Bzip2(Codec):
@@ -132,7 +141,8 @@ class Zstd(Codec):
     def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
         import zstandard
 
-        return FrameDecoder(self.name, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+        start = zstandard.ZstdDecompressor().decompressobj
+        return FrameDecoder(self.name, lambda: _ZstdFrame(start()), zstandard.ZstdError)
 
 
 class Lz4Frame(Codec):
@@ -171,6 +181,90 @@ class _FrameEncoder:
         return self._head + self._compressor.flush()
 
 
+class _GzipFrame:
+    """A gzip member, decompressed with the interface of Python's other libraries."""
+
+    def __init__(self) -> None:
+        self._frame: Any = isal_zlib.decompressobj(_GZIP_HEADER)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._frame.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return cast("bytes", self._frame.unused_data)
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
+        return cast("bytes", self._frame.decompress(data or self._frame.unconsumed_tail, max_length))
+
+
+class _ZstdFrame:
+    """A zstd frame, of which a few blocks are decompressed at a time: the library gives all that its input leads to.
+
+    A frame is a head, and blocks of at most 128 KiB, however few bytes they are stored in; each begins with its length,
+    its kind, and whether it is the last one.
+    """
+
+    def __init__(self, frame: Any) -> None:  # noqa: ANN401 - imported where it is needed
+        self._frame = frame
+        self._rest: Buffer = b""  # fed, and not decompressed
+        self._head = b""  # of the next block, or of the frame
+        self._head_bytes = _ZSTD_FRAME_HEAD_BYTES
+        self._body_bytes = 0  # up to the next head
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._rest
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data) + bytes(self._rest)
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
+        data = data or self._rest
+        end = self._end_of_blocks(data, max_length // _ZSTD_BLOCK_BYTES)
+        self._rest = data[end:]
+        return bytes(self._frame.decompress(data[:end]))
+
+    def _end_of_blocks(self, data: Buffer, blocks: int) -> int:
+        """Return how much of data holds this many blocks, or parts of them."""
+        position = 0
+        while position < len(data) and (blocks or self._body_bytes):
+            if not self._body_bytes:
+                head = bytes(data[position : position + self._head_bytes - len(self._head)])
+                self._head += head
+                position += len(head)
+                if len(self._head) == self._head_bytes:
+                    self._body_bytes = self._body()
+                    self._head, self._head_bytes = b"", _ZSTD_BLOCK_HEAD_BYTES
+                    blocks -= 1
+            step = min(self._body_bytes, len(data) - position)
+            position += step
+            self._body_bytes -= step
+        return position
+
+    def _body(self) -> int:
+        """Return how many bytes come between a head and the next one."""
+        if self._head_bytes == _ZSTD_FRAME_HEAD_BYTES:
+            described = self._head[-1]
+            is_single, length = described >> 5 & 1, described >> 6
+            head_bytes = (1 - is_single) + (0, 1, 2, 4)[described & 3] + (is_single, 2, 4, 8)[length]
+            return head_bytes if self._head.startswith(_ZSTD_MAGIC) else sys.maxsize
+        head = int.from_bytes(self._head, "little")
+        if head & 1:
+            return sys.maxsize  # the library tells the end
+        return 1 if head >> 1 & 3 == _ZSTD_REPEATED else head >> 3
+
+
 class FrameDecoder:
     """Decodes one or more frames in sequence, each with a decompressor from `start`; `errors` mean damaged data."""
 
@@ -182,20 +276,27 @@ class FrameDecoder:
         self._frames = 0
 
     def feed(self, data: Buffer, /) -> bytes:
-        pieces = []
+        return b"".join(self.pieces(data))
+
+    def pieces(self, data: Buffer) -> Iterator[bytes]:
+        """Yield the output of `feed` in pieces of some megabytes."""
         view, start = memoryview(data).cast("B"), 0
         while start < len(view):
-            frame = self._frame or self._start()
+            frame = self._frame = self._frame or self._start()
             end = min(start + _FED_BYTES, len(view))
-            try:
-                pieces.append(frame.decompress(view[start:end]))
-            except self._errors as error:
-                raise BadStream(f"a {self._name} frame", str(error)) from error
-            self._frame, start = frame, end
+            yield self._plain(frame, view[start:end])
+            while not (frame.eof or frame.needs_input):
+                yield self._plain(frame, b"")
+            start = end
             if frame.eof:
                 self._frame, start = None, end - len(frame.unused_data or b"")
                 self._frames += 1
-        return b"".join(pieces)
+
+    def _plain(self, frame: _Decompressor, data: Buffer) -> bytes:
+        try:
+            return frame.decompress(data, _PLAIN_BYTES)
+        except self._errors as error:
+            raise BadStream(f"a {self._name} frame", str(error)) from error
 
     def finish(self) -> bytes:
         if self._frame is not None or not self._frames:

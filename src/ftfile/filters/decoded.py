@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeAlias
 
-    from ftfile.filters.api import Stream
-    from ftfile.filters.chain import Chain
+    from ftfile.filters.chain import Chain, Composed
     from ftfile.filters.keys import Keys
 
     Buffer: TypeAlias = bytearray | memoryview
@@ -27,9 +26,6 @@ _ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10
 _READ_BYTES = 1 << 20
-# Bytes may decode to ten thousand times as many: as many are fed as likely become a few megabytes.
-_FEED_BYTES_MIN, _FEED_BYTES_MAX = 512, 64 << 10
-_PLAIN_BYTES = 4 << 20
 
 
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
@@ -48,21 +44,13 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
         return chain.decode(data, identity)
 
 
-def plain_pieces(stored: Iterable[bytes], decoder: Stream, path: str) -> Iterator[bytes]:
-    """Yield the plain content of stored bytes, whose end the last piece verifies; `CorruptData` names `path`."""
-    feed_bytes = _FEED_BYTES_MIN
-    for data in stored:
-        rest = memoryview(data)
-        while rest:
-            with stream_errors(path):
-                plain = decoder.feed(rest[:feed_bytes])
-            likely = min(feed_bytes, len(rest)) * _PLAIN_BYTES // (len(plain) + 1)
-            rest = rest[feed_bytes:]
-            feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * feed_bytes, _FEED_BYTES_MAX)
-            yield plain
+def plain_pieces(stored: Iterable[bytes], decoder: Composed, path: str) -> Iterator[bytes]:
+    """Yield the plain content of stored bytes in pieces of a few megabytes at most, whose end the last one verifies.
+
+    `CorruptData` names `path`.
+    """
     with stream_errors(path):
-        last = decoder.finish()
-    yield last
+        yield from decoder.all_pieces(stored)
 
 
 @contextmanager

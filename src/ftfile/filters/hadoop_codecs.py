@@ -115,26 +115,26 @@ class BlockDecoder:
         self._name = name
         self._decompress = decompress
         self._errors = errors
-        self._rest = b""
+        self._rest = bytearray()
         self._missing = 0
         self._blocks = 0
 
     def feed(self, data: Buffer, /) -> bytes:
-        data = self._rest + bytes(data)
+        self._rest += data
         pieces, start = [], 0
         while True:
             chunk_start = start + (_LENGTH_BYTES if self._missing else 2 * _LENGTH_BYTES)
-            if chunk_start > len(data):
+            if chunk_start > len(self._rest):
                 break
-            missing = self._missing or self._length(data, start)
-            end = chunk_start + self._length(data, chunk_start - _LENGTH_BYTES)
-            if end > len(data):
+            missing = self._missing or self._length(start)
+            end = chunk_start + self._length(chunk_start - _LENGTH_BYTES)
+            if end > len(self._rest):
                 break
-            pieces.append(self._chunk(data[chunk_start:end], missing))
+            pieces.append(self._chunk(bytes(self._rest[chunk_start:end]), missing))
             self._missing = missing - len(pieces[-1])
             self._blocks += not self._missing
             start = end
-        self._rest = data[start:]
+        del self._rest[:start]
         return b"".join(pieces)
 
     def finish(self) -> bytes:
@@ -142,8 +142,8 @@ class BlockDecoder:
             raise BadStream(f"the end of a {self._name} block", "the end of the data before it")
         return b""
 
-    def _length(self, data: bytes, start: int) -> int:
-        length = int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
+    def _length(self, start: int) -> int:
+        length = int.from_bytes(self._rest[start : start + _LENGTH_BYTES], "big")
         if not 0 < length <= BLOCK_BYTES_MAX:
             raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")
         return length

@@ -23,7 +23,6 @@ from tests.unit.formats.rows import Target
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.filters.api import Buffer, Stream
 
 pytestmark = pytest.mark.usefixtures("users_filters")
 
@@ -117,36 +116,6 @@ def test_every_flipped_bit_of_a_file_is_detected(names: tuple[str, ...]) -> None
         damaged[at // 8] ^= 1 << at % 8
         with pytest.raises(CorruptData):
             decoded_file(io.BytesIO(damaged), chain, "a@0", len(plain), checksum(written)).read()
-
-
-@pytest.mark.slow
-@pytest.mark.packages
-@pytest.mark.parametrize("names", [("zstd",), ("gzip",), ("xz",), ("bzip2",)])
-def test_little_is_decoded_at_a_time(names: tuple[str, ...]) -> None:
-    """Ten kilobytes of equal bytes are a hundred megabytes."""
-    chain, sizes = chain_of(names), []
-
-    class Spy(Chain):
-        def decoder(self, identity: str) -> Stream:
-            stream = chain.decoder(identity)
-
-            class Measured:
-                def feed(self, data: Buffer, /) -> bytes:
-                    sizes.append(len(plain := stream.feed(data)))
-                    return plain
-
-                def finish(self) -> bytes:
-                    return stream.finish()
-
-            return Measured()
-
-    plain_bytes = 80 << 20
-    written = filtered(chain, [bytes(plain_bytes // 10)] * 10)
-    with opened(written, Spy(), plain_bytes=plain_bytes) as file:
-        while file.read(1 << 20):
-            pass
-    assert sum(sizes) == plain_bytes
-    assert max(sizes) <= 16 << 20, f"{max(sizes)} bytes were decoded at once"
 
 
 def test_an_empty_file_is_not_one_with_rows() -> None:

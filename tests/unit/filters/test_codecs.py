@@ -8,15 +8,17 @@ import itertools
 import pickle
 import random
 import sys
+from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError
 from ftfile.filters.api import BadStream, Filter
-from ftfile.filters.chain import codec, filter_class
+from ftfile.filters.chain import Chain, codec, filter_class
 from ftfile.filters.codecs import FrameDecoder
 from ftfile.filters.hadoop_codecs import BLOCK_BYTES_MAX, BlockDecoder
 
@@ -68,6 +70,44 @@ def test_frames_that_end_anywhere_in_large_data(name: str) -> None:
     frames = [encoded(settled, data) for data in plain]
     assert decoded(settled, b"".join(frames)) == b"".join(plain)
     assert decoded(settled, memoryview(b"".join(frames))) == b"".join(plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CODECS)
+def test_output_comes_in_pieces_whatever_few_bytes_lead_to(name: str) -> None:
+    noise, burst = random.Random(name).randbytes(200_000), bytes(48 << 20)
+    pieces = [*Chain((codec(name),)).decoder("").all_pieces([encoded(codec(name), noise + burst)])]
+    assert max(map(len, pieces)) <= 20 << 20
+    assert b"".join(pieces) == noise + burst
+
+
+@pytest.mark.parametrize("more", range(-3, 4))
+def test_output_that_fills_its_pieces_is_not_held_back(more: int) -> None:
+    plain = bytes((8 << 20) + more)
+    for name in CODECS:
+        assert decoded(codec(name), encoded(codec(name), plain)) == plain
+
+
+@pytest.mark.parametrize("step", [1, 7, 65_536])
+@pytest.mark.parametrize("name", CODECS)
+def test_bytes_may_be_fed_in_any_steps(name: str, step: int) -> None:
+    numbers = random.Random(step)
+    plain = [numbers.randbytes(5_000), bytes(1 << 20), TEXT, b"", numbers.randbytes(70_000)[: step * 700]]
+    written = b"".join(encoded(codec(name), data) for data in plain if data or name not in {"lz4", "snappy"})
+    pieces = [written[start : start + step] for start in range(0, len(written), step)]
+    assert decoded(codec(name), *pieces) == b"".join(plain)
+    assert b"".join(Chain((codec(name),)).decoder("").all_pieces(pieces)) == b"".join(plain)
+
+
+@pytest.mark.parametrize("settings", [{}, {"write_content_size": False}, {"level": 19}, {"write_checksum": True}])
+@pytest.mark.parametrize("size", [0, 1, 200, 300, 70_000, 1_000_000])
+def test_frames_of_zstd_have_heads_of_many_lengths(settings: dict[str, Any], size: int) -> None:
+    compressor = zstandard.ZstdCompressor(**settings)
+    plain = bytes(size // 2) + random.Random(size).randbytes(size - size // 2)
+    skipped = b"\x50\x2a\x4d\x18" + (300_000).to_bytes(4, "little") + bytes(300_000)
+    streamed = compressor.compressobj()
+    frames = [compressor.compress(plain), skipped, streamed.compress(plain) + streamed.flush()]
+    assert decoded(codec("zstd"), b"".join(frames)) == plain * 2
 
 
 def test_what_follows_a_frame_is_not_copied_over_and_over() -> None:

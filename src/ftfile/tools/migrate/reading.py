@@ -19,14 +19,14 @@ from pyarrow import orc
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError, FtfileError, SchemaError, StorageError
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_file, stream_errors
+from ftfile.filters.decoded import decoded_file, plain_pieces
 from ftfile.formats.api import LineFormat, format_from_definition
 from ftfile.formats.avro_container import read_metadata
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.read.foreign.known import codec_as_written
 from ftfile.rows.buffers import leaf_types, leaves
 from ftfile.rows.spark_types import arrow_schema
-from ftfile.storage.api import BUFFER_BYTES, FileInfo, RangeFile, as_file
+from ftfile.storage.api import FileInfo, RangeFile, as_file
 from ftfile.tools.migrate.schemas import SELF_DESCRIBING, SPARK_ROWS, schema_of_file
 from ftfile.write.workers import Work
 
@@ -123,14 +123,8 @@ def _filters(file: InputFile) -> tuple[str, ...]:
 
 
 def _plain_pieces(file: InputFile, chain: Chain) -> Iterator[bytes]:
-    with stream_errors(file.path):
-        decoder, offset = chain.decoder(""), 0
-        while piece := file.read_at(offset, PIECE_BYTES):
-            offset += len(piece)
-            # A little may decode to much.
-            for start in range(0, len(piece), BUFFER_BYTES):
-                yield decoder.feed(piece[start : start + BUFFER_BYTES])
-        yield decoder.finish()
+    stored = (file.read_at(start, PIECE_BYTES) for start in range(0, file.size_bytes, PIECE_BYTES))
+    return plain_pieces(stored, chain.decoder(""), file.path)
 
 
 def _in_memory(decoded: BinaryIO, path: str) -> BinaryIO:
