@@ -52,8 +52,12 @@ def nested(start: bytes, middle: bytes, end: bytes, levels: int = DEEP) -> bytes
     return start * levels + middle + end * levels
 
 
-def json_lines(line: Callable[[], bytes], schema: pa.Schema = TEXT) -> Input:
-    return Input("a.json", "json", lambda: line() + b"\n", BAD_RECORD, schema=schema)
+def json_lines(line: Callable[[], bytes], schema: pa.Schema = TEXT, memory_bytes: int = 256 * MIB) -> Input:
+    return Input("a.json", "json", lambda: line() + b"\n", BAD_RECORD, memory_bytes, schema)
+
+
+def text_of_brackets() -> Input:
+    return Input("a.json", "json", lambda: b'{"a":"' + b"}{[," * 8_000_000 + b'"}\n', READ)
 
 
 def json_file(text: Callable[[], bytes]) -> Input:
@@ -168,6 +172,12 @@ INPUTS = {
     "a line of JSON of nested arrays in another column": json_lines(lambda: deep_column(b"[", b"", b"]"), OTHER),
     "a line of JSON with brackets in strings": json_lines(lambda: deep_column(b'["]]]",', b"1", b"]")),
     "a line of JSON that is nested arrays": json_lines(lambda: nested(b"[", b"", b"]")),
+    "a line of JSON of 60 million values": json_lines(
+        lambda: b'{"a":[' + b"1," * 60_000_000 + b"1]}", memory_bytes=640 * MIB
+    ),
+    "a line of JSON of 20 million empty arrays": json_lines(lambda: b"[" + b"[]," * 20_000_000 + b"[]]"),
+    "a line of JSON of objects that follow each other": json_lines(lambda: b"{}" * 40_000_000, memory_bytes=640 * MIB),
+    "a line of JSON of one long text": text_of_brackets(),
     "a file of JSON that is nested arrays": json_file(lambda: nested(b"[", b"", b"]")),
     "a file of JSON of nested objects": json_file(lambda: nested(b'{"a":', b"1", b"}")),
     **{

@@ -154,12 +154,14 @@ def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], 
 
 
 LEVELS_MAX = 10_000  # of arrays and objects within each other: arro3 takes 80 bytes of the stack for each
+VALUES_MAX = 2_000_000  # of a line, whose bytes do not bound them
 
 _ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
-_NEWLINE, _QUOTE = ord("\n"), ord('"')
+_NEWLINE, _QUOTE, _COMMA = b'\n",'
 _OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")  # square brackets are these without one bit
 _PIECE_BYTES = 1 << 20
+_LINE_BYTES = 4 << 20  # shorter lines have few values
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,53 +284,72 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     # arro3 ends the process where the text of an error has a NUL in it.
     if b"\0" in lines:
         raise ValueError("a zero byte")
-    if next(deep_lines(lines), None) is not None:
-        raise ValueError(f"a line of more than {LEVELS_MAX} levels")
+    for _, excess in unbounded_lines(lines):
+        raise ValueError(f"a line of {excess}")
     if _ESCAPED_NUL in lines:
         for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
             pass
     return _reader(lines, schema)
 
 
-def deep_lines(block: bytes) -> Iterator[int]:
-    """Yield where lines start that have more than `LEVELS_MAX` levels; the block ends with a line feed."""
-    start, long_bytes = 0, 2 * LEVELS_MAX  # each level has two brackets
-    while start + long_bytes < len(block):
-        end = block.rfind(b"\n", start, start + long_bytes) + 1
+def unbounded_lines(block: bytes) -> Iterator[tuple[int, str]]:
+    """Yield where lines start that have more than `LEVELS_MAX` levels, or `VALUES_MAX` values, and which of the two.
+
+    The block ends with a line feed.
+    """
+    long = list(_long_lines(block, 2 * LEVELS_MAX))  # each level has two brackets
+    if not long or (_openings(block) <= LEVELS_MAX and len(block) <= _LINE_BYTES):
+        return
+    for start, end in long:
+        line = block[start:end]
+        has_values = len(line) > _LINE_BYTES and block.count(b",", start, end) > VALUES_MAX - LEVELS_MAX
+        if (has_values or _openings(line) > LEVELS_MAX) and (excess := _excess(line)):
+            yield start, excess
+
+
+def _long_lines(block: bytes, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of lines of more than some bytes."""
+    start = 0
+    while start + size_bytes < len(block):
+        end = block.rfind(b"\n", start, start + size_bytes) + 1
         if not end:
             end = block.find(b"\n", start) + 1
-            if _has_many_levels(block, start, end) and _levels(block[start:end]) > LEVELS_MAX:
-                yield start
+            yield start, end
         start = end
 
 
-def _has_many_levels(block: bytes, start: int, end: int) -> bool:
-    """Return False for lines that have few brackets: a search for these takes less time than a count."""
-    brackets = 0
-    for bracket in (b"[", b"{"):
-        place = block.find(bracket, start, end)
-        while place >= 0:
-            brackets += 1
-            if brackets > LEVELS_MAX:
-                return True
-            place = block.find(bracket, place + 1, end)
-    return False
+def _pieces(data: bytes | memoryview) -> Iterator[NDArray[np.uint8]]:
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield np.frombuffer(data[start : start + _PIECE_BYTES], np.uint8)
 
 
-def _levels(line: bytes) -> int:
-    """Return how many arrays and objects lie within each other."""
-    characters = np.frombuffer(line.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
-    level, most, is_in_string = 0, 0, np.bool_(False)  # noqa: FBT003 - a value of numpy
-    for first in range(0, len(characters), _PIECE_BYTES):
-        piece = characters[first : first + _PIECE_BYTES]
-        in_string = np.bitwise_xor.accumulate(piece == _QUOTE) ^ is_in_string
-        is_open, is_close = piece | _CASE == _OPEN, piece | _CASE == _CLOSE
-        brackets = np.flatnonzero((is_open | is_close) & ~in_string)
-        levels = level + np.cumsum(is_open[brackets] * 2 - 1)
-        if len(levels):
-            level, most = int(levels[-1]), max(most, int(levels.max()))
+def _openings(data: bytes | memoryview) -> int:
+    return sum(int(np.count_nonzero(piece | _CASE == _OPEN)) for piece in _pieces(memoryview(data)))
+
+
+def _excess(line: bytes) -> str:
+    """Return the excess of a line: too many levels of arrays and objects, too many values, or an empty text."""
+    if b"\\" in line:
+        line = line.replace(rb"\\", b"__").replace(rb"\"", b"__")
+    level = values = 0
+    is_in_string = np.bool_(False)  # noqa: FBT003 - a value of numpy
+    for piece in _pieces(line):
+        without_case = piece | _CASE
+        special = piece[(without_case == _OPEN) | (without_case == _CLOSE) | (piece == _QUOTE) | (piece == _COMMA)]
+        if not len(special):
+            continue
+        in_string = np.bitwise_xor.accumulate(special == _QUOTE) ^ is_in_string
         is_in_string = in_string[-1]
-    return most
+        tokens = special[~in_string]
+        is_open = tokens | _CASE == _OPEN
+        levels = level + np.cumsum(is_open.view(np.int8) - (tokens | _CASE == _CLOSE), dtype=np.int64)
+        values += int(np.count_nonzero(is_open | (tokens == _COMMA)))
+        if levels.max(initial=0) > LEVELS_MAX:
+            return f"more than {LEVELS_MAX} levels"
+        if values > VALUES_MAX and len(line) > _LINE_BYTES:
+            return f"more than {VALUES_MAX} values"
+        level = int(levels[-1]) if len(levels) else level
+    return ""
 
 
 def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:

@@ -258,7 +258,27 @@ def test_lines_of_many_levels_are_found(line: bytes, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(json_lines, "LEVELS_MAX", 3)
     monkeypatch.setattr(json_lines, "_PIECE_BYTES", 5)
     block = b"{}\n" + line + b"\n" + b'{"b":1}\n'
-    assert list(json_lines.deep_lines(block)) == [3] * is_deep
+    assert list(json_lines.unbounded_lines(block)) == [(3, "more than 3 levels")] * is_deep
+
+
+@pytest.mark.parametrize(
+    ("line", "has_many"),
+    [
+        (b'{"a":[1,2,3]}', False),
+        (b'{"a":[1,2,3,4]}', True),
+        (b'{"a":[1,2,3,"4,[{"]}', True),
+        (b'{"a":"1,2,3,4,[]{}","b":1}', False),
+        (b"[[],[],[]]", True),
+    ],
+)
+def test_lines_of_many_values_are_found(line: bytes, monkeypatch: pytest.MonkeyPatch, *, has_many: bool) -> None:
+    """Opening brackets and commas count, outside of strings."""
+    monkeypatch.setattr(json_lines, "LEVELS_MAX", 2)
+    monkeypatch.setattr(json_lines, "VALUES_MAX", 4)
+    monkeypatch.setattr(json_lines, "_LINE_BYTES", 5)
+    monkeypatch.setattr(json_lines, "_PIECE_BYTES", 5)
+    block = b"{}\n" + line + b"\n" + b'{"b":1}\n'
+    assert list(json_lines.unbounded_lines(block)) == [(3, "more than 4 values")] * has_many
 
 
 def test_lines_of_many_levels_are_corrupt() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.formats.json_lines import deep_lines
+from ftfile.formats.json_lines import unbounded_lines
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
 from ftfile.read.foreign.decoding.records import Lines, Rows, decimal_of, finished_rows, in_halves, lines_of, read_texts
@@ -122,6 +122,17 @@ class JsonRows:
 
     def rows(self, lines: Lines) -> Rows:
         """Return the rows of a block of lines in UTF-8."""
+        excesses = dict(unbounded_lines(lines.block))
+        if not excesses:
+            return self._bounded_rows(lines)
+        numbers = np.searchsorted(lines.starts, list(excesses))
+        bounded = np.setdiff1d(np.arange(len(lines)), numbers)
+        rows = self._bounded_rows(Lines(lines.joined(bounded), lines.stand_in)) if len(bounded) else Rows()
+        bad = {int(bounded[number]): reason for number, reason in rows.bad.items()}
+        bad |= {int(number): f"it has {excess}" for number, excess in zip(numbers, excesses.values(), strict=True)}
+        return Rows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad)
+
+    def _bounded_rows(self, lines: Lines) -> Rows:
         rows = Rows()
         is_odd = _is_odd(lines)
         others = [*np.flatnonzero(is_odd), *self._take(rows, lines, np.flatnonzero(~is_odd))]
@@ -223,8 +234,8 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     """Return True for lines that are not one object from their first byte to their last, with all strings closed.
 
     A line that is read among others could else take in the next one, or end the process: arro3 does so where the text
-    of an error has a NUL in it, and where a line has more levels than its stack holds. Where no line has the start of
-    an object behind the end of another one, as many objects as lines are one in each line.
+    of an error has a NUL in it. Where no line has the start of an object behind the end of another one, as many objects
+    as lines are one in each line.
     """
     data, starts = lines.bytes, lines.starts
     odd: NDArray[np.bool_] = (data[starts] != _OPEN) | (data[lines.ends - 2] != _CLOSE)
@@ -232,11 +243,12 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     if has_escapes:
         quotes = np.frombuffer(lines.block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
     odd |= np.bitwise_xor.reduceat((quotes == _QUOTE).view(np.uint8), starts).astype(np.bool_)
-    object_ends = [match.start() for match in _NEXT_OBJECT.finditer(lines.block)]
-    odd[np.searchsorted(lines.ends, object_ends, side="right")] = True
+    place = 0
+    while match := _NEXT_OBJECT.search(lines.block, place):  # the first of each line: one line may have millions
+        number = np.searchsorted(lines.ends, match.start(), side="right")
+        odd[number], place = True, int(lines.ends[number])
     if b"\0" in lines.block or (has_escapes and rb"\u0000" in lines.block):
         odd |= np.array([b"\0" in line or rb"\u0000" in line for line in lines.block.split(b"\n")[:-1]])
-    odd[np.searchsorted(starts, list(deep_lines(lines.block)))] = True
     return odd
 
 
