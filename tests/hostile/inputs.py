@@ -178,6 +178,12 @@ INPUTS = {
     "a line of JSON of 20 million empty arrays": json_lines(lambda: b"[" + b"[]," * 20_000_000 + b"[]]"),
     "a line of JSON of objects that follow each other": json_lines(lambda: b"{}" * 40_000_000, memory_bytes=640 * MIB),
     "a line of JSON of one long text": text_of_brackets(),
+    "a file of JSON of 4 million objects": Input(
+        "a.json", "json", lambda: b"{}" * 4_000_000, READ, options={"multi_line": True}
+    ),
+    "a file of CSV of 4 million records": Input(
+        "a.csv", "csv", lambda: b"1\n" * 4_000_000, READ, options={"multi_line": True}
+    ),
     "a file of JSON that is nested arrays": json_file(lambda: nested(b"[", b"", b"]")),
     "a file of JSON of nested objects": json_file(lambda: nested(b'{"a":', b"1", b"}")),
     **{

@@ -16,7 +16,15 @@ from pyarrow import csv as arrow_csv
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
-from ftfile.read.foreign.decoding.records import Rows, finished_rows, in_halves, joined_lines, lines_of, read_texts
+from ftfile.read.foreign.decoding.records import (
+    Rows,
+    finished_rows,
+    in_halves,
+    in_parts,
+    joined_lines,
+    lines_of,
+    read_texts,
+)
 from ftfile.read.foreign.decoding.settings import own_columns
 from ftfile.rows.buffers import text_scalar
 
@@ -59,15 +67,14 @@ def multi_line_csv(
     """Yield the rows of a file of CSV whose quoted fields may have line ends."""
     del cut
     text = whole_text(content, decoding).replace("\r\n", "\n")
-    records = list(_records(text, decoding))
+    records = _records(text, decoding)
     names = own_columns(schema, decoding).names
     if decoding.header:
-        header = next((place for place, record in enumerate(records) if has_fields(record, decoding)), len(records))
-        names = [name or "" for record in records[header : header + 1] for name in fields_of(record, decoding)]
-        records = records[header + 1 :]
-    if records:
-        lines = joined_lines([record.encode() for record in records])
-        reader = CsvRows(schema, names, decoding)
+        header = next((record for record in records if has_fields(record, decoding)), "")
+        names = [name or "" for name in fields_of(header, decoding)] if header else []
+    reader = CsvRows(schema, names, decoding)
+    for part in in_parts(records):
+        lines = joined_lines([record.encode() for record in part])
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 

@@ -5,6 +5,7 @@ The rows of a line depend on that line alone: a block is taken as a whole only i
 
 from __future__ import annotations
 
+import array
 import contextlib
 import io
 import json
@@ -19,7 +20,16 @@ import pyarrow.compute as pc
 from ftfile.formats.json_lines import unbounded_lines
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
-from ftfile.read.foreign.decoding.records import Lines, Rows, decimal_of, finished_rows, in_halves, lines_of, read_texts
+from ftfile.read.foreign.decoding.records import (
+    Lines,
+    Rows,
+    decimal_of,
+    finished_rows,
+    in_halves,
+    in_parts,
+    lines_of,
+    read_texts,
+)
 from ftfile.read.foreign.decoding.settings import own_columns
 from ftfile.rows.buffers import map_leaf_types, rebuild
 
@@ -60,30 +70,33 @@ def multi_line_json(
     """Yield the rows of a file of JSON objects, or of arrays of them; a file that is no JSON is one bad record."""
     del cut
     text = whole_text(content, decoding)
+    bounds = array.array("q")  # of each value: where it starts and ends
     try:
-        records = list(_objects(text))
+        for start_and_end in _values(text):
+            bounds.extend(start_and_end)
     except (ValueError, RecursionError):
-        records = [text]
-    if records:
+        bounds = array.array("q", [0, len(text)])
+    reader = JsonRows(schema, decoding)
+    for records in in_parts(text[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2)):
         # Valid JSON has line feeds between its tokens alone.
         lines = Lines("".join(record.replace("\n", " ") + "\n" for record in records).encode())
-        yield from finished_rows(JsonRows(schema, decoding).rows(lines), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
-def _objects(text: str) -> Iterator[str]:
-    """Yield the text of each value, and of each value in an array; `ValueError` if it is no JSON."""
+def _values(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each value, and of each value in an array; `ValueError` if it is no JSON."""
     scan = json.JSONDecoder().raw_decode
     position = _behind_space(text, 0)
     while position < len(text):
         if text[position] != "[":
             _, end = scan(text, position)
-            yield text[position:end]
+            yield position, end
             position = _behind_space(text, end)
             continue
         position = _behind_space(text, position + 1)
         while text[position : position + 1] != "]":
             _, end = scan(text, position)
-            yield text[position:end]
+            yield position, end
             position = _behind_space(text, end)
             if text[position : position + 1] == ",":
                 position = _behind_space(text, position + 1)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 FILE_BYTES_MAX = 512 << 20  # of the plain content of a file that is in memory as a whole
+TEXT_BYTES_MAX = 64 << 20  # of one whose records have many lines: as text and values it takes many times as much
 LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
 
 _SEARCH_BYTES = 64 << 10
@@ -119,14 +120,14 @@ class RangeContent:
             if begin < len(piece):
                 yield piece[begin:]
 
-    def whole(self) -> bytes:
-        """Return the plain content; `CorruptData` if it has more than `FILE_BYTES_MAX`, however few are stored."""
+    def whole(self, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+        """Return the plain content; `CorruptData` if it has more than `bytes_max`, however few are stored."""
         pieces, size_bytes = [], 0
         for piece in self.pieces():
             pieces.append(piece)
             size_bytes += len(piece)
-            if size_bytes > FILE_BYTES_MAX:
-                raise CorruptData(self.planned.path, f"files of at most {FILE_BYTES_MAX} bytes", "a larger one")
+            if size_bytes > bytes_max:
+                raise CorruptData(self.planned.path, f"files of at most {bytes_max} bytes", "a larger one")
         return b"".join(pieces)
 
     def as_file(self) -> BinaryIO:
@@ -229,8 +230,8 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
 
 
 def whole_text(content: RangeContent, decoding: FileDecoding) -> str:
-    """Return the plain content of a file."""
-    return as_utf_8(content.whole(), decoding).decode().removeprefix("\ufeff")
+    """Return the plain content of a file; `CorruptData` if it has more than `TEXT_BYTES_MAX`."""
+    return as_utf_8(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix("\ufeff")
 
 
 def _is_utf_8(block: bytes) -> bool:

@@ -18,7 +18,7 @@ from ftfile.rows.buffers import text_scalar
 from ftfile.rows.time_text import instants_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ _log = get_logger(__name__)
 
 _NEWLINE = ord("\n")
 _SHOWN_CHARS = 200
+_PART_BYTES, _TEXT_BYTES = 1 << 20, 50  # of Python's texts, which take that much more than their characters
 # Stand-ins for a line feed within a record, of which one is taken that does not occur: hardly used separators.
 _STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
 
@@ -166,6 +167,20 @@ def joined_lines(records: Sequence[bytes]) -> Lines:
     if stand_in is None:
         raise SourceError(f"records with line feeds within cannot have all of the characters {_STAND_INS!r}, too")
     return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
+
+
+def in_parts(records: Iterable[str]) -> Iterator[list[str]]:
+    """Yield records in lists of about a megabyte, so that the values of a file are not in memory all at once."""
+    part: list[str] = []
+    size_bytes = 0
+    for record in records:
+        part.append(record)
+        size_bytes += len(record) + _TEXT_BYTES
+        if size_bytes >= _PART_BYTES:
+            yield part
+            part, size_bytes = [], 0
+    if part:
+        yield part
 
 
 @dataclass
