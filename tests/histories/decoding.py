@@ -36,14 +36,14 @@ def _no_companion(companion: str) -> bytes:
     raise AssertionError(companion)
 
 
-def _decode_adds_once(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
+def _decode_adds_once(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
     """Yield the adds of a range's document as `decode_adds` does."""
-    return iter(_adds(tuple(ids), rest))
+    return iter(_adds(tuple(ids), rest, path))
 
 
 @cache
-def _adds(ids: tuple[str, ...], rest: bytes) -> tuple[Add, ...]:
-    return tuple(decode_adds(ids, rest))
+def _adds(ids: tuple[str, ...], rest: bytes, path: str) -> tuple[Add, ...]:
+    return tuple(decode_adds(ids, rest, path))
 
 
 def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> Range:

@@ -1,8 +1,12 @@
-"""Checksums, written as `kind:hex` so that a stored one says how to check it."""
+"""Checksums, written as `kind:hex` so that a stored one says how to check it; and the errors of what is damaged."""
 
 from __future__ import annotations
 
+import zlib
+
 from isal import isal_zlib
+
+from ftfile.core.errors import ConfigError, CorruptData
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,12 +46,41 @@ def checksum(data: Buffer) -> str:
 
 
 def matches(data: Buffer, expected: str) -> bool:
-    """Return True if `data` has the checksum `expected`; a ValueError for a kind not known here."""
+    """Return True if `data` has the checksum `expected`; a ConfigError for a kind not known here."""
     check_known_checksum(expected)
     return checksum(data) == expected
 
 
 def check_known_checksum(text: str) -> None:
-    """Raise a ValueError for a checksum of a kind that this version does not know."""
+    """Raise a ConfigError for a checksum of a kind that this version does not know."""
     if not text.startswith(_KIND):
-        raise ValueError(f"unknown kind of checksum {text!r}: read it with a newer ftfile")
+        raise ConfigError(f"unknown kind of checksum {text!r:.80}: read it with a newer ftfile")
+
+
+# What the content of a damaged or forged file makes Python and its libraries raise, where it is made into values.
+DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+
+
+class Decoding:
+    """A block that makes values of the content of a file: what damage raises there becomes a `CorruptData`."""
+
+    def __init__(self, path: str, expected: str, hint: str = "") -> None:
+        self._path, self._expected, self._hint = path, expected, hint
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DAMAGE):
+            actual = f"unreadable fields ({error!r:.300})"
+            raise CorruptData(self._path, self._expected, actual, self._hint) from error

@@ -5,24 +5,25 @@ Any checkpoint is right for its version; several may be written for one; only th
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import adds_from_json, adds_to_json
+from ftfile.log.format.compacted import adds_from_json, adds_to_json, check_list, pairs_from_json
 from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
 from ftfile.log.format.record import (
     ADD,
     ASSEMBLY_TASK,
     FINGERPRINT,
     REMOVE,
-    UNREADABLE,
     check_format,
     compact_json,
     from_checked_text,
+    json_value,
     to_checked_text,
+    within_limits,
 )
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.core.context import IdSource
-    from ftfile.log.format.model import Record
+    from ftfile.log.format.model import Add, Record
     from ftfile.log.state import Tables
     from ftfile.storage.api import FileSystem
 
@@ -53,16 +54,15 @@ def _versions(name: str, attribute: str) -> Field:
     return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(text)))
 
 
-def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
-    if not all(type(version) is int and type(nonce) is str for version, nonce in text):
-        raise ValueError("recentRecords with another type")
-    return tuple((version, nonce) for version, nonce in text)
-
-
 def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
     for table in text.values():
         _checked({key: set_ms for key, (set_ms, _) in table.items()})
     return {name: SharedMap(table) for name, table in text.items()}
+
+
+def _segments_from_json(text: dict[str, Any]) -> SharedMap[str, Add]:
+    check_list("id", text["id"], str, len(text["id"]))
+    return SharedMap({add.id: add for add in adds_from_json(text["id"], text)})
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ CHECKPOINT = Fields(
         "segments",
         OBJECT,
         lambda segments: adds_to_json(segments.values()),
-        lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
+        _segments_from_json,
     ),
     many("assemblyTasks", "assembly_tasks", ASSEMBLY_TASK),
     _versions("removedParts", "removed"),
@@ -124,7 +124,7 @@ CHECKPOINT = Fields(
         lambda tables: {name: table.to_dict() for name, table in tables.items()},
         _tables_from_json,
     ),
-    Field("recentRecords", "recent", LIST, list, _recent_from_json),
+    Field("recentRecords", "recent", LIST, list, pairs_from_json),
     Field(
         "unpublished",
         "unpublished",
@@ -209,19 +209,18 @@ def write_checkpoint(
 
 
 def encode_checkpoint(state: LogState) -> bytes:
-    """Return the bytes of a checkpoint."""
-    return to_checked_text([compact_json({"ftfileCheckpoint": CHECKPOINT_FORMAT} | CHECKPOINT.to_json(state))])
+    """Return the bytes of a checkpoint; ConfigError for one that nobody could read."""
+    content = compact_json({"ftfileCheckpoint": CHECKPOINT_FORMAT} | CHECKPOINT.to_json(state))
+    return to_checked_text([within_limits(content)])
 
 
 def decode_checkpoint(content: bytes, path: str) -> LogState:
     """Return the state that `encode_checkpoint` wrote."""
     lines = from_checked_text(content, path, _ADVICE)
-    try:
-        text = json.loads(lines[0])
+    with Decoding(path, "a checkpoint of the log", _ADVICE):
+        text = json_value(lines[0])
         check_format(text, "ftfileCheckpoint", CHECKPOINT_FORMAT, path)
         return CHECKPOINT.from_json(text)
-    except UNREADABLE as error:
-        raise CorruptData(path, "a checkpoint of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
 def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import RetryPolicy, call_with_retries
-from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, StorageError
+from ftfile.core.errors import CommitError, ConfigError, FtfileError, MissingPart, NotPublished, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.log import checkpoints
@@ -249,7 +249,7 @@ def renew_checkpoint(log: CommitLog, state: LogState) -> None:
     log.delta_bytes = 0
     try:
         log.checkpoint_bytes = checkpoints.write_checkpoint(log.fs, log.ids, state, log.checkpoints.useless)
-    except StorageError as error:
+    except (StorageError, ConfigError) as error:
         _log.warning(
             "could not write a log checkpoint of version %d, a restart will read more records: %s", state.version, error
         )

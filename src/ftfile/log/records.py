@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -18,7 +19,8 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.log.checkpoints import LogCheckpoints
 from ftfile.log.format import layout
-from ftfile.log.format.record import UNREADABLE, decode_record, encode_record, from_checked_text, to_checked_text
+from ftfile.log.format.model import NUMBER, TEXT, Field, Fields
+from ftfile.log.format.record import decode_record, encode_record, from_checked_text, json_value, to_checked_text
 from ftfile.log.places import write_file
 
 if TYPE_CHECKING:
@@ -36,13 +38,16 @@ class PublishedHint(NamedTuple):
     nonce: str
 
 
+_HINT = Fields(PublishedHint, Field("version", "version", NUMBER), Field("nonce", "nonce", TEXT))
+
+
 def read_published(fs: FileSystem) -> PublishedHint | None:
     """Return the hint if there is a whole one; the caller checks that its record exists."""
     try:
-        text = json.loads(from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)[0])
-        version, nonce = text["version"], text["nonce"]
-        return PublishedHint(version, nonce) if type(version) is int and type(nonce) is str else None
-    except (StorageError, CorruptData, ConfigError, *UNREADABLE):
+        lines = from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)
+        with Decoding(layout.PUBLISHED_HINT, "a hint"):
+            return _HINT.from_json(json_value(lines[0]))
+    except (StorageError, CorruptData, ConfigError):
         return None
 
 

@@ -73,7 +73,7 @@ class TestColumns:
         for add, version in adds:
             columns.append(add, version, version + 3)
         document = Document.of(columns)
-        assert list(decode_adds(columns.ids, document.rest)) == [forgetting(add) for add, _ in adds]
+        assert list(decode_adds(columns.ids, document.rest, "path")) == [forgetting(add) for add, _ in adds]
         found = document.columns()
         assert found == columns
         assert found.added == [version for _, version in adds]

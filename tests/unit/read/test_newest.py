@@ -50,9 +50,9 @@ def test_files(listed: int, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_files_of_many_are_not_all_decoded_and_listed(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
 
-    def decode(ids: list[str], rest: bytes) -> object:
+    def decode(ids: list[str], rest: bytes, path: str) -> object:
         decoded.append(len(ids))
-        return columns.decode_adds(ids, rest)
+        return columns.decode_adds(ids, rest, path)
 
     monkeypatch.setattr(add_table, "decode_adds", decode)
     monkeypatch.setattr(finished_files, "list_or_empty", None)

@@ -11,16 +11,24 @@ Live adds come first: who reads a version beyond the range reads no further.
 from __future__ import annotations
 
 import itertools
-import json
 import operator
 import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.checksum import checksum, matches
-from ftfile.core.errors import CorruptData
+from ftfile.core.checksum import Decoding, checksum
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Add, Field, Fields, many
-from ftfile.log.format.record import ADD, UNREADABLE, check_format, compact_json, from_checked_text, to_checked_text
+from ftfile.log.format.record import (
+    ADD,
+    FILE_BYTES_MAX,
+    check_format,
+    compact_json,
+    from_checked_text,
+    json_value,
+    to_checked_text,
+    within_limits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +44,8 @@ _attributes_of = operator.attrgetter(*(row.attribute for row in FIELDS))
 # Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
+_ADVICE = "While the records that it stands for are kept, ftfile.operate.merger.merge_ranges(path) makes it anew"
+_RANGE = "a range of records"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1
 
@@ -82,6 +92,7 @@ class Document:
     count: int
     ids: bytes
     rest: bytes
+    path: str = field(default="", compare=False)  # of the range that it was read from
 
     @classmethod
     def of(cls, columns: Columns) -> Document:
@@ -92,25 +103,39 @@ class Document:
 
     def versions(self) -> Columns:
         """Return ids and versions alone; the fields stay empty."""
-        text = unpack_json(self.ids)
-        return Columns(text["id"], list(itertools.accumulate(text["addedVersionDeltas"])), text["removedVersions"])
+        with Decoding(self.path, _RANGE, _ADVICE):
+            text = unpack_json(self.ids)
+            ids, deltas, removed = text["id"], text["addedVersionDeltas"], text["removedVersions"]
+            check_list("id", ids, str, self.count)
+            check_list("addedVersionDeltas", deltas, int, self.count)
+            check_list("removedVersions", removed, int, self.count if removed else 0)
+            return Columns(ids, list(itertools.accumulate(deltas)), removed)
 
     def columns(self) -> Columns:
         """Return the adds with all their fields."""
         columns = self.versions()
-        columns.fields = _fields(unpack_json(self.rest), len(columns.ids))
+        with Decoding(self.path, _RANGE, _ADVICE):
+            columns.fields = _fields(unpack_json(self.rest), len(columns.ids))
         return columns
 
 
-def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
-    """Yield the adds of the second stream."""
-    return adds_from_json(ids, unpack_json(rest))
+def decode_adds(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
+    """Yield the adds of the second stream of a document of the range at a path."""
+    with Decoding(path, _RANGE, _ADVICE):
+        return adds_from_json(ids, unpack_json(rest))
 
 
-def decode_columns(count: int, rest: bytes, names: Sequence[str]) -> list[list[Any]]:
-    """Return columns of the second stream, by the names of their fields in records; paths have a NUL for the id."""
-    text = unpack_json(rest)
-    return [_decode(text[row.name], count, row) for name in names for row in FIELDS if row.name == name]
+def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> list[list[Any]]:
+    """Return columns of such a stream, by the names of their fields in records; paths have a NUL for the id."""
+    with Decoding(path, _RANGE, _ADVICE):
+        text = unpack_json(rest)
+        return [_decode(text[row.name], count, row) for name in names for row in FIELDS if row.name == name]
+
+
+def check_list(name: str, values: object, kind: type, count: int) -> None:
+    """Raise a ValueError unless values are a list of this many of a type."""
+    if type(values) is not list or len(values) != count or not set(map(type, values)) <= {kind}:
+        raise ValueError(f"{name} is {values!r:.80}, and is to have {count} values")
 
 
 def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
@@ -122,8 +147,10 @@ def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
 
 
 def adds_from_json(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
-    """Yield the adds with these ids and the columns that `adds_to_json` wrote."""
+    """Yield the adds with these ids and the columns that `adds_to_json` wrote; damage is raised by the call itself."""
     fields = _fields(text, len(ids))
+    if any(path is None and kind != "segment" for kind, path in zip(fields["kind"], fields["finalPath"], strict=True)):
+        raise ValueError("finalPath is missing for a part")
     for name, length in NAMED.items():
         pairs = zip(fields[name], ids, strict=True)
         fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
@@ -131,20 +158,21 @@ def adds_from_json(ids: Sequence[str], text: dict[str, Any]) -> Iterator[Add]:
     if not text["rare"]:
         return map(Add, ids, *columns)
     rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
-    return (Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows)
+    return iter([Add(*row, **_RARE.attributes(rare)) if rare else Add(*row) for row, rare in rows])
 
 
 def pack_json(value: object) -> bytes:
-    """Return the value as compressed JSON."""
-    return zlib.compress(compact_json(value), COMPRESSION_LEVEL)
+    """Return the value as compressed JSON; ConfigError for one that nobody could read."""
+    return zlib.compress(within_limits(compact_json(value)), COMPRESSION_LEVEL)
 
 
 def unpack_json(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return the value that `pack_json` wrote; a ValueError says that it is damaged."""
-    try:
-        return json.loads(zlib.decompress(content))
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
+    """Return the value that `pack_json` wrote; ValueError or zlib.error for damage, and for more than limits allow."""
+    stream = zlib.decompressobj()
+    text = stream.decompress(content, FILE_BYTES_MAX)
+    if not stream.eof or stream.unused_data:
+        raise ValueError(f"a stream that does not end with its bytes, or is longer than {FILE_BYTES_MAX} bytes")
+    return json_value(text)
 
 
 def _fields_to_json(columns: Columns) -> dict[str, Any]:
@@ -166,6 +194,8 @@ def _fields(text: dict[str, Any], count: int) -> dict[str, list[Any]]:
     fields = {row.name: _decode(text[row.name], count, row) for row in FIELDS}
     fields["rare"] = [None] * count
     for at, rare in text["rare"].items():
+        if type(rare) is not dict:
+            raise ValueError(f"rare is {rare!r:.80}")
         fields["rare"][int(at)] = rare
     return fields
 
@@ -173,9 +203,16 @@ def _fields(text: dict[str, Any], count: int) -> dict[str, list[Any]]:
 def _decode(coded: list[Any], count: int, row: Field) -> list[Any]:
     kind, values, *indexes = coded
     if kind == "constant":
+        row.check(values)
         return _each(row.decode, [values]) * count
+    if type(values) is not list or (kind != "dictionary" and len(values) != count):
+        raise ValueError(f"{row.name} is {values!r:.80}, and is to have {count} values")
+    row.check_all(values)
     values = _each(row.decode, values)
-    return list(map(values.__getitem__, indexes[0])) if kind == "dictionary" else values
+    if kind != "dictionary":
+        return values
+    check_list(row.name, indexes[0], int, count)
+    return list(map(values.__getitem__, indexes[0]))
 
 
 def _each(convert: Callable[[Any], Any] | None, values: list[Any]) -> list[Any]:
@@ -185,7 +222,6 @@ def _each(convert: Callable[[Any], Any] | None, values: list[Any]) -> list[Any]:
 RANGE_FORMAT = 1
 # Read at once, in the hope that the header is no longer.
 HEADER_BYTES = 1 << 16
-_ADVICE = "While the records that it stands for are kept, ftfile.operate.merger.merge_ranges(path) makes it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +257,13 @@ class _Contents(NamedTuple):
     ended: tuple[_Placed, ...]
 
 
+def pairs_from_json(pairs: list[Any]) -> tuple[tuple[int, str], ...]:
+    """Return pairs of a version and a text; a ValueError for others."""
+    if not all(type(version) is int and type(text) is str for version, text in pairs):
+        raise ValueError(f"pairs of a version and a text are {pairs!r:.80}")
+    return tuple((version, text) for version, text in pairs)
+
+
 DOCUMENT = Fields(
     _Placed,
     Field("adds", "adds", NUMBER),
@@ -236,7 +279,7 @@ RANGE = Fields(
     Field("lastNonce", "nonce", TEXT),
     Field("previousNonce", "previous_nonce", TEXT + OR_NULL),
     Field("logStartVersion", "log_start", NUMBER),
-    Field("schemas", "schemas", LIST, list, lambda pairs: tuple((version, key) for version, key in pairs)),
+    Field("schemas", "schemas", LIST, list, pairs_from_json),
     Field("definitions", "definitions", OBJECT),
     always=True,
 )
@@ -251,17 +294,20 @@ CONTENTS = Fields(
 
 
 def encode_compacted(content: Range) -> bytes:
-    """Return the bytes of a range; its ended adds must have been read."""
+    """Return the bytes of a range; its ended adds must have been read. ConfigError for one that nobody could read."""
     assert content.ended is not None, "a range without its ended adds is no whole one"
     removes = pack_json({"ids": list(content.removes), "versions": list(content.removes.values())})
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
     contents = _Contents(live_documents, len(removes), checksum(removes), ended)
     header = {"ftfileCompacted": RANGE_FORMAT} | RANGE.to_json(content) | CONTENTS.to_json(contents)
-    head = to_checked_text([compact_json(header)])
+    head = to_checked_text([within_limits(compact_json(header))])
     before, behind = (
         b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
     )
-    return head + before + removes + behind
+    encoded = head + before + removes + behind
+    if len(encoded) > FILE_BYTES_MAX:
+        raise ConfigError(f"a range cannot have {len(encoded)} bytes, of {FILE_BYTES_MAX}: nobody could read it")
+    return encoded
 
 
 def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range:
@@ -269,7 +315,9 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range
 
     With `ended`, the adds that the range itself removed are read, too; with None, no adds at all.
     """
-    try:
+    if file.size_bytes > FILE_BYTES_MAX:
+        raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", f"{file.size_bytes} bytes", _ADVICE)
+    with Decoding(path, _RANGE, _ADVICE):
         header, end = _read_header(file, path)
         header_range = replace(RANGE.from_json(header), ended=None)
         if ended is None:
@@ -281,14 +329,14 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range
         streams = _Streams(file.read_at(end, sum(lengths) if ended else lengths[0]), path)
         live_documents = tuple(map(streams.document, contents.kept))
         removes = unpack_json(streams.take(contents.removes_length, contents.removes_checksum))
+        check_list("ids", removes["ids"], str, len(removes["ids"]))
+        check_list("versions", removes["versions"], int, len(removes["ids"]))
         return replace(
             header_range,
             kept=live_documents,
             removes=dict(zip(removes["ids"], removes["versions"], strict=True)),
             ended=tuple(map(streams.document, contents.ended)) if ended else None,
         )
-    except UNREADABLE as error:
-        raise CorruptData(path, "a range of records", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
 class _Streams:
@@ -298,13 +346,13 @@ class _Streams:
 
     def take(self, length: int, expected: str) -> bytes:
         content, self._left = bytes(self._left[:length]), self._left[length:]
-        if len(content) != length or not matches(content, expected):
+        if len(content) != length or checksum(content) != expected:
             raise CorruptData(self._path, f"{length} bytes with {expected}", checksum(content), _ADVICE)
         return content
 
     def document(self, placed: _Placed) -> Document:
         ids = self.take(placed.ids_length, placed.ids_checksum)
-        return Document(placed.adds, ids, self.take(placed.rest_length, placed.rest_checksum))
+        return Document(placed.adds, ids, self.take(placed.rest_length, placed.rest_checksum), self._path)
 
 
 def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
@@ -314,7 +362,7 @@ def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
         head = file.read_at(0, length)
         end = head.find(b"\n", head.find(b"\n") + 1) + 1
         if end:
-            header: dict[str, Any] = json.loads(from_checked_text(head[:end], path, _ADVICE)[0])
+            header: dict[str, Any] = json_value(from_checked_text(head[:end], path, _ADVICE)[0])
             check_format(header, "ftfileCompacted", RANGE_FORMAT, path)
             return header, end
         if len(head) < length:

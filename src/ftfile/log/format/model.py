@@ -9,13 +9,15 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 _Value = TypeVar("_Value")
 _Types = tuple[type, ...]
 
 TEXT, NUMBER, FLAG, OBJECT, LIST = (str,), (int,), (bool,), (dict,), (list,)
+# Of lengths, versions, times and other numbers.
+NUMBER_MAX = (1 << 63) - 1
 OR_NULL = (NoneType,)
 ANY: _Types = ()
 
@@ -29,11 +31,31 @@ class Field(NamedTuple):
     encode: Callable[[Any], Any] | None = None  # makes JSON of the attribute; None where it is JSON already
     decode: Callable[[Any], Any] | None = None  # the inverse
     is_rare: bool = False  # few adds have it, so that documents of adds have no column for it
+    least: int = 0  # of a number
+    words: tuple[str, ...] = ()  # all that a text may be; empty for anything
 
     def check(self, value: object) -> None:
         """Raise a ValueError unless JSON has something of the right type: a right checksum is no right writer."""
-        if self.types and type(value) not in self.types:
+        is_right = not self.types or type(value) in self.types
+        if is_right and type(value) is int and self.types:
+            is_right = self.least <= value <= NUMBER_MAX
+        if not is_right or (self.words and value not in self.words):
             raise ValueError(f"{self.name} is {value!r:.80}")
+
+    def check_all(self, values: Sequence[object]) -> None:
+        """Raise a ValueError unless all of these are right; fast for many."""
+        types = set(map(type, values))
+        if self.types and not types <= {*self.types}:
+            suspects = [value for value in values if type(value) not in self.types]
+        elif self.words:
+            suspects = [*set(values)]
+        elif int in types and self.types:
+            numbers = [value for value in values if type(value) is int]
+            suspects = [min(numbers), max(numbers)]
+        else:
+            suspects = []
+        for value in suspects:
+            self.check(value)
 
 
 class Fields(Generic[_Value]):
@@ -59,6 +81,8 @@ class Fields(Generic[_Value]):
         self._optional_of = _getter(operator.attrgetter, [row.attribute for row in self._optional])
         self._optional_defaults = (*(self.defaults[row.attribute] for row in self._optional),)
         self._required_count = len(required)
+        self._numbers_in = _getter(operator.itemgetter, [row.name for row in plain if row.types == NUMBER])
+        self._worded = [row for row in plain if row.words]
         self._seen: set[_Types] = set()
 
     def to_json(self, value: object) -> dict[str, Any]:
@@ -78,10 +102,14 @@ class Fields(Generic[_Value]):
             raise ValueError(f"{text!r:.80} is no object")
         plain = self._plain_in(text)
         types = (*map(type, plain),)
-        if types not in self._seen:
+        numbers = self._numbers_in(text)
+        if types not in self._seen or (numbers and (min(numbers) < 0 or max(numbers) > NUMBER_MAX)):
             for row, json_value in zip(self._plain, plain, strict=True):
                 row.check(json_value)
             self._seen.add(types)
+        for row in self._worded:
+            if text[row.name] not in row.words:
+                row.check(text[row.name])
         attributes = dict(zip(self._plain_attributes, plain, strict=True))
         optional = (row for row in self._optional if row.name in text) if len(text) > self._required_count else ()
         for row in (*self._decoded, *optional):

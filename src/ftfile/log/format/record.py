@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.checksum import checksum
+from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format import layout, model
 from ftfile.log.format.model import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
@@ -21,26 +22,39 @@ if TYPE_CHECKING:
 
 
 RECORD_FORMAT = 1
-# Raised for fields that are missing, or of another type than they have.
-UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 COMPANION_FROM_BYTES = 1 << 20
+# Of a record, a companion, a log checkpoint or a range; and of what a stream of a range is unpacked to.
+FILE_BYTES_MAX = 128 << 20
+# Of JSON: Python has some 70 bytes for each.
+VALUES_MAX = 8_000_000
+DEPTH_MAX = 100
 IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
     "read it with keyProvider"
 )
+_SMALLER = "nobody could read it. Write, replace or remove fewer files at once, in several batches or calls"
 _IS_UNDONE = (
     "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
 )
 # `json.dumps` makes one for each call.
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ASCII = json.JSONEncoder(separators=(",", ":"))
+_ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
+_PAIRS = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes({*range(256)} - {*b'[]{}"'})
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
 def _int_to_json(value: object) -> object:
-    if type(value) is not int:
+    if type(value) is not int or abs(value) > model.NUMBER_MAX:
         raise ConfigError(f"the version of a transaction is {value!r}, and is to be an int: nobody could read the log")
     return value
+
+
+def _texts_from_json(texts: list[Any]) -> tuple[str, ...]:
+    if not set(map(type, texts)) <= {str}:
+        raise ValueError(f"a list of texts is {texts!r:.80}")
+    return tuple(texts)
 
 
 def _author_to_json(author: model.Author) -> dict[str, Any]:
@@ -62,7 +76,7 @@ ORIGIN = Fields(
 SEGMENT_RANGE = Fields(
     model.SourceRange,
     Field("segmentId", "add_id", TEXT),
-    Field("unit", "unit", TEXT),
+    Field("unit", "unit", TEXT, words=("bytes", "rows")),
     Field("start", "start", NUMBER),
     Field("end", "end", NUMBER),
 )
@@ -70,7 +84,7 @@ SEGMENT_RANGE = Fields(
 ADD = Fields(
     model.Add,
     Field("id", "id", TEXT),
-    Field("kind", "kind", TEXT),
+    Field("kind", "kind", TEXT, words=("part", "segment")),
     Field("path", "path", TEXT),
     Field("finalPath", "final_path", TEXT + OR_NULL),
     Field("lengthBytes", "length", NUMBER),
@@ -82,7 +96,7 @@ ADD = Fields(
     # A record has few origins and many adds.
     Field("origin", "origin", OBJECT, functools.lru_cache(maxsize=1_024)(ORIGIN.to_json), ORIGIN.from_json),
     Field("offsetBytes", "offset", NUMBER),
-    Field("filters", "filters", LIST, list, tuple),
+    Field("filters", "filters", LIST, list, _texts_from_json),
     many("segmentRanges", "ranges", SEGMENT_RANGE, is_rare=True),
     Field("skipRows", "skip_rows", NUMBER, is_rare=True),
     Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
@@ -90,7 +104,7 @@ ADD = Fields(
 REMOVE = Fields(
     model.Remove,
     Field("id", "id", TEXT),
-    Field("kind", "kind", TEXT),
+    Field("kind", "kind", TEXT, words=("part", "segment")),
     Field("finalPath", "final_path", TEXT),
     Field("lengthBytes", "length", NUMBER),
     Field("checksum", "checksum", TEXT),
@@ -110,7 +124,9 @@ FINGERPRINT = Fields(
     Field("coversContent", "covers_content", FLAG),
 )
 TRANSACTION = Fields(
-    model.Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER, _int_to_json)
+    model.Transaction,
+    Field("appId", "app_id", TEXT),
+    Field("version", "version", NUMBER, _int_to_json, int, least=-model.NUMBER_MAX),
 )
 # By `kind`.
 AUTHORS: dict[str, Fields[Any]] = {
@@ -171,28 +187,66 @@ class EncodedRecord(NamedTuple):
 
 def encode_record(record: model.Record) -> EncodedRecord:
     """Return the bytes of a record; changes of `COMPANION_FROM_BYTES` or more go to the companion."""
-    header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
+    header = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record)
+    changes = within_limits(compact_json(CHANGES.to_json(record)))
     if len(changes) < COMPANION_FROM_BYTES:
-        return EncodedRecord(to_checked_text([compact_json(header), changes]), None)
+        return EncodedRecord(to_checked_text([within_limits(compact_json(header)), changes]), None)
     content = changes + b"\n"
     path = layout.companion_path(record.version, record.nonce)
     header["companion"] = {"path": path, "lengthBytes": len(content), "checksum": checksum(content)}
-    return EncodedRecord(to_checked_text([compact_json(header)]), content)
+    return EncodedRecord(to_checked_text([within_limits(compact_json(header))]), content)
 
 
 def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> model.Record:
     """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
-    try:
-        header = json.loads(lines[0])
+    with Decoding(path, "a record of the log", _ADVICE):
+        header = json_value(lines[0])
         if header.get("ftfileRecord") == "undone":
             raise ConfigError(_IS_UNDONE)
         check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
-        changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
+        changes = json_value(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
         return model.Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
-    except UNREADABLE as error:
-        raise CorruptData(path, "a record of the log", f"unreadable fields ({error!r})", _ADVICE) from error
+
+
+def json_value(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return the value of JSON in UTF-8; a ValueError for damage, and for more than `DEPTH_MAX` and `VALUES_MAX`."""
+    check_json(content)
+    return json.loads(content.decode())
+
+
+def check_json(content: bytes) -> None:
+    """Raise a ValueError for JSON that takes too much memory, or is nested too deeply to be handled."""
+    openings = content.count(b"[") + content.count(b"{")
+    if len(content) > VALUES_MAX and openings + content.count(b",") > VALUES_MAX:
+        raise ValueError(f"JSON of more than {VALUES_MAX} values")
+    if openings > DEPTH_MAX and _is_deep(content):
+        raise ValueError(f"JSON of values within values, {DEPTH_MAX} deep")
+
+
+def within_limits(content: bytes) -> bytes:
+    """Return JSON of one line that is to be written; ConfigError for one that readers would refuse."""
+    try:
+        check_json(content)
+    except ValueError as error:
+        raise ConfigError(f"the log cannot have {error}: {_SMALLER}") from error
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"the log cannot have {len(content)} bytes in one file, of {FILE_BYTES_MAX}: {_SMALLER}")
+    return content
+
+
+def _is_deep(content: bytes) -> bool:
+    """Return True if brackets outside of texts are nested deeper than `DEPTH_MAX`."""
+    if b"\\" in content:
+        content = _ESCAPED.sub(b"", content)
+    # Two quotes side by side are those of a text, or between two texts: one text without them holds the same brackets.
+    brackets = _STRING.sub(b"", content.translate(_PAIRS, _OTHERS).replace(b'""', b""))
+    for _ in range(DEPTH_MAX):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _checked(companion: dict[str, Any], content: bytes) -> bytes:

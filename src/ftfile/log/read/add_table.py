@@ -24,6 +24,7 @@ class Block:
 
     ids: Sequence[str]  # of all adds of the document
     rest: bytes  # the second stream of the document
+    path: str  # of its range
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
 
     def without(self, removed: AbstractSet[str]) -> int:
@@ -45,12 +46,12 @@ class Block:
 
     def adds(self) -> Iterator[Add]:
         """Yield the adds, made anew."""
-        adds = decode_adds(self.ids, self.rest)
+        adds = decode_adds(self.ids, self.rest, self.path)
         return adds if self.chosen is None else itertools.compress(adds, self.chosen)
 
     def columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Return fields of the adds by their names in records."""
-        columns = decode_columns(len(self.ids), self.rest, names)
+        columns = decode_columns(len(self.ids), self.rest, self.path, names)
         return columns if self.chosen is None else [[*itertools.compress(column, self.chosen)] for column in columns]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
@@ -245,7 +245,11 @@ def merge_all(log: CommitLog, head: LogState) -> None:
     spans = {(name.first, name.last) for name in own_ranges.names}
     if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
         return
-    name = write_range(log.fs, log.ids, merge(contents, head.log_start))
+    try:
+        name = write_range(log.fs, log.ids, merge(contents, head.log_start))
+    except ConfigError as error:
+        _log.warning("ranges stay apart: %s", error)
+        return
     for damaged_range in own_ranges.damaged:
         delete_file(log.fs, layout.compacted_path(damaged_range))
     drop_contained(log.fs, list_compacted(log.fs), [name])

@@ -210,7 +210,7 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(Block(versions.ids, document.rest, chosen))
+                blocks.append(Block(versions.ids, document.rest, document.path, chosen))
     for block in blocks:
         block.without(removed)
     return list({add.id: add for block in blocks for add in block.adds()}.values())
@@ -300,7 +300,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(Block(ids, document.rest, chosen))
+            self._blocks.append(Block(ids, document.rest, document.path, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():

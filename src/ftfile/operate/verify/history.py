@@ -283,7 +283,7 @@ def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Ad
     for document in documents:
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
-        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest), strict=True)
+        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest, document.path), strict=True)
 
 
 def _with_next(

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, StreamAuthor
-from ftfile.log.format.record import UNREADABLE, definition_key
+from ftfile.log.format.record import definition_key
 from ftfile.log.protocol import record_of
 from ftfile.log.publish import renew_checkpoint
 from ftfile.read.foreign import trimming
@@ -238,8 +239,5 @@ class PlanLog:
 
 
 def _plan_of(record: Record) -> Plan:
-    try:
+    with Decoding(layout.record_path(record.version), "a plan", _RESTORE):
         return Plan.from_json(record.payload)
-    except UNREADABLE as error:
-        path = layout.record_path(record.version)
-        raise CorruptData(path, "a plan", f"unreadable fields ({error!r})", _RESTORE) from error

@@ -1,0 +1,251 @@
+"""Files of the log that somebody wrote under right checksums: within limits, or an error that names file and field."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.core.checksum import checksum
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
+from ftfile.log.format import compacted
+from ftfile.log.format import record as record_format
+from ftfile.log.format.compacted import FIELDS, decode_compacted, encode_compacted
+from ftfile.log.format.model import NUMBER, Add, Field, JobAuthor, Origin, Record, Transaction
+from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, to_checked_text
+from ftfile.log.publish import renew_checkpoint
+from ftfile.log.read import compacted_records as ranges
+from ftfile.log.read.add_table import compact_records
+from ftfile.log.read.compacted_records import cover, list_compacted, merge_all
+from ftfile.storage.api import RangeFile
+from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.unit.log.conftest import Driver
+from tests.unit.log.test_damaged_log import CHECKPOINT, ENCODED, LOG, RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATH = "the path"
+RANGE = encode_compacted(compact_records(LOG.records, 0))
+OTHER_TYPES: tuple[Any, ...] = (None, "x", 1.5, True, [], {}, -1, 1 << 63, 10**30, float("nan"))
+
+
+def read_range(content: bytes) -> object:
+    return decode_compacted(RangeFile.of_content(PATH, content), PATH, ended=True)
+
+
+def with_value(content: bytes, line: int, steps: tuple[str | int, ...], value: object) -> bytes:
+    """Return lines of a record or a checkpoint with another value at one place."""
+    lines = content.split(b"\n")[:-2]
+    text = json.loads(lines[line])
+    holder = reduce(lambda inner, step: inner[step], steps[:-1], text)
+    holder[steps[-1]] = value
+    lines[line] = json.dumps(text).encode()
+    return to_checked_text(lines)
+
+
+def with_stream(
+    number: int, change: Callable[[Any], object], packed: Callable[[bytes], bytes] = zlib.compress
+) -> bytes:
+    """Return the range with other content in a stream of the first document: 0 for ids, 1 for the other columns."""
+    line, _, rest = RANGE.split(b"\n", 2)
+    header = json.loads(line)
+    place, name = header["live"][0], ("ids", "fields")[number]
+    start = number * place["idsBytes"]
+    end = start + place[f"{name}Bytes"]
+    text = json.loads(zlib.decompress(rest[start:end]))
+    change(text)
+    stream = packed(json.dumps(text).encode())
+    place |= {f"{name}Bytes": len(stream), f"{name}Checksum": checksum(stream)}
+    return to_checked_text([json.dumps(header).encode()]) + rest[:start] + stream + rest[end:]
+
+
+def set_value(name: str, value: object, text: dict[str, Any]) -> None:
+    text[name] = value
+
+
+def all_adds(content: bytes) -> list[list[Add]]:
+    decoded = decode_compacted(RangeFile.of_content(PATH, content), PATH, ended=True)
+    return [list(compacted.decode_adds(d.versions().ids, d.rest, d.path)) for d in decoded.kept]
+
+
+NUMBERS_OF_RECORDS: tuple[tuple[int, tuple[str | int, ...]], ...] = (
+    *((0, (name,)) for name in ("version", "timeMs", "taskCount", "lineageStartBatch", "vacuumHorizonMs")),
+    (0, ("author", "batchId")),
+    *((1, ("adds", 0, name)) for name in ("lengthBytes", "logicalLengthBytes", "rows")),
+    *((1, ("adds", 0, "origin", name)) for name in ("firstBatch", "lastBatch")),
+    (1, ("assemblyTasks", 0, "attempts")),
+)
+
+
+class TestFields:
+    @pytest.mark.parametrize(("line", "steps"), NUMBERS_OF_RECORDS)
+    def test_a_number_of_a_record_is_a_count(self, line: int, steps: tuple[str | int, ...]) -> None:
+        for value in OTHER_TYPES:
+            with pytest.raises(CorruptData, match=str(steps[-1])) as caught:
+                decode_record(with_value(ENCODED, line, steps, value), PATH, lambda _: b"")
+            assert caught.value.path == PATH
+
+    @pytest.mark.parametrize("name", ["version", "vacuumHorizonMs", "logStartVersion", "removedPartsSinceVersion"])
+    def test_a_number_of_a_checkpoint_is_a_count(self, name: str) -> None:
+        for value in OTHER_TYPES:
+            with pytest.raises(CorruptData, match=name):
+                decode_checkpoint(with_value(CHECKPOINT, 0, (name,), value), PATH)
+
+    def test_the_kind_of_an_add_is_one_that_there_is(self) -> None:
+        for value in (None, 1, "", "deadLetters", "Part"):
+            with pytest.raises(CorruptData, match="kind"):
+                decode_record(with_value(ENCODED, 1, ("adds", 0, "kind"), value), PATH, lambda _: b"")
+
+    def test_filters_are_names(self) -> None:
+        for value in ([1], [None], [["gzip"]], "gzip"):
+            with pytest.raises(CorruptData):
+                decode_record(with_value(ENCODED, 1, ("adds", 0, "filters"), value), PATH, lambda _: b"")
+
+    def test_the_number_of_a_transaction_may_be_negative(self) -> None:
+        author = JobAuthor("j", Transaction("app", -5))
+        content = encode_record(replace(RECORD, author=author)).content
+        assert decode_record(content, PATH, lambda _: b"").author == author
+        with pytest.raises(ConfigError, match="an int"):
+            encode_record(replace(RECORD, author=JobAuthor("j", Transaction("app", 1 << 63))))
+
+
+class TestRanges:
+    @pytest.mark.parametrize("row", FIELDS, ids=[row.name for row in FIELDS])
+    def test_each_column_has_its_type(self, row: Field) -> None:
+        """Also where a value stands for all, and where a few stand for many."""
+        for value in OTHER_TYPES:
+            if type(value) in row.types and not (row.types == NUMBER and type(value) is int) and not row.words:
+                continue
+            count = len(all_adds(RANGE)[0])
+            lists = (["dictionary", [value], [0] * count], ["plain", [value] * count], ["plain", [value]])
+            for coded in (["constant", value], *lists, value, [value], []):
+                with pytest.raises(CorruptData) as caught:
+                    all_adds(with_stream(1, partial(set_value, row.name, coded)))
+                assert caught.value.path == PATH
+
+    @pytest.mark.parametrize("name", ["id", "addedVersionDeltas", "removedVersions"])
+    def test_ids_and_versions_have_theirs(self, name: str) -> None:
+        values: tuple[Any, ...] = (None, 7, "x", [None], [[]], [1.5], {}, ["x"])
+        for value in values:
+            with pytest.raises(CorruptData, match=f"{name} is") as caught:
+                all_adds(with_stream(0, partial(set_value, name, value)))
+            assert caught.value.path == PATH
+
+    def test_an_index_is_one_of_the_values(self) -> None:
+        def change(text: dict[str, Any]) -> None:
+            text["rows"] = ["dictionary", [1], [1 << 40] * len(all_adds(RANGE)[0])]
+
+        with pytest.raises(CorruptData, match="unreadable"):
+            all_adds(with_stream(1, change))
+
+    def test_a_part_has_a_name(self) -> None:
+        with pytest.raises(CorruptData, match="finalPath"):
+            all_adds(with_stream(1, lambda text: text.update(kind=["constant", "part"], finalPath=["constant", None])))
+
+    def test_a_document_is_not_unpacked_beyond_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Zeros take a thousandth of their length."""
+        size_bytes = 100_000
+        content = with_stream(1, lambda _: None, lambda text: zlib.compress(text + b" " * size_bytes))
+        assert all_adds(content) == all_adds(RANGE)
+        monkeypatch.setattr(compacted, "FILE_BYTES_MAX", size_bytes)
+        with pytest.raises(CorruptData, match="longer than 100000 bytes"):
+            all_adds(content)
+
+    def test_a_stream_ends_where_it_ends(self) -> None:
+        for packed in (lambda text: zlib.compress(text)[:-1], lambda text: zlib.compress(text) + b"x"):
+            with pytest.raises(CorruptData, match="does not end"):
+                all_adds(with_stream(1, lambda _: None, packed))
+
+    def test_a_longer_one_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compacted, "FILE_BYTES_MAX", len(RANGE) - 1)
+
+        def read(_: int, __: int) -> bytes:
+            raise AssertionError("it was read")
+
+        with pytest.raises(CorruptData, match=f"at most {len(RANGE) - 1} bytes"):
+            decode_compacted(RangeFile(PATH, len(RANGE), read), PATH, ended=True)
+
+    def test_one_that_would_be_longer_is_not_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Then ranges stay apart, and readers read several."""
+        driver = Driver(MemoryFileSystem("apart"))
+        monkeypatch.setattr(ranges, "CHUNK_RECORDS", 2)
+        for batch in range(4):
+            driver.commit_new(batch)
+        records = [record for version in range(4) if (record := driver.log.read_record(version)) is not None]
+        monkeypatch.setattr(compacted, "FILE_BYTES_MAX", len(encode_compacted(compact_records(records, 0))) - 1)
+        merge_all(driver.log, driver.log.refresh())
+        assert cover(list_compacted(driver.fs)) == []
+        monkeypatch.undo()
+        merge_all(driver.log, driver.log.refresh())
+        assert [(name.first, name.last) for name in list_compacted(driver.fs)] == [(0, 3)]
+        MemoryFileSystem.drop("apart")
+
+
+class TestJson:
+    @pytest.mark.parametrize(("opening", "end"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+    def test_values_are_not_nested_too_deeply(self, opening: str, end: str) -> None:
+        per_turn = opening.count("[") + opening.count("{")
+        turns = record_format.DEPTH_MAX // per_turn
+        assert json_value((opening * turns + "1" + end * turns).encode())
+        for more in (turns + 1, 100_000):
+            with pytest.raises(ValueError, match="deep"):
+                json_value((opening * more + "1" + end * more).encode())
+
+    def test_brackets_within_texts_and_beside_each_other_are_not_nested(self) -> None:
+        many = 2 * record_format.DEPTH_MAX
+        values: tuple[Any, ...] = (
+            "[" * many,
+            '"[' * many,
+            "\\" * 3 + "[" * many,
+            {"[" * many: [[]] * many},
+            [{"a": [{}]}] * many,
+        )
+        for value in values:
+            assert json_value(json.dumps(value).encode()) == value
+
+    def test_there_are_not_too_many_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(record_format, "VALUES_MAX", 1000)
+        check_json(json.dumps([1.25] * 999).encode())
+        lists: tuple[list[Any], ...] = ([1.25] * 2000, [[]] * 2000, [{}] * 2000)
+        for many in lists:
+            with pytest.raises(ValueError, match="more than 1000 values"):
+                check_json(json.dumps(many).encode())
+
+
+class TestWriters:
+    """What readers would refuse is not written."""
+
+    def deep(self) -> list[Any]:
+        nested: list[Any] = []
+        for _ in range(record_format.DEPTH_MAX):
+            nested = [nested]
+        return nested
+
+    def test_a_record_is_refused_that_nobody_could_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for record in (replace(RECORD, payload=self.deep()), replace(RECORD, definitions={"d": self.deep()})):
+            with pytest.raises(ConfigError, match=r"deep.* fewer files at once"):
+                encode_record(record)
+        add = Add("a", "part", "p", "f", 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))
+        record = Record(0, "n", JobAuthor("j"), 0, adds=(add,) * 20)
+        monkeypatch.setattr(record_format, "FILE_BYTES_MAX", 1000)
+        with pytest.raises(ConfigError, match=r"bytes in one file.* fewer files at once"):
+            encode_record(record)
+
+    def test_without_a_checkpoint_the_query_goes_on(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        driver = Driver(MemoryFileSystem("without"))
+        driver.commit_new(0)
+        monkeypatch.setattr(record_format, "FILE_BYTES_MAX", 10)
+        with pytest.raises(ConfigError):
+            encode_checkpoint(driver.log.refresh())
+        renew_checkpoint(driver.log, driver.log.refresh())
+        assert "could not write a log checkpoint" in caplog.text
+        assert list_checkpoints(driver.fs) == []
+        MemoryFileSystem.drop("without")
