@@ -16,6 +16,7 @@ from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, 
 from ftfile.log.format.record import (
     ADD,
     ASSEMBLY_TASK,
+    FILE_BYTES_MAX,
     FINGERPRINT,
     REMOVE,
     check_format,
@@ -175,7 +176,7 @@ class LogCheckpoints:
         """Return a checkpoint with its length in bytes; None when it is gone, damaged, or not of this log."""
         path = layout.log_checkpoint_path(name)
         try:
-            content = self._fs.read(path)
+            content = self._fs.read(path, FILE_BYTES_MAX)
         except NotFound:
             self.useless.add(name)  # replaced by a newer one since the listing
             return None
@@ -216,6 +217,8 @@ def encode_checkpoint(state: LogState) -> bytes:
 
 def decode_checkpoint(content: bytes, path: str) -> LogState:
     """Return the state that `encode_checkpoint` wrote."""
+    if len(content) > FILE_BYTES_MAX:
+        raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", "more", _ADVICE)
     lines = from_checked_text(content, path, _ADVICE)
     with Decoding(path, "a checkpoint of the log", _ADVICE):
         text = json_value(lines[0])

@@ -11,7 +11,7 @@ from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
-from ftfile.log.format.record import IS_SEALED, from_checked_text, to_checked_text
+from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
 from ftfile.log.records import Records, outcome_unknown
 from ftfile.log.state import LogState
 
@@ -150,7 +150,8 @@ class CommitLog(Records):
         Raises:
             ConfigError: the log is of another kind or layout, or encrypted, and no keys are known.
         """
-        line, *seal = from_checked_text(self.fs.read(layout.FORMAT_FILE), layout.FORMAT_FILE, _FORMAT_ADVICE)
+        content = read_within(self.fs, layout.FORMAT_FILE, SMALL_BYTES_MAX, _FORMAT_ADVICE)
+        line, *seal = from_checked_text(content, layout.FORMAT_FILE, _FORMAT_ADVICE)
         if line == PLANS_LAYOUT != self._layout_line:
             raise ConfigError(_HAS_PLANS)
         if line != self._layout_line:

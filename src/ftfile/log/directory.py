@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
-from ftfile.log.format.record import to_checked_text
+from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, read_within, to_checked_text
 from ftfile.log.places import list_or_empty, list_own, stat_or_none
 from ftfile.storage.registry import normalise
 
@@ -143,7 +143,7 @@ def own_export(fs: FileSystem) -> str | None:
 def _is_own_delta(fs: FileSystem) -> bool:
     for path in _metadata_of(fs, _DELTA):
         with contextlib.suppress(NotFound):  # exports delete old commits
-            return _OWN_COMMIT in fs.read(path)
+            return _OWN_COMMIT in fs.read(path, FILE_BYTES_MAX)
     return False
 
 
@@ -223,7 +223,7 @@ def read_marker(fs: FileSystem) -> DirectoryMarker | None:
 
 
 def _marker_text(fs: FileSystem) -> str:
-    return fs.read(layout.MARKER).decode(errors="backslashreplace")
+    return read_within(fs, layout.MARKER, SMALL_BYTES_MAX).decode(errors="backslashreplace")
 
 
 def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:

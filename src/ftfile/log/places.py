@@ -22,6 +22,7 @@ from ftfile.core.errors import (
 )
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
+from ftfile.log.format.record import SMALL_BYTES_MAX
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.api import InputFile
 from ftfile.storage.calls import parallel
@@ -85,7 +86,7 @@ def read_note(fs: FileSystem, note: str) -> str | None:
     believed.
     """
     try:
-        path = None if isinstance(fs, SealedFileSystem) else layout.noted_path(note, fs.read(note))
+        path = None if isinstance(fs, SealedFileSystem) else layout.noted_path(note, fs.read(note, SMALL_BYTES_MAX))
     except NotFound:
         return None  # a vacuum was faster
     if path is None:

@@ -20,7 +20,16 @@ from ftfile.core.logs import get_logger
 from ftfile.log.checkpoints import LogCheckpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import NUMBER, TEXT, Field, Fields
-from ftfile.log.format.record import decode_record, encode_record, from_checked_text, json_value, to_checked_text
+from ftfile.log.format.record import (
+    FILE_BYTES_MAX,
+    SMALL_BYTES_MAX,
+    decode_record,
+    encode_record,
+    from_checked_text,
+    json_value,
+    read_within,
+    to_checked_text,
+)
 from ftfile.log.places import write_file
 
 if TYPE_CHECKING:
@@ -44,7 +53,7 @@ _HINT = Fields(PublishedHint, Field("version", "version", NUMBER), Field("nonce"
 def read_published(fs: FileSystem) -> PublishedHint | None:
     """Return the hint if there is a whole one; the caller checks that its record exists."""
     try:
-        lines = from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)
+        lines = from_checked_text(read_within(fs, layout.PUBLISHED_HINT, SMALL_BYTES_MAX), layout.PUBLISHED_HINT)
         with Decoding(layout.PUBLISHED_HINT, "a hint"):
             return _HINT.from_json(json_value(lines[0]))
     except (StorageError, CorruptData, ConfigError):
@@ -101,7 +110,7 @@ class Records:
     def _content(self, version: int) -> bytes | None:
         """Return a record as it is on storage, without its companion."""
         try:
-            return self.fs.read(layout.record_path(version))
+            return read_within(self.fs, layout.record_path(version), FILE_BYTES_MAX)
         except NotFound:
             return None
 
@@ -112,7 +121,7 @@ class Records:
 
         def read_companion(companion: str) -> bytes:
             companions.append(companion)
-            read.append(self.fs.read(companion))
+            read.append(read_within(self.fs, companion, FILE_BYTES_MAX))
             return read[-1]
 
         try:

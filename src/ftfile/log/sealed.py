@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.log.format import layout
-from ftfile.log.format.record import from_checked_text, to_checked_text
+from ftfile.log.format.record import (
+    FILE_BYTES_MAX,
+    SMALL_BYTES_MAX,
+    from_checked_text,
+    read_within,
+    to_checked_text,
+)
 from ftfile.storage.api import RangeFile
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import WrapperFileSystem, open_filesystem
@@ -39,6 +45,10 @@ _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) 
 _RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
 _SEALED = (f"{layout.LOG}/", f"{layout.CHECKPOINTS}/", f"{layout.COMPACTED}/")
 _ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
+
+
+# Of the line at the end of a file.
+_MAC_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +109,9 @@ class SealedFileSystem(WrapperFileSystem):
         self._newest = (-1, "")  # version read, and the key of its record, or of what stands for it
         self._seal: Seal | None = None
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
-        content = self.inner.read(path)
+        content = self.inner.read(path, None if bytes_max is None else bytes_max + _MAC_BYTES_MAX)
         if path == layout.FORMAT_FILE:
             return to_checked_text([self._take(content)])
         return self._checked(path, content) if _is_sealed(path) else content
@@ -110,7 +120,8 @@ class SealedFileSystem(WrapperFileSystem):
         """Open a file; one with a MAC is read as a whole."""
         if not _is_sealed(path):
             return self.inner.open(path)
-        return RangeFile.of_content(path, self.read(path))
+        content = read_within(self, path, FILE_BYTES_MAX)
+        return RangeFile.of_content(path, content)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file, with its MAC if it has one."""
@@ -178,7 +189,7 @@ class SealedFileSystem(WrapperFileSystem):
 
     def _take_again(self, path: str) -> None:
         try:
-            self._take(self.inner.read(layout.FORMAT_FILE))
+            self._take(read_within(self.inner, layout.FORMAT_FILE, SMALL_BYTES_MAX, _ADVICE))
         except NotFound as error:
             # As long as there is a log, that must not look like an empty directory.
             why = "what an encrypted directory says of itself"
@@ -230,7 +241,7 @@ def open_with_keys(
 def _read_seal(fs: FileSystem) -> Seal | None:
     """Return the seal of a directory; None if it is not sealed, or its file is lost: `check_layout` refuses that."""
     try:
-        content = fs.read(layout.FORMAT_FILE)
+        content = read_within(fs, layout.FORMAT_FILE, SMALL_BYTES_MAX, _ADVICE)
     except NotFound:
         return None
     try:

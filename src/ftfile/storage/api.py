@@ -253,10 +253,11 @@ class FileSystem(ABC):
     def remove_directory(self, path: str) -> bool:
         """Remove a directory if it is empty and return True if it is gone; what is in it is never touched."""
 
-    def read(self, path: str) -> bytes:
-        """Return all bytes of a file in one go."""
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
+        """Return all bytes of a file in one go; of one longer than `bytes_max`, the first ones, one more than that."""
         with self.open(path) as file:
-            return file.read_at(0, file.size_bytes)
+            length = file.size_bytes if bytes_max is None else min(file.size_bytes, bytes_max + 1)
+            return file.read_at(0, length)
 
     def exists(self, path: str) -> bool:
         """Return True if anything is at `path`; any error other than absence is raised."""

@@ -258,13 +258,13 @@ class TestCheckpoints:
         class Racing(WrapperFileSystem):
             raced = False
 
-            def read(self, path: str) -> bytes:
+            def read(self, path: str, bytes_max: int | None = None) -> bytes:
                 if path.endswith(".checkpoint") and not self.raced:
                     self.raced = True
                     driver.commit_new(1)
                     write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
                     driver.fs.delete(path)
-                return super().read(path)
+                return super().read(path, bytes_max)
 
         assert CommitLog(Racing(driver.fs)).refresh().version == 1
 

@@ -169,9 +169,9 @@ def _with_removes(content: Range, removes: dict[str, int]) -> Range:
 class NoRecords(WrapperFileSystem):
     """Has no records: who reads one has not found the ranges."""
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         assert not path.endswith(".record"), path
-        return super().read(path)
+        return super().read(path, bytes_max)
 
 
 class Reads(WrapperFileSystem):
@@ -181,11 +181,11 @@ class Reads(WrapperFileSystem):
         super().__init__(inner)
         self.records: list[int] = []
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         name = layout.parse_log_name(path)
         if name is not None:
             self.records.append(name.version)
-        return super().read(path)
+        return super().read(path, bytes_max)
 
 
 class TestCover:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from dataclasses import replace
@@ -12,23 +13,31 @@ import pytest
 
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.filters.keys import forget_keys
+from ftfile.log import sealed
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
-from ftfile.log.format import compacted
+from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
+from ftfile.log.directory import read_marker
+from ftfile.log.format import compacted, layout
 from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import FIELDS, decode_compacted, encode_compacted
 from ftfile.log.format.model import NUMBER, Add, Field, JobAuthor, Origin, Record, Transaction
-from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, to_checked_text
+from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, read_within, to_checked_text
+from ftfile.log.places import read_note
 from ftfile.log.publish import renew_checkpoint
 from ftfile.log.read import compacted_records as ranges
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import cover, list_compacted, merge_all
 from ftfile.storage.api import RangeFile
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.log.conftest import Driver
-from tests.unit.log.test_damaged_log import CHECKPOINT, ENCODED, LOG, RECORD
+from tests.unit.log.test_damaged_log import CHECKPOINT, ENCODED, LOG, RECORD, directory, with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PATH = "the path"
 RANGE = encode_compacted(compact_records(LOG.records, 0))
@@ -249,3 +258,64 @@ class TestWriters:
         assert "could not write a log checkpoint" in caplog.text
         assert list_checkpoints(driver.fs) == []
         MemoryFileSystem.drop("without")
+
+
+class Bounded(WrapperFileSystem):
+    """Reads no more of a file below `_ftfile` than the caller has said."""
+
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
+        assert bytes_max is not None, path
+        return super().read(path, bytes_max)
+
+
+class TestLengths:
+    @pytest.mark.parametrize("place", ["log/*.record", "log/*.changes", "checkpoints/*", "hints/published", "format"])
+    def test_of_a_longer_file_no_more_is_read_than_it_may_have(
+        self, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(record_format, "COMPANION_FROM_BYTES", 1)
+        driver = Driver(open_filesystem(str(tmp_path)))
+        for batch in range(2):
+            driver.commit_new(batch)
+        renew_checkpoint(driver.log, driver.log.refresh())
+        driver.commit_new(2)
+        for path in (tmp_path / layout.META).glob(place):
+            lengthen(path)
+        log = CommitLog(Bounded(driver.fs))
+        if place in {"checkpoints/*", "hints/published"}:
+            assert log.refresh().version == 2
+            return
+        with pytest.raises(CorruptData, match="at most"):
+            log.check_layout() if place == "format" else log.refresh()
+
+    def test_notes_and_marks_have_a_length(self, tmp_path: Path) -> None:
+        fs = open_filesystem(str(tmp_path))
+        fs.make_directories(layout.META)
+        note = f"x-{'0' * 32}.finalPath"
+        for name in (layout.MARKER, note):
+            (tmp_path / name).touch()
+            lengthen(tmp_path / name)
+        assert read_note(Bounded(fs), note) is None
+        with pytest.raises(CorruptData, match="at most"):
+            read_marker(Bounded(fs))
+
+    def test_a_mac_is_no_part_of_what_a_file_may_have(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FTFILE_TEST_KEYS", f"one {base64.b64encode(bytes(range(32))).decode()}")
+        forget_keys()
+        fs = with_keys(directory("sealed and long"), "one")
+        fs.create_exclusive(layout.FORMAT_FILE, to_checked_text([LAYOUT_VERSION]))
+        path = layout.record_path(0)
+        fs.create_exclusive(path, ENCODED)
+        assert read_within(fs, path, len(ENCODED)) == ENCODED
+        with pytest.raises(CorruptData, match="at most"):
+            read_within(fs, path, len(ENCODED) - 1)
+        monkeypatch.setattr(sealed, "_MAC_BYTES_MAX", 0)
+        with pytest.raises(CorruptData, match="MAC"):
+            read_within(fs, path, len(ENCODED))
+        forget_keys()
+
+
+def lengthen(path: Path) -> None:
+    """Make a file far longer than memory, without a byte on the disk."""
+    with path.open("r+b") as file:
+        file.truncate(100 << 30)

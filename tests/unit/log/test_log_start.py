@@ -59,10 +59,10 @@ class Meanwhile(WrapperFileSystem):
         self._path = path
         self._act: Callable[[], object] | None = act
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         if path == self._path:
             self.act()
-        return super().read(path)
+        return super().read(path, bytes_max)
 
     def list(self, path: str) -> list[FileInfo]:
         found = super().list(path)

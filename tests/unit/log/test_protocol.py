@@ -284,10 +284,10 @@ class TestNonce:
 
     def test_an_own_record_that_cannot_be_looked_at_leaves_the_outcome_open(self, driver: Driver) -> None:
         class Blind(LostReply):
-            def read(self, path: str) -> bytes:
+            def read(self, path: str, bytes_max: int | None = None) -> bytes:
                 if path == layout.record_path(0) and driver.fs.exists(path):
                     raise PermissionDenied("read", path, "the token expired")
-                return super().read(path)
+                return super().read(path, bytes_max)
 
         log = CommitLog(InContext(Blind(driver.fs, took_effect=True), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match=r"may or may not have been created.*the token expired"):

@@ -119,10 +119,10 @@ class _Slow(WrapperFileSystem):
     def capabilities(self) -> Capabilities:
         return replace(self.inner.capabilities, concurrency=8)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         self.readers.add(threading.get_ident())
         time.sleep(0.002)
-        return super().read(path)
+        return super().read(path, bytes_max)
 
 
 @pytest.fixture

@@ -274,8 +274,8 @@ class Sizes(WrapperFileSystem):
         super().__init__(inner)
         self.largest = 0
 
-    def read(self, path: str) -> bytes:
-        return self.note(path, super().read(path))
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
+        return self.note(path, super().read(path, bytes_max))
 
     def open(self, path: str) -> InputFile:
         return _SizedFile(super().open(path), self)

@@ -20,11 +20,14 @@ from ftfile.log.format.model import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, F
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.storage.api import FileSystem
 
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
 # Of a record, a companion, a log checkpoint or a range; and of what a stream of a range is unpacked to.
 FILE_BYTES_MAX = 128 << 20
+# Of the format file, the mark of a directory, a hint or a note of a name.
+SMALL_BYTES_MAX = 1 << 20
 # Of JSON: Python has some 70 bytes for each.
 VALUES_MAX = 8_000_000
 DEPTH_MAX = 100
@@ -208,6 +211,14 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         companion = header.get("companion")
         changes = json_value(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
         return model.Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
+
+
+def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:
+    """Return the content of a file; CorruptData for a longer one, of which no more is read."""
+    content = fs.read(path, bytes_max)
+    if len(content) > bytes_max:
+        raise CorruptData(path, f"at most {bytes_max} bytes", "more", advice)
+    return content
 
 
 def json_value(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -12,7 +12,7 @@ from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.record import from_checked_text
+from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, from_checked_text, read_within
 from ftfile.log.places import walk
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
@@ -177,7 +177,7 @@ def _is_format_foreign(scan: LogScan) -> bool:
 def _check_marker(fs: FileSystem) -> Iterator[Finding]:
     path = layout.MARKER
     try:
-        from_checked_text(fs.read(path), path)
+        from_checked_text(read_within(fs, path, SMALL_BYTES_MAX), path)
     except NotFound:
         return
     except (CorruptData, ConfigError):
@@ -212,7 +212,7 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
     for name in sorted(list_checkpoints(scan.log.fs)):
         path = layout.log_checkpoint_path(name)
         try:
-            checkpoint = decode_checkpoint(scan.log.fs.read(path), path)
+            checkpoint = decode_checkpoint(scan.log.fs.read(path, FILE_BYTES_MAX), path)
             record = scan.log.read_record(name.version)
         except NotFound:
             continue

@@ -299,7 +299,7 @@ def refuse_rows(
 
     def has_rows(directory: str) -> bool:
         with suppress(*ignored):
-            return fs.read(join(directory, layout.FORMAT_FILE)).startswith(_BEGINNING)
+            return fs.read(join(directory, layout.FORMAT_FILE), len(_BEGINNING)).startswith(_BEGINNING)
         return False
 
     for directory, is_one in zip(directories, parallel(fs, has_rows, directories), strict=True):

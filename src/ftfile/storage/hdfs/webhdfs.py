@@ -91,9 +91,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
         return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         full = self._full("read", path)
-        return self.do("read", path, lambda: self._client.content(full, 0, None))
+        return self.do("read", path, lambda: self._client.content(full, 0, None, bytes_max))
 
     def _put(self, path: str, full: str, content: bytes) -> None:
         def write() -> None:

@@ -276,9 +276,10 @@ class WebClient:
         """Rename without overwriting; older servers know only the rename that answers false for every failure."""
         return _boolean(self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE"))
 
-    def content(self, path: str, offset: int, length: int | None) -> bytes:
-        """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
-        more = {} if length is None else {"length": length}
+    def content(self, path: str, offset: int, length: int | None, bytes_max: int | None = None) -> bytes:
+        """Return bytes of a file from `offset` on: `length` that are there, or all, but `bytes_max` + 1 at most."""
+        length_max = bytes_max + 1 if bytes_max is not None else length
+        more = {} if length_max is None else {"length": length_max}
         data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
         if length is not None and len(data) != length:
             raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")

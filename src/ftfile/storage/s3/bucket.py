@@ -144,13 +144,19 @@ class S3Bucket:
         return self._retry(lambda: self.send(operation, path, "head_object", Key=key or "/"))
 
     def read(
-        self, operation: str, path: str, length: int | None = None, **parameters: object
+        self,
+        operation: str,
+        path: str,
+        length: int | None = None,
+        *,
+        bytes_max: int | None = None,
+        **parameters: object,
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return an object's bytes, exactly `length` if given, and its headers."""
+        """Return an object's bytes, exactly `length` if given, or `bytes_max` + 1 of a longer one, and its headers."""
         more = {"Bucket": self.name, "Key": self.key(operation, path) or "/", **parameters}
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
-            content, answer = self.client.fetch(operation, path, self.where, **more)
+            content, answer = self.client.fetch(operation, path, self.where, bytes_max, **more)
             if length is not None and len(content) != length:
                 raise Unavailable(operation, path, f"{len(content)} bytes came instead of {length} below {self.where}")
             return content, answer

@@ -182,16 +182,25 @@ class S3Client:
             http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
             http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
 
-    def fetch(self, operation: str, path: str, where: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
-        """Return all bytes of an object, or of a range, and the answer; a short answer is `Unavailable`."""
+    def fetch(
+        self, operation: str, path: str, where: str, bytes_max: int | None = None, **parameters: object
+    ) -> tuple[bytes, Mapping[str, Any]]:
+        """Return all bytes of an object, or of a range, and the answer; a short answer is `Unavailable`.
+
+        Of more than `bytes_max`, the first ones are returned, one more than that.
+        """
         line = CancellableConnection(self._timeout_s)
         answer = self.send(operation, path, where, "get_object", line=line, **parameters)
-        timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
+        size_bytes = answer.get("ContentLength", 0)
+        amount = bytes_max + 1 if bytes_max is not None and size_bytes > bytes_max else None
+        timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
         try:
             # No `with` block: it bypasses the library's checks, and waits for a read that hangs.
-            content: bytes = run_within(timeout_s, answer["Body"].read, cut=line.cut)
+            content: bytes = run_within(timeout_s, lambda: answer["Body"].read(amount), cut=line.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
+        if amount is not None:
+            answer["Body"].close()  # what is left of it stays where it is
         return content, answer
 
     def send(

@@ -77,8 +77,8 @@ class S3FileSystem(FileSystem):
         head = self._bucket.head("open", path)
         return RangeFile(path, int(head["ContentLength"]), functools.partial(self._bucket.read_range, "read_at", path))
 
-    def read(self, path: str) -> bytes:
-        return self._bucket.read("read", path)[0]
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
+        return self._bucket.read("read", path, bytes_max=bytes_max)[0]
 
     def stat(self, path: str) -> FileInfo:
         if not path:

@@ -327,6 +327,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
         filesystem.rename(path, plain)
         filesystem.rename(plain, path)
         assert (filesystem.read(path), filesystem.read(name)) == (b"written", b"put")
+        assert [filesystem.read(path, most) for most in (0, 3, 6, 7, 8)] == [b"w", b"writ", *[b"written"] * 3]
         filesystem.delete(path)
         if not filesystem.capabilities.implied_directories:
             assert filesystem.list(directory) == []

@@ -215,9 +215,10 @@ class VolumeFileSystem(FileSystem):
         with self._volume.lock:
             return RangeFile.of_content(path, self._volume.content_of("open", path))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, bytes_max: int | None = None) -> bytes:
         with self._volume.lock:
-            return self._volume.content_of("open", path)
+            content = self._volume.content_of("open", path)
+            return content if bytes_max is None else content[: bytes_max + 1]
 
     def stat(self, path: str) -> FileInfo:
         with self._volume.lock:

@@ -189,8 +189,8 @@ class TestZombies:
         class Trimmed(MemoryFileSystem):
             looks = 0
 
-            def read(self, path: str) -> bytes:
-                content = super().read(path)
+            def read(self, path: str, bytes_max: int | None = None) -> bytes:
+                content = super().read(path, bytes_max)
                 if path == layout.record_path(2):
                     self.looks += 1
                     if self.looks > 1:  # the first one reads on to the head
