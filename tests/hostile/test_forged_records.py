@@ -43,7 +43,19 @@ STORAGE = {
     "a text": "filePermission",
     "nothing": None,
 }
+# In the place of what only the writer of rows, of files or of a report interprets.
+OPAQUE: dict[str, Sequence[Forgery]] = {
+    "the last commit is a number": [(("metrics", "lastCommit"), 7)],
+    "the reasons of parts are a text": [(("metrics", "partsByReason"), "x")],
+    "the schema is none that is defined": [(("schema",), "unknown")],
+    "the encoding is a number": [(("definitions", ANY, "format"), 1.5)],
+    "the directories are lists": [(("definitions", ANY, "partitionBy"), [[]])],
+    "the rules are others": [(("definitions", ANY, "rolling"), {"a": 1})],
+    "the names of files are a number": [(("definitions", ANY, "naming"), 0)],
+    "the end of names is a number": [(("definitions", ANY, "naming", "partSuffix"), -1)],
+}
 FORGERIES: dict[str, Sequence[Forgery]] = {
+    **OPAQUE,
     **{
         f"the type of a column is {name}": [
             (("definitions", ANY, "schema", "fields", 0, "type"), kind),

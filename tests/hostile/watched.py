@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,9 @@ def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
         except FtfileError as error:
             outcome = f"{type(error).__name__}: {error}"
         except BaseException as error:  # also MemoryError
-            outcome = f"raised {error!r}"
+            frames = traceback.extract_tb(error.__traceback__)
+            own = next((frame for frame in reversed(frames) if "/ftfile/" in frame.filename), frames[-1])
+            outcome = f"raised {error!r:.300} in {own.name} at {own.filename.rpartition('/ftfile/')[2]}:{own.lineno}"
         finally:
             signal.alarm(0)
         outcomes[name] = {"outcome": outcome, "misdeeds": sorted(watch.misdeeds)}

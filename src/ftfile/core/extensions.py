@@ -41,6 +41,8 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
     Raises:
         ConfigError: there is none of this name, or it cannot be loaded.
     """
+    if type(name) is not str:
+        raise ConfigError(f"{name!r:.80} is no name of a {what}")
     place = built_in.get(name) or _loaded.get((group, name)) or installed(group).get(name)
     if place is None:
         names = ", ".join(sorted({*built_in, *installed(group)}))

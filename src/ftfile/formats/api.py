@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import load_class
 
@@ -309,7 +310,8 @@ def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
 
 def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = None) -> Format:
     """Return the format of its `name` and `definition()` in the log; `ConfigError` if it is not installed here."""
-    return _format_class(definition["name"]).from_definition(definition).with_keys(keys)
+    with Decoding("_ftfile/log", "the definition of a format"):
+        return _format_class(definition["name"]).from_definition(definition).with_keys(keys)
 
 
 def _format_class(name: str) -> type[Format]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.rows.conditions import predicate
 from ftfile.rows.value_text import UTC, has_text, value_of, value_texts, value_type
@@ -105,8 +106,9 @@ def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
     """Return the columns that files of an encoding, by its definition in the log, do not have."""
-    file_name = encoding.get("fileName")
-    return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
+    with Decoding("_ftfile/log", "the columns of directories"):
+        file_name = encoding.get("fileName")
+        return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
 
 
 def path_column_values(

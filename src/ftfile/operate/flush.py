@@ -9,12 +9,14 @@ from functools import partial
 from operator import gt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM, is_away
 from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
+from ftfile.log.format import layout
 from ftfile.log.format.model import AssemblyTask, Body
 from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import Durability, FileSystem
+    from ftfile.write.files.rolling_rules import RollingSettings
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
@@ -178,9 +181,9 @@ class Flush:
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
         for query_id in {*self._queries(head), *queries_with_unreported(head)}:
-            if self.query_id not in {None, query_id} or (settings := _settings_of(head, query_id)) is None:
+            if self.query_id not in {None, query_id} or _settings_of(head, query_id) is None:
                 continue
-            publishing, rolling = Publishing.from_json(settings), ROLLING.from_json(settings["rolling"])
+            publishing, rolling = _publishing_of(head, query_id), _rolling_of(head, query_id)
             needed = {"onPublish": publishing.on_publish, "partFileName": publishing.naming.function}
             needed |= {"rollingPolicy": rolling.policy} if self.due_only else {}
             for option, name in needed.items():
@@ -297,8 +300,7 @@ class Flush:
             and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
             and segment.id not in self.errors
         }
-        settings = _settings_of(head, query_id)
-        rolling = ROLLING.from_json(settings["rolling"]) if settings else ALL_END
+        settings, rolling = _settings_of(head, query_id), _rolling_of(head, query_id)
         if not self.due_only:
             for segments in by_group(segments_by_id.values()).values():
                 yield from jobs_of(segments, "flush", rolling, self.log.ids)
@@ -327,13 +329,20 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
 def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
     """Return how the query makes and names parts, as of its last batch; None where it left that to the defaults."""
     query = head.queries.get(query_id)
-    return None if query is None or query.settings is None else head.definitions[query.settings]
+    with Decoding(layout.LOG, "the settings of a query"):
+        return None if query is None or query.settings is None else {**head.definitions[query.settings]}
 
 
 def _publishing_of(head: LogState, query_id: str) -> Publishing:
-    """Return how the query names and publishes its files, as of its last batch."""
     settings = _settings_of(head, query_id)
-    return Publishing.from_json(settings) if settings else default_publishing()
+    with Decoding(layout.LOG, "the settings of a query"):
+        return Publishing.from_json(settings) if settings else default_publishing()
+
+
+def _rolling_of(head: LogState, query_id: str) -> RollingSettings:
+    settings = _settings_of(head, query_id)
+    with Decoding(layout.LOG, "the settings of a query"):
+        return ROLLING.from_json(settings["rolling"]) if settings else ALL_END
 
 
 class Assembled(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
@@ -188,7 +189,8 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
     query = head.queries.get(query_id)
     if query is None or query.settings is None:
         return ALL_END
-    return ROLLING.from_json(head.definitions[query.settings]["rolling"])
+    with Decoding(layout.LOG, "the rules of a query"):
+        return ROLLING.from_json(head.definitions[query.settings]["rolling"])
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ftfile.core.arguments import check_count, checked
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
 from ftfile.log.directory import check_is_files
+from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.log.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.log.read.history import Version, read_history
@@ -319,5 +321,6 @@ class Directory:
     def _schema_of(self, version: Snapshot | LogState) -> str:
         if version.schema is None:
             raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
-        schema: str = version.definitions[version.schema]
+        with Decoding(layout.LOG, "the schema of a version"):
+            schema: str = version.definitions[version.schema]
         return schema

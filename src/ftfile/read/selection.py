@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.api import RowFilter, Wanted
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
@@ -93,9 +94,11 @@ class Selection:
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
         add, where, partition = chosen
-        encoding = self._snapshot.definitions[add.encoding]
         schema = self.schema if where is None else self._read
-        if not {*schema.names} - columns_in_path(encoding):
+        with Decoding(add.path, "rows with an encoding that the log defines"):
+            encoding = self._snapshot.definitions[add.encoding]
+            is_of_path = not {*schema.names} - columns_in_path(encoding)
+        if is_of_path:
             yield from rows_of_path(add, encoding, schema)
             return
         if where is None:

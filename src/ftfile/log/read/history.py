@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.arguments import check_count
-from ftfile.log.format.model import MIGRATION, JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.core.checksum import Decoding
+from ftfile.log.format import layout
+from ftfile.log.format.model import MIGRATION, NUMBER_MAX, JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
 from ftfile.storage.calls import parallel
@@ -157,7 +159,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         bad_records=record.metrics.get("badRecords", 0),
         durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,
-        metrics=_metrics_of(record.metrics),
+        metrics=_metrics_of(record),
     )
 
 
@@ -170,28 +172,42 @@ def operation_of(record: Record) -> str:
     return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
 
 
+_LAST_COMMIT = ("version", "createSeconds", "publishSeconds")
+
+
 def last_commit_of(record: Record) -> LastCommit | None:
     """Return the times of an earlier commit of the same process, or None if the record has none."""
     last = record.metrics.get("lastCommit")
-    return None if last is None else LastCommit(last["version"], last["createSeconds"], last["publishSeconds"])
+    with Decoding(layout.record_path(record.version), "the metrics of a commit"):
+        return None if last is None else LastCommit(*(_number(last, name) for name in _LAST_COMMIT))
 
 
-def _metrics_of(metrics: Mapping[str, Any]) -> VersionMetrics:
-    return VersionMetrics(
-        write_seconds=metrics.get("writeSecondsMax", 0.0),
-        assembly_seconds=metrics.get("assemblySecondsMax", 0.0),
-        sync_seconds=metrics.get("syncSecondsMax", 0.0),
-        prepare_seconds=metrics.get("prepareSeconds", 0.0),
-        create_seconds=None,
-        publish_seconds=None,
-        files_by_reason=dict(metrics.get("partsByReason", {})),
-        runs_merged=metrics.get("runsMerged", 0),
-        task_retries=metrics.get("taskRetries", 0),
-        log_reads=metrics.get("logReads", 0),
-        recoveries=metrics.get("recoveries", 0),
-        replays=metrics.get("replays", 0),
-        orphans=metrics.get("orphans", 0),
-    )
+def _number(metrics: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a count, or seconds
+    value = metrics.get(name, 0)
+    if type(value) not in {int, float} or not abs(value) <= NUMBER_MAX:
+        raise ValueError(f"{name} is {value!r:.80}")
+    return value
+
+
+def _metrics_of(record: Record) -> VersionMetrics:
+    metrics = record.metrics
+    with Decoding(layout.record_path(record.version), "the metrics of a commit"):
+        parts = dict(metrics.get("partsByReason", {}))
+        return VersionMetrics(
+            write_seconds=_number(metrics, "writeSecondsMax"),
+            assembly_seconds=_number(metrics, "assemblySecondsMax"),
+            sync_seconds=_number(metrics, "syncSecondsMax"),
+            prepare_seconds=_number(metrics, "prepareSeconds"),
+            create_seconds=None,
+            publish_seconds=None,
+            files_by_reason={reason: _number(parts, reason) for reason in parts},
+            runs_merged=_number(metrics, "runsMerged"),
+            task_retries=_number(metrics, "taskRetries"),
+            log_reads=_number(metrics, "logReads"),
+            recoveries=_number(metrics, "recoveries"),
+            replays=_number(metrics, "replays"),
+            orphans=_number(metrics, "orphans"),
+        )
 
 
 def _with_times(version: Version, time_ms: int | None, last: LastCommit | None) -> Version:

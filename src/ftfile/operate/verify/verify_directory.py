@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.formats.parts import read_add
@@ -154,7 +155,8 @@ def _compare_content(
     adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in lost_paths]
     encodings = {add.encoding for add in adds}
     definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
-    schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
+    with Decoding(layout.LOG, "the schema of the newest version"):
+        schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
     work = Comparing(definitions, schema)
     tracker = Tracker("verify", fs.context.clock, progress, len(adds), sum(map(work.size_of, adds)))
     faults: dict[int, Fault] = {}

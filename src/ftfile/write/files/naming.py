@@ -262,7 +262,11 @@ class Naming:
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Naming:
         """Build from `to_json()`."""
-        return cls(**{attribute: text[name] for attribute, name in _GIVEN.items()})
+        naming = cls(**{attribute: text[name] for attribute, name in _GIVEN.items()})
+        texts = (naming.prefix, naming.suffix, naming.if_exists, naming.time_zone, naming.text or "")
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"names of files are {text!r:.200}")
+        return naming
 
     @property
     def uses_numbers(self) -> bool:

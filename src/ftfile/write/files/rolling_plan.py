@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
 from ftfile.formats.api import Limits
-from ftfile.log.format.model import Add, AssemblyTask, Author, Body, StreamAuthor
+from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX, Add, AssemblyTask, Author, Body, StreamAuthor
 from ftfile.write.files.rolling_groups import (
     AT_ONCE,
     Candidate,
@@ -43,7 +45,12 @@ _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 def limits_of(job: AssemblyTask) -> Limits:
     """Return the limits of each part of a job."""
-    return Limits(job.payload["maxBytesPerFile"], job.payload["maxRecordsPerFile"], job.payload["strictFileSize"])
+    with Decoding(layout.LOG, "the limits of due files"):
+        names = ("maxBytesPerFile", "maxRecordsPerFile")
+        limits = [job.payload[name] for name in names]
+        if any(limit is not None and (type(limit) is not int or not 0 < limit <= NUMBER_MAX) for limit in limits):
+            raise ValueError(f"{names} are {limits!r:.80}")
+        return Limits(limits[0], limits[1], bool(job.payload["strictFileSize"]))
 
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
