@@ -48,7 +48,7 @@ def end_at_once(code, end=os._exit):
     print_most_mb()
     end(code)
 os._exit = end_at_once
-from ftfile.tools.cli.entry import main
+from ftfile.tools.cli.__main__ import main
 main()
 """
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
 # Of a record, a companion, a log checkpoint or a range; and of what a stream of a range is unpacked to.
-FILE_BYTES_MAX = 128 << 20
+FILE_BYTES_MAX = 512 << 20
 # Of the format file, the mark of a directory, a hint or a note of a name.
 SMALL_BYTES_MAX = 1 << 20
 # Of JSON: Python has some 70 bytes for each.
-VALUES_MAX = 8_000_000
+VALUES_MAX = 32_000_000
 DEPTH_MAX = 100
 IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "

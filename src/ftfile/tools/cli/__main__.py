@@ -1,5 +1,30 @@
-"""`python -m ftfile.tools.cli`, where the script `ftfile` is not on the path."""
+"""The entry point of the script `ftfile`, and of `python -m ftfile.tools.cli`, where it is not on the path."""
 
-from ftfile.tools.cli.entry import main
+import os
+import sys
 
-main()
+MISSING = "the command ftfile needs packages that are not installed ({}): pip install 'ftfile[cli]'"
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and end it with a code of `tools.cli.exit_codes`."""
+    try:
+        import rich  # noqa: F401 - typer imports it late
+
+        from ftfile.tools.cli.app import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
+            raise
+        sys.exit(MISSING.format(error.name))
+    try:
+        app(prog_name="ftfile")
+    except SystemExit as ended:
+        if isinstance(ended.code, int) and "pyarrow" in sys.modules:
+            sys.stdout.flush()
+            # A thread of Arrow's that still drops what it has read would abort a process that ends in Python's way.
+            os._exit(ended.code)
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -23,8 +23,8 @@ from ftfile.core import errors
 from ftfile.core.version import __version__
 from ftfile.log.format import layout
 from ftfile.tools.cli import exit_codes
+from ftfile.tools.cli.__main__ import MISSING
 from ftfile.tools.cli.app import EXAMPLES, app
-from ftfile.tools.cli.entry import MISSING
 from tests.unit.tools.cli.conftest import BATCHES
 from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, run
 
@@ -73,7 +73,7 @@ def test_every_example_is_a_command() -> None:
 def test_help_imports_nothing_heavy() -> None:
     # The command may end without Python's own way out.
     told = "tell = lambda *_: print(*sys.modules, flush=True); atexit.register(tell); os._exit = tell"
-    command = "from ftfile.tools.cli.entry import main; sys.argv = ['ftfile', '--help']; main()"
+    command = "from ftfile.tools.cli.__main__ import main; sys.argv = ['ftfile', '--help']; main()"
     code = f"import atexit, os, sys; {told}; {command}"
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
@@ -247,7 +247,7 @@ def test_warnings_of_findings_are_for_verbose(out: str) -> None:
 
 @pytest.mark.parametrize("name", ["typer", "rich"])
 def test_what_is_missing_is_named(name: str) -> None:
-    code = f"import sys; sys.modules[{name!r}] = None; from ftfile.tools.cli.entry import main; main()"
+    code = f"import sys; sys.modules[{name!r}] = None; from ftfile.tools.cli.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, MISSING.format(name) + "\n")
 
@@ -281,7 +281,7 @@ def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -
 import pathlib, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 from ftfile.storage.local.filesystem import LocalFileSystem
-from ftfile.tools.cli.entry import main
+from ftfile.tools.cli.__main__ import main
 real, calls = LocalFileSystem.{call}, []
 def slow(self, *paths):
     real(self, *paths)
