@@ -33,8 +33,8 @@ def spark(names: str) -> str:
 
 
 def slow_modules() -> str:
-    """Return the modules of unit tests with slow ones: a process would collect all others, too."""
-    modules = (ROOT / "tests/unit").rglob("test_*.py")
+    """Return the modules of unit and hostile tests with slow ones: a process would collect all others, too."""
+    modules = [path for folder in ("unit", "hostile") for path in (ROOT / "tests" / folder).rglob("test_*.py")]
     return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if "mark.slow" in path.read_text()))
 
 

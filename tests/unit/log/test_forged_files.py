@@ -268,6 +268,7 @@ class Bounded(WrapperFileSystem):
         return super().read(path, bytes_max)
 
 
+@pytest.mark.slow
 class TestLengths:
     @pytest.mark.parametrize("place", ["log/*.record", "log/*.changes", "checkpoints/*", "hints/published", "format"])
     def test_of_a_longer_file_no_more_is_read_than_it_may_have(
