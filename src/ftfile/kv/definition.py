@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
+from ftfile.log.format import layout
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
@@ -35,6 +37,7 @@ FOUND = "_found"
 _RESERVED = (OP, DELETED_MS, FOUND)
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
+_BUCKETS = frozenset(1 << bits for bits in range(BUCKETS_MAX.bit_length()))
 
 _KEY_TYPES = "types of the key columns"
 
@@ -151,15 +154,24 @@ class StoreDefinition:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> StoreDefinition:
-        """Build from `to_json()`."""
-        return cls(
-            tuple(text["keys"]),
-            recorded_schema(text["schema"]),
-            tuple(text["bucketBy"]),
-            text["buckets"],
-            dict(text["merge"]),
-            text["sequenceColumn"],
-        )
+        """Build from `to_json()`; CorruptData for what is none."""
+        with Decoding(layout.LOG, "the definition of a store"):
+            schema, buckets = recorded_schema(text["schema"]), text["buckets"]
+            parts = tuple(text["keys"]), schema, tuple(text["bucketBy"]), buckets, dict(text["merge"])
+            definition = cls(*parts, text["sequenceColumn"])
+            if type(buckets) is not int or buckets not in _BUCKETS or not definition.is_sound():
+                raise ValueError(
+                    f"keys {definition.keys!r:.80}, buckets {buckets!r:.20}, columns {schema.names!r:.200}"
+                )
+            return definition
+
+    def is_sound(self) -> bool:
+        """Return True if keys, buckets, functions and sequence are of the columns."""
+        keys, names, values = {*self.keys}, {*self.schema.names}, {*self.values}
+        is_once = all(len(columns) == len({*columns}) > 0 for columns in (self.keys, self.bucket_by, self.schema.names))
+        is_within = keys <= names and {*self.bucket_by} <= keys and {*self.merge} <= values
+        has_functions = all(isinstance(function, str) for function in self.merge.values())
+        return is_once and is_within and has_functions and self.sequence in {None, *values}
 
 
 def define(  # noqa: PLR0913 - all by name

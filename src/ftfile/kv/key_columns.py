@@ -54,8 +54,11 @@ def encode_key(key: Key) -> list[Any]:
 
 
 def decode_key(text: Sequence[Any]) -> Key:
-    """Return the key that `encode_key` wrote."""
-    return tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
+    """Return the key that `encode_key` wrote; a ValueError for other values."""
+    key = tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
+    if not all(isinstance(value, int | bytes) for value in key):
+        raise ValueError(f"a key has {key!r:.80}")
+    return key
 
 
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
-from ftfile.log.format.model import Add, AssemblyTask
+from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX, Add, AssemblyTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,8 +56,12 @@ class PlanSettings:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> PlanSettings:
-        """Build from `to_json()`."""
-        return cls(**{attribute: text[name] for attribute, name in _NAMES.items()})
+        """Build from `to_json()`; CorruptData for what is none."""
+        with Decoding(layout.LOG, "the rules of merges"):
+            numbers = {attribute: text[name] for attribute, name in _NAMES.items()}
+            if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers.values()):
+                raise ValueError(f"rules of merges are {numbers!r:.200}")
+            return cls(**numbers)
 
 
 class JobTerms(NamedTuple):

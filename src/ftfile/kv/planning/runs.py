@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
 from ftfile.kv.key_columns import Key, KeyRange, decode_key, decode_ranges, encode_key, encode_ranges, overlap
+from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX
 from ftfile.log.sealed import SealedFileSystem, keys_of
 from ftfile.log.state import SharedMap
 
@@ -60,10 +63,14 @@ class Marks:
 
     @classmethod
     def from_json(cls, text: dict[str, Any]) -> Marks:
-        """Build from `to_json()`."""
-        (first, last), keys = text["at"], text["keys"]
-        ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
-        return cls((first, last), ends, decode_ranges(text["purges"]), text["ops"], text["committedMs"])
+        """Build from `to_json()`; CorruptData for what is none."""
+        with Decoding(layout.LOG, "the marks of a run"):
+            (first, last), keys = text["at"], text["keys"]
+            numbers = first, last, text["ops"], text["committedMs"]
+            if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers):
+                raise ValueError(f"numbers of a run are {numbers!r:.200}")
+            ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
+            return cls((first, last), ends, decode_ranges(text["purges"]), *numbers[2:])
 
 
 class Run(NamedTuple):
