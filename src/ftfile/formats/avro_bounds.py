@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BLOCK_MEMORY_BYTES_MAX = 256 << 20  # of the values of a block
+BLOCK_MEMORY_BYTES_MAX = 256 << 20  # of the values of a block, as an estimate from which on they become columns
+ROWS_MEMORY_BYTES_MAX = 2 << 30  # of the rows of a block, without what their arrays, maps and texts have
 SCHEMA_BYTES_MAX = 4 << 20
 LEVELS_MAX = 100  # of types within each other
 DECIMAL_BYTES_MAX = 64  # more than twice as many as the greatest that columns hold
@@ -32,8 +33,12 @@ class Cost(NamedTuple):
             raise ValueError("an array of values that take no bytes")
         return self.ratio + self.fixed_bytes / self.encoded_bytes
 
+    def rows_bytes(self, rows: int) -> int:
+        """Return the memory of rows that are as short as can be: less than any block takes, whatever wrote it."""
+        return rows * self.fixed_bytes
+
     def block_bytes(self, rows: int, plain_bytes: int) -> float:
-        """Return the memory of a block of such rows."""
+        """Return the memory that a block of such rows takes at most: few rows take as much."""
         return rows * self.fixed_bytes + self.ratio * plain_bytes
 
 

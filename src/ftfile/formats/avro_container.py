@@ -19,9 +19,9 @@ from isal import isal_zlib
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.avro_bounds import (
-    BLOCK_MEMORY_BYTES_MAX,
     BOUNDED_DECIMAL,
     DECIMAL_BYTES_MAX,
+    ROWS_MEMORY_BYTES_MAX,
     SCHEMA_BYTES_MAX,
     with_bounded_decimals,
 )
@@ -163,11 +163,11 @@ def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tup
             plain = _decompressed(data, codec)
         except (ValueError, OSError, zlib.error, lzma.LZMAError, _ISAL_ERROR) as error:
             raise corrupt(file, "whole blocks of an Avro file", error) from error
-        if rows < 0 or row.block_bytes(rows, len(plain)) > BLOCK_MEMORY_BYTES_MAX:
+        if rows < 0 or row.rows_bytes(rows) > ROWS_MEMORY_BYTES_MAX:
             raise corrupt(
                 file,
-                f"blocks whose rows take at most {BLOCK_MEMORY_BYTES_MAX} bytes in memory",
-                f"one of {rows} rows in {len(plain)} bytes, which may take more",
+                f"blocks whose rows take at most {ROWS_MEMORY_BYTES_MAX} bytes in memory",
+                f"one of {rows} rows in {len(plain)} bytes, which take more",
             )
         yield rows, plain
 
