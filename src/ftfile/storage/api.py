@@ -89,8 +89,8 @@ class FileInfo(NamedTuple):
     is_directory: bool = False
     # Equal for two paths exactly when they are one file, or one is a copy of the other; None if not known.
     identity: str | None = None
-    # A symbolic link to the file or directory; only listings tell. Below `_ftfile`, where none is followed, a link, a
-    # pipe, a socket or a device, and no directory.
+    # A symbolic link to the file or directory; only listings tell. Where none is followed, a link, a pipe, a socket or
+    # a device, and no directory.
     is_link: bool = False
 
 
