@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ("AT_ONCE", "AVAILABLE", "FileQuery", "lines")
+__all__ = ("AT_ONCE", "AVAILABLE", "ONE_BATCH", "FileQuery", "lines")
 
 ALWAYS = {"processingTime": "0 seconds"}
 AVAILABLE = {"availableNow": True}
+# A batch at once, and the next one in a century: the query runs on, and plans nothing more, whatever appears.
+ONE_BATCH = {"processingTime": "36500 days"}
 # Listings as often as can be, and files of others are complete at once.
 AT_ONCE = {"scanInterval": "0s", "minFileAge": "0s"}
 

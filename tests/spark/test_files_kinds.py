@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather
 
 import ftfile
-from tests.spark.file_queries import AVAILABLE, FileQuery
+from tests.spark.file_queries import AVAILABLE, ONE_BATCH, FileQuery
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_bad_rows_and_damaged_files(query: FileQuery) -> None:
 
 def test_the_status_can_be_asked_for_beside_a_running_query(query: FileQuery) -> None:
     (query.source / "a.log").write_text("one\n")
-    running = query.start(scanInterval="1h")
+    running = query.start(ONE_BATCH)
     try:
         wait_until(lambda: query.values() == ["one"], "the first line")
         (query.source / "b.log").write_text("two\nthree\n")
