@@ -1,4 +1,4 @@
-"""Tailing a log: from an appended line to its committed row, and what a source costs in a tiny batch."""
+"""Tailing a log: from an appended line to its committed row, what a source costs in a tiny batch, and when idle."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process, open_session, transports
+from benchmarks.worker_cpu import java_ticks, python_ticks, ticks_to_s
 from ftfile.testing.rotating import RotatingLog
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ __all__ = ("run",)
 
 LOGGER = logging.getLogger(__name__)
 ROWS = 4
-INTERVALS = ("1s", "100ms")
 SOURCES = ("null source", "ftfile text", "spark text")
-LATENCY_COLUMNS = ("scanInterval", "lines", "p50 ms", "p99 ms", "max ms")
+# A source, and the seconds between two lines: faster than a batch, or slower, so that each line finds the query idle.
+FAST, SLOW = (0.05, 0.15), (0.3, 0.5)
+TAILS = (("1s", FAST), ("100ms", FAST), ("1s", SLOW), ("100ms", SLOW), ("null source", SLOW))
+LATENCY_COLUMNS = ("scanInterval", "s between lines", "lines", "p50 ms", "p99 ms", "max ms", "idle: Python %", "JVM %")
 TINY_COLUMNS = ("source", "batches", "addBatch p50 ms", "min ms", "trigger p50 ms", "min ms", "addBatch over null ms")
 
 
@@ -51,23 +54,34 @@ class Size:
     batches: int
     warm_up: int
     rounds: int
+    idle_s: float
 
 
-FULL = Size(lines=300, batches=20, warm_up=10, rounds=3)
-SMOKE = Size(lines=3, batches=2, warm_up=1, rounds=1)
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The time from each line to the commit of its batch, and the processor that a query takes without new lines."""
+
+    latencies_ms: list[float]
+    python_percent: float
+    jvm_percent: float
+
+
+FULL = Size(lines=300, batches=20, warm_up=10, rounds=3, idle_s=20)
+SMOKE = Size(lines=3, batches=2, warm_up=1, rounds=1, idle_s=0.2)
 
 
 def run(settings: Settings) -> list[Table]:
     """Measure the latency of lines, and the tiny batches of each source into Spark's noop sink."""
     size = SMOKE if settings.smoke else FULL
     transport, unix_sockets = list(transports().items())[-1]
-    latencies, samples = in_own_process(_measure, settings.directory, size, unix_sockets=unix_sockets)
+    tails, samples = in_own_process(_measure, settings.directory, size, unix_sockets=unix_sockets)
     floor = statistics.median(samples[SOURCES[0]][0])
     return [
         Table(
-            f"tail over {transport}: a line appended every 50 to 150 ms, until the commit of its batch",
+            f"tail over {transport}: from an appended line to the commit of its batch",
             LATENCY_COLUMNS,
-            tuple(_latency_row(interval, latencies[interval]) for interval in INTERVALS),
+            tuple(_latency_row(*which, tail) for which, tail in zip(TAILS, tails, strict=True)),
+            f"Then the query runs on for {size.idle_s} s without a new line: processor time, of one core.",
         ),
         Table(
             f"tail over {transport}: batches of {ROWS} lines into the noop sink, {size.rounds} rounds",
@@ -78,9 +92,10 @@ def run(settings: Settings) -> list[Table]:
     ]
 
 
-def _latency_row(interval: str, latencies_ms: Sequence[float]) -> tuple[Cell, ...]:
-    figures = (percentile(latencies_ms, 50), percentile(latencies_ms, 99), max(latencies_ms))
-    return (interval, len(latencies_ms), *figures)
+def _latency_row(source: str, between_s: tuple[float, float], tail: Tail) -> tuple[Cell, ...]:
+    times = tail.latencies_ms
+    figures = (percentile(times, 50), percentile(times, 99), max(times), tail.python_percent, tail.jvm_percent)
+    return (source, "{} to {}".format(*between_s), len(times), *figures)
 
 
 def _tiny_row(source: str, add_ms: Sequence[int], trigger_ms: Sequence[int], floor_ms: float) -> tuple[Cell, ...]:
@@ -91,12 +106,14 @@ def _tiny_row(source: str, add_ms: Sequence[int], trigger_ms: Sequence[int], flo
 Samples = dict[str, tuple[list[int], list[int]]]
 
 
-def _measure(directory: Path, size: Size, *, unix_sockets: bool) -> tuple[dict[str, list[float]], Samples]:
+def _measure(directory: Path, size: Size, *, unix_sockets: bool) -> tuple[list[Tail], Samples]:
     with open_session(directory, unix_sockets=unix_sockets) as spark:
         for kind in (ArrivalsDataSource, NullStreamDataSource):
             spark.dataSource.register(kind)
-        latencies = {interval: _latencies_ms(spark, directory / f"latency-{interval}", interval, size)
-                     for interval in INTERVALS}  # fmt: skip
+        tails = [
+            _tail(spark, directory / f"tail-{number}", source, between_s, size)
+            for number, (source, between_s) in enumerate(TAILS)
+        ]
         samples: Samples = {source: ([], []) for source in SOURCES}
         for number in range(size.rounds):
             order = SOURCES if number % 2 else SOURCES[::-1]
@@ -105,30 +122,54 @@ def _measure(directory: Path, size: Size, *, unix_sockets: bool) -> tuple[dict[s
                     samples[source], _sample(spark, directory, source, number, size), strict=True
                 ):
                     all_ms.extend(found_ms)
-    return latencies, samples
+    return tails, samples
 
 
-def _latencies_ms(spark: SparkSession, home: Path, interval: str, size: Size) -> list[float]:
-    """Return the times from each line to the commit of its batch."""
-    log, arrivals = RotatingLog(home / "in" / "app.log"), home / "arrivals"
-    frame = _tailed(spark, home, interval)
+def _tail(spark: SparkSession, home: Path, source: str, between_s: tuple[float, float], size: Size) -> Tail:
+    home.mkdir()
+    arrivals = home / "arrivals"
+    if source in SOURCES:
+        frame, count = _counted(spark, home)
+
+        def write(number: int) -> None:
+            count(number)
+    else:
+        log = RotatingLog(home / "in" / "app.log")
+        frame = _tailed(spark, home, source)
+
+        def write(number: int) -> None:  # noqa: ARG001
+            log.write([f"{time.time():.6f}"])
+
     writer = frame.writeStream.format("benchmark_arrivals").option("path", str(arrivals))
     query = writer.option("checkpointLocation", str(home / "checkpoint")).start()
     drawn = random.Random(1)
     try:
         for number in range(size.warm_up):  # the first of a JVM takes seconds, in which others would wait
-            log.write([f"{time.time():.6f}"])
+            write(number)
             _wait_for(arrivals, number + 1, query)
-        for _ in range(size.lines):
-            log.write([f"{time.time():.6f}"])
-            time.sleep(drawn.uniform(0.05, 0.15))
-        _wait_for(arrivals, size.warm_up + size.lines, query)
+        for number in range(size.lines):
+            write(size.warm_up + number)
+            time.sleep(drawn.uniform(*between_s))
+        if source not in SOURCES:
+            _wait_for(arrivals, size.warm_up + size.lines, query)
+        idle = _idle_percent(size.idle_s)
     finally:
         query.stop()
-        log.close()
-    found = [float(line) for line in arrivals.read_text().splitlines()[size.warm_up :]]
-    LOGGER.info("tail: scanInterval=%s: p50 %.0f ms", interval, statistics.median(found))
-    return found
+    latencies_ms = [float(line) for line in arrivals.read_text().splitlines()[size.warm_up :]]
+    LOGGER.info(
+        "tail: %s: p50 %.0f ms, idle: Python %.2f %%, JVM %.2f %%", source, statistics.median(latencies_ms), *idle
+    )
+    return Tail(latencies_ms, *idle)
+
+
+def _idle_percent(seconds: float) -> tuple[float, float]:
+    """Return the processor time of Python's processes, and of the JVM, over some seconds, in percent of a core."""
+    time.sleep(2 * seconds / FULL.idle_s)  # what the last batch leaves to do
+    before = python_ticks(), java_ticks()
+    time.sleep(seconds)
+    after = python_ticks(), java_ticks()
+    python, jvm = (100 * ticks_to_s(*both) / seconds for both in zip(before, after, strict=True))
+    return python, jvm
 
 
 def _wait_for(arrivals: Path, count: int, query: StreamingQuery) -> None:
@@ -175,6 +216,11 @@ def _offered(spark: SparkSession, source: str, home: Path) -> tuple[DataFrame, C
             hidden.rename(home / "in" / hidden.name)
 
         return spark.readStream.text(str(home / "in")), add_file
+    return _counted(spark, home)
+
+
+def _counted(spark: SparkSession, home: Path) -> tuple[DataFrame, Callable[[int], None]]:
+    """Return the stream of nothing, and what makes its next batch."""
     counter = home / "counter"
     counter.write_text("0")
     frame = spark.readStream.format("benchmark_null_stream").option("counter", str(counter)).load()
@@ -227,7 +273,7 @@ class ArrivalsDataSource(DataSource):
 
 
 class NullStreamReader(DataSourceStreamReader):
-    """As many batches as a counter on disk says, each of a few rows made of nothing."""
+    """As many batches as a counter on disk says, each of a few rows: the time when the counter was written."""
 
     def __init__(self, counter: str) -> None:
         self._counter = Path(counter)
@@ -246,7 +292,7 @@ class NullStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Yield a few rows."""
-        yield pa.RecordBatch.from_pydict({"value": [str(row) for row in range(ROWS)]})
+        yield pa.RecordBatch.from_pydict({"value": [f"{self._counter.stat().st_mtime:.6f}"] * ROWS})
 
 
 class NullStreamDataSource(DataSource):

@@ -10,10 +10,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("PythonTicks", "python_ticks", "ticks_to_s")
+__all__ = ("Ticks", "java_ticks", "python_ticks", "ticks_to_s")
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PythonTicks = dict[int, int]
+Ticks = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,28 @@ class _Process:
     ticks: int
 
 
-def python_ticks() -> PythonTicks:
+def python_ticks() -> Ticks:
     """Return the processor time of each living Python process below this one, by process id."""
-    processes = _read_processes()
-    below = _descendants(processes, os.getpid())
-    return {pid: processes[pid].ticks for pid in below if processes[pid].name != "java"}
+    return _ticks_below(is_java=False)
 
 
-def ticks_to_s(before: PythonTicks, after: PythonTicks) -> float:
+def java_ticks() -> Ticks:
+    """Return the same of the JVMs below this process."""
+    return _ticks_below(is_java=True)
+
+
+def ticks_to_s(before: Ticks, after: Ticks) -> float:
     """Return the seconds used between two readings, in steps of one tick.
 
     Spark ends workers that nobody used for a minute: those are left out, they had nothing to do.
     """
     return sum(ticks - before.get(pid, 0) for pid, ticks in after.items()) / TICKS_PER_S
+
+
+def _ticks_below(*, is_java: bool) -> Ticks:
+    processes = _read_processes()
+    below = _descendants(processes, os.getpid())
+    return {pid: processes[pid].ticks for pid in below if (processes[pid].name == "java") == is_java}
 
 
 def _read_processes() -> dict[int, _Process]:
