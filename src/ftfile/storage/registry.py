@@ -268,6 +268,10 @@ def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]
     return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
 
 
+# Of the drivers that were opened by their schemes: to ask for entry points takes as long as a small commit.
+_places: dict[str, str] = {}
+
+
 def _installed() -> dict[str, str]:
     return {name.lower(): place for name, place in installed(ENTRY_POINT_GROUP).items()}
 
@@ -282,7 +286,7 @@ def _by_fsspec(scheme: str) -> str | None:
 def _factory(scheme: str, url: str) -> Factory:
     if scheme in _registered:
         return _registered[scheme]
-    name = _BUILT_IN.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
+    name = _BUILT_IN.get(scheme) or _places.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         schemes = ", ".join(known_schemes())
         detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none"
@@ -291,4 +295,5 @@ def _factory(scheme: str, url: str) -> Factory:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}") from error
+    _places[scheme] = name
     return factory

@@ -81,6 +81,7 @@ def test_output_comes_in_pieces_whatever_few_bytes_lead_to(name: str) -> None:
     assert b"".join(pieces) == noise + burst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", range(-3, 4))
 def test_output_that_fills_its_pieces_is_not_held_back(more: int) -> None:
     plain = bytes((8 << 20) + more)

@@ -102,6 +102,7 @@ def test_fastavro_reads_every_type() -> None:
     assert by_fastavro(data) == [row, nulls, empty]
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 2)
 @given(batches(nested_types(st.just(pa.string()))))
 def test_fastavro_reads_every_shape(batch: pa.RecordBatch) -> None:

@@ -54,6 +54,7 @@ PARQUET_OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(batches(nested_types(st.just(pa.string()))), JSON_OPTIONS)
 def test_json(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("json", options, batch)

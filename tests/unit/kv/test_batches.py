@@ -189,6 +189,7 @@ class TestMerges:
         assert rows_of(out) == counts
         assert len(head_of(out).segments) < 40
 
+    @pytest.mark.slow
     def test_jobs_are_done_by_batch_writes_as_well(self, out: str) -> None:
         query = counting(out, flushIntervalCount="4")
         for job in range(30):

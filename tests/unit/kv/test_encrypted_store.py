@@ -49,6 +49,7 @@ def all_bytes(out: str) -> bytes:
     return found
 
 
+@pytest.mark.slow
 def test_rows_are_read_back_and_jobs_are_done(out: str, ring: Path) -> None:
     for batch in range(8):
         query = query_of(out, ring)

@@ -49,6 +49,7 @@ def test_rows_are_those_of_a_dict(place: int, first_seed: int) -> None:
         assert counts.keys() >= wanted, wanted - counts.keys()
 
 
+@pytest.mark.slow
 def test_histories_repeat() -> None:
     first, second = play(5), play(5)
     assert first.counts == second.counts

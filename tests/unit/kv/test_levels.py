@@ -130,6 +130,7 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     assert level.opened().reader.rows > 0
 
 
+@pytest.mark.slow
 def test_many_threads_while_an_overlay_is_folded_again_and_again(store: Builder) -> None:
     reader = kv.open(store.path)
     CACHE.resize(1)

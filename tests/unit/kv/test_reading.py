@@ -50,6 +50,7 @@ def read_all(reader: kv.Reader, **options: Any) -> list[dict[str, Any]]:
     return [row for batch in reader.scan(**options) for row in batch.to_pylist()]
 
 
+@pytest.mark.slow
 def test_rows_are_values_or_named_tuples(path: str, numbered: Builder) -> None:
     Builder(path).put({"a": 1, "b": None})
     with kv.open(path) as words:

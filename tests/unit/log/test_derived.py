@@ -144,6 +144,7 @@ class TestAnotherHistory:
         assert len(take_snapshot(other.log).adds) == SHARED
         assert "its newest records are lost" in caplog.text
 
+    @pytest.mark.slow
     def test_what_it_left_behind_is_passed_over(self, other: Driver) -> None:
         """Also long after the new history has passed its end, with its own checkpoints and ranges."""
         foreign = {name for name in list_compacted(other.fs) if name.last >= SHARED}
@@ -160,12 +161,14 @@ class TestAnotherHistory:
         assert other.log.refresh().queries["query-1"].last_batch == 5 * SHARED - 1
         assert len(check_directory(other.fs).live) == 5 * SHARED
 
+    @pytest.mark.slow
     def test_also_of_more_versions_ago_than_are_remembered(
         self, other: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 3)
         self.test_what_it_left_behind_is_passed_over(other)
 
+    @pytest.mark.slow
     def test_merging_all_leaves_it_out(self, other: Driver) -> None:
         other.fs.delete(layout.PUBLISHED_HINT)
         for batch in range(SHARED, 4 * SHARED):
@@ -222,6 +225,7 @@ def test_a_foreign_checkpoint_does_not_decide_whether_a_record_is_dead(driver: D
     assert len(take_snapshot(driver.log).adds) == 5
 
 
+@pytest.mark.slow
 def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
     """One that stands for more versions would take the place of what it contains."""
     foreign = [

@@ -304,6 +304,7 @@ class TestRanges:
         driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.RANGE_BYTES // 200)))
         assert reach(cover(list_compacted(driver.fs))) == batch + 1
 
+    @pytest.mark.slow
     def test_a_gap_of_more_records_than_are_read_again(self, in_memory: Driver) -> None:
         driver = in_memory
         other = CommitLog(driver.fs)

@@ -99,6 +99,7 @@ class TestDirectories:
         query(out, options | {"atLeastVersion": "1"}).run(2, [[{"word": "x"}]])
         assert opened(out, options, 2).version() == 2
 
+    @pytest.mark.slow
     def test_the_command(self, out: str, ring: Path, kind: str) -> None:
         options = options_of(kind, ring)
         put_back(out, options)

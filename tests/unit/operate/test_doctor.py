@@ -116,6 +116,7 @@ def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert the("workers").state == "ok"
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(looking, "ANSWER_S", 0.1)

@@ -266,6 +266,7 @@ class Silent(WrapperFileSystem):
         return call()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_answer_holds_nothing_up(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other queries are looked at all the same."""
     monkeypatch.setattr(lag, "LOOK_S", 0.2)

@@ -685,6 +685,7 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
     assert rows(world) == [b"row"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [-1, 0])
 def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) -> None:
     """Each takes the version that the repair is about to create."""

@@ -226,6 +226,7 @@ def test_what_pyarrow_cannot_read_names_the_call_that_can(tmp_path: Path, option
     assert directory.count() == 8
 
 
+@pytest.mark.slow
 def test_polars_reads_the_chosen_partition_alone(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     directory = written(str(tmp_path))

@@ -89,6 +89,7 @@ def test_a_condition_keeps_the_rows_that_match(told: ds.Filter, kept: list[int] 
     assert rows.filter(both)["number"].to_pylist() == [number for number in kept if number < 2]
 
 
+@pytest.mark.slow
 def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also rows, in open files, too, and in files by the clocks of another zone."""
     out = str(tmp_path / "out")

@@ -85,6 +85,7 @@ def test_bytes_that_changed_on_the_way_are_no_file(fs: FileSystem, names: Names,
     assert names.files == {}
 
 
+@pytest.mark.slow
 def test_nor_a_record(fs: FileSystem, names: Names) -> None:
     names.flipped = True
     with pytest.raises(StorageError, match="other bytes than were sent"):
@@ -114,6 +115,7 @@ class StandbyException(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_so_it_is_where_hdfs_tells_none_which_is_said_once(
     fs: FileSystem, names: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,6 +128,7 @@ def test_so_it_is_where_hdfs_tells_none_which_is_said_once(
     assert caplog.text.count("tells no checksums") == 1
 
 
+@pytest.mark.slow
 def test_a_file_whose_checksum_nobody_tells_now_does_not_count(fs: FileSystem, names: Names) -> None:
     names.errors["GETFILECHECKSUM"] = [StandbyException("not now")]
     with pytest.raises(Unavailable):

@@ -127,6 +127,7 @@ class TestExclusive:
         assert names.files == {"/out/log": b"content"}
         assert sum(each.lower().startswith("rename") for each in names.asked) == 1, "it was sent again"
 
+    @pytest.mark.slow
     def test_the_loser_leaves_nothing(self, fs: FileSystem, names: Names) -> None:
         names.files["/out/log"] = b"first"
         with pytest.raises(AlreadyExists):
@@ -142,6 +143,7 @@ class TestExclusive:
         tries = [each for each in names.asked if each.startswith("create ")]
         assert len(set(tries)) == len(tries) == 2
 
+    @pytest.mark.slow
     def test_the_same_by_http_where_a_datanode_refused_it(self, web: FileSystem, names: Names) -> None:
         names.errors["CONTENT"] = [StandbyException("not now")]
         web.create_exclusive("log", b"content")
@@ -379,6 +381,7 @@ class TestWebStreams:
         web.put("log", b"new")
         assert names.files["/out/log"] == b"new"
 
+    @pytest.mark.slow
     def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(
         self, web: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -535,6 +538,7 @@ def test_a_panic_of_the_library_is_an_error_of_the_port(native: FileSystem, name
         native.stat("a")
 
 
+@pytest.mark.slow
 def test_a_no_without_a_reason_is_not_a_yes(web: FileSystem, names: Names) -> None:
     names.files |= {"/out/a": b"a", "/out/b": b"b"}
     with pytest.raises(AlreadyExists):
@@ -628,6 +632,7 @@ def served(handler: type[socketserver.BaseRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_webhdfs_on_the_port_for_hdfs_is_told_at_once() -> None:
     with served(IpcPort) as address:
         fs = opened(f"webhdfs://{address}/out")

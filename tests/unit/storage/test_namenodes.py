@@ -150,6 +150,7 @@ class TestNative:
         with pytest.raises(NoNameNodeError, match=r"nn1 .*Connection refused.*nn2 .*in standby"):
             nodes(servers).client()
 
+    @pytest.mark.slow
     def test_one_that_was_silent_is_asked_again_when_it_has_answered(self, servers: Servers) -> None:
         found = nodes(servers)
         client = found.client()

@@ -61,6 +61,7 @@ def test_a_variable_that_is_unset_leads_to_no_other(url: str, monkeypatch: pytes
     assert opened.read("file") == b"first"
 
 
+@pytest.mark.slow
 def test_a_corrected_value_leads_writers_elsewhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = MicroBatch(url, {"n": "long"}, {"storage.account_key": "env:MY_KEY"})
     query.run(0, [[{"n": 1}]])

@@ -296,6 +296,7 @@ class _SizedFile(WrapperFile):
 
 
 class TestMemory:
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["parquet", "json"])
     def test_large_parts_pass_in_pieces(self, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each part has several row groups; neither it nor the new one is in memory as a whole."""

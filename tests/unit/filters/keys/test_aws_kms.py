@@ -37,6 +37,7 @@ def new_arn(kms: Any) -> str:
     return arn
 
 
+@pytest.mark.slow
 def test_keys_are_made_and_found_again(kms: Any) -> None:
     arn = new_arn(kms)
     keys = Keys.from_reference(f"aws-kms:{arn}")

@@ -664,6 +664,7 @@ def test_a_window_that_is_recorded_though_its_commit_failed_counts_once(
         assert (again.get("a"), again.read("a")) == (11, 111)
 
 
+@pytest.mark.slow
 def test_windows_stay_until_their_record_survives_a_power_cut() -> None:
     """A commit fails whose record is there, under a name that is not durable; a repetition meets it."""
     fs = UnsyncedDisk()

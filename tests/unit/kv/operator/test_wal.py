@@ -200,6 +200,7 @@ def test_an_acknowledged_file_is_not_replaced_by_one_that_was_not(took_over: lis
     assert contents(back(fs)[-3:]) == contents([window(2, keys=5), window(3, keys=5), window(4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_20_any_damage_is_an_error(number: int) -> None:
     fs = new_store()

@@ -137,6 +137,7 @@ class TestCompact:
 
 
 class TestDeletes:
+    @pytest.mark.slow
     def test_of_a_merge_under_way_stay_as_long_as_a_late_row_could_come_back(self, clock: ManualClock) -> None:
         options = {"keyColumns": "k", "sequenceColumn": "at", "deleteColumn": "gone", "tombstoneTtl": "60s"}
         small = {"buckets": "1", "flushIntervalCount": "2", "jobBytes": "4096", "blockBytes": "4096"}

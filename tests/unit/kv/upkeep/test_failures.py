@@ -121,6 +121,7 @@ def add_up(query: StoreBatch, batch: int, word: str, n: int, *, gone: bool = Fal
     return runs_of(PATH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [True, False], ids=["deleted", "overwritten"])
 def test_merges_go_on_once_what_has_no_result_is_deleted(caplog: pytest.LogCaptureFixture, gone: bool) -> None:
     """Runs stay few, and the error comes no more."""
@@ -170,6 +171,7 @@ def test_a_compaction_works_at_once_after_that(caplog: pytest.LogCaptureFixture)
     assert jobs() == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_bucket_is_merged_meanwhile() -> None:
     query = counts(**SUMS)
     for batch in range(4):
@@ -207,6 +209,7 @@ def bucket_of(word: str) -> int:
         return reader.view.bucket_of(key, reader.view.hash_key(key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["put", "delete"])
 @pytest.mark.parametrize("upkeep", ["inline", "none"])
 def test_an_operator_ends_what_has_no_sum(upkeep: Literal["inline", "none"], ending: str) -> None:

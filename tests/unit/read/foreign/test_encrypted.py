@@ -146,6 +146,7 @@ def test_a_stream_reads_encrypted_files_of_records_over_lines(source: Input, out
     assert [row["word"] for row in run.rows] == WORDS[:100]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["content", "length"], ["length"]])
 def test_a_file_that_is_one_row_is_decrypted(out: str, ring: Path, tmp_path: Path, names: list[str]) -> None:
     files, file = written(out, ring, tmp_path)

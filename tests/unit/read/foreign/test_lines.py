@@ -348,6 +348,7 @@ class TestJson:
             monkeypatch.setattr(json_lines, "_PART_BYTES", size)
             assert json_rows(files, text, line_sep=line_sep) == expected
 
+    @pytest.mark.slow
     def test_objects_of_two_lines_and_lines_of_two_objects_are_bad_whatever_is_beside_them(self, files: Files) -> None:
         schema = pa.schema(
             [("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.int32())]))), ("t", pa.string()), BAD]

@@ -159,6 +159,7 @@ def test_scenario_19_a_file_compressed_while_its_task_waits_is_found_by_its_cont
         files.lines(planned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [1, 50, 700])
 def test_scenario_19_each_task_has_its_own_cut_of_a_file_compressed_meanwhile(files: Files, max_bytes: int) -> None:
     file = files.write("app.log", LOG)

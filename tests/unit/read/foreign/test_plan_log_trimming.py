@@ -55,6 +55,7 @@ class TestTrimming:
         assert min(found.plans) <= 398 - trimming.VERSIONS_KEPT
         assert driver(fs).known().to_bytes() == known_after(400)
 
+    @pytest.mark.slow
     def test_a_position_of_a_hundred_plans_ago_goes_on(self, fs: MemoryFileSystem) -> None:
         positions = add_plans(driver(fs), 400)
         old = positions[398 - trimming.VERSIONS_KEPT]
@@ -160,6 +161,7 @@ class TestTrimming:
         add_plans(driver(fs), 10, positions[-1])
         assert not fs.exists(layout.record_path(0))
 
+    @pytest.mark.slow
     def test_companions_go_with_their_records(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         small_bounds(monkeypatch, 0)
         monkeypatch.setattr(trimming, "RECORDS_MAX", 1)

@@ -66,6 +66,7 @@ def test_a_directory_is_listed_at_once_when_the_watch_says_so() -> None:
     assert watch.listings == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("says", "listings"), [(False, 10), (True, 1000)])
 def test_a_watch_that_lies_neither_loses_nor_doubles_a_line(says: bool, listings: int) -> None:
     """It says that nothing has changed, or that all has."""
@@ -147,6 +148,7 @@ def test_lines_of_local_files_are_read_at_once(tmp_path: Path) -> None:
     assert [row["value"] for row in run.rows] == ["1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nobody_waits")
 def test_more_changes_than_the_kernel_keeps_are_one(tmp_path: Path) -> None:
     run = run_of(tmp_path, scanInterval="1h")

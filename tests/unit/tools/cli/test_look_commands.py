@@ -266,6 +266,7 @@ def test_nothing_was_committed_yet(tmp_path: Path) -> None:
     assert lines("ls", tmp_path) == lines("history", tmp_path) == []
 
 
+@pytest.mark.slow
 def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {*tmp_path.iterdir()}
@@ -287,6 +288,7 @@ def test_status_tells_the_oldest_version_that_can_be_read(query: MicroBatch) -> 
     assert "oldest version\t3 can be read; the log has records from 0 on\n" in status
 
 
+@pytest.mark.slow
 def test_report_says_remedies_as_commands(out: str, tmp_path: Path) -> None:
     gone = ftfile.open(out).files()[0].path
     Path(out, gone).unlink()

@@ -134,6 +134,7 @@ class TestVersions:
         adds = [action["add"] for action in commits(open_filesystem(out))[-1] if "add" in action]
         assert [add["dataChange"] for add in adds] == [True]
 
+    @pytest.mark.slow
     def test_partition_values_of_every_type(self, out: str) -> None:
         values: dict[str, tuple[str, list[Any]]] = {
             "s": ("string", ["a b", "x/y%=", "ü'{[", None]),

@@ -106,6 +106,7 @@ class TestLists:
         missed.run(export(out, "t").statements)
         assert missed.ids() == [0, 2]
 
+    @pytest.mark.slow
     def test_a_change_of_columns_makes_the_table_anew(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.tools.export.hive, "VERSIONS_KEPT", 3)
         metastore, missed = Metastore(), Metastore()

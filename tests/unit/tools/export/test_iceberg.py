@@ -95,6 +95,7 @@ class TestVersions:
         assert sorted(names) == ["1", "2", "3"]
         assert len(list((Path(out) / METADATA).glob("snap-*.avro"))) == 3
 
+    @pytest.mark.slow
     def test_overwrites_drops_and_compactions(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
         query.run(0, [rows(0, 4)])
@@ -283,6 +284,7 @@ class TestMetadata:
         assert pyarrow.dataset.dataset(out).to_table().num_rows == 2
 
 
+@pytest.mark.slow
 def test_ids_of_many_columns_are_found_at_once() -> None:
     """Each commit asks for them: it takes no time of the square of the number of columns."""
     fields = [{"name": f"c{number}", "type": "long", "nullable": True, "metadata": {}} for number in range(20_000)]

@@ -63,6 +63,7 @@ def test_pages_of_few_versions(versions: int, *, is_store: bool) -> None:
     assert ("Open files" in page) != is_store
 
 
+@pytest.mark.slow
 def test_the_page_of_a_directory(rolled: MicroBatch, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(rolled.path).rglob("*")}
     report = ftfile.report(rolled.path)
@@ -89,12 +90,14 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
     assert "Merges due" in report.html
 
 
+@pytest.mark.slow
 def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
     """The plots take what the comparison has read."""
     monkeypatch.setattr("ftfile.tools.report.report.read_commits", None)
     assert "3 versions, from left to right" in ftfile.report(rolled.path).html
 
 
+@pytest.mark.slow
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not an ftfile directory"):
         ftfile.report(tmp_path)

@@ -320,6 +320,7 @@ class TestFilesThatStayOpen:
             ]
         assert not [path for path in Path(out).rglob("*.spool") if not path.stat().st_size]
 
+    @pytest.mark.slow
     def test_after_much_was_appended(self, out: str) -> None:
         words = [str(number) for number in range(70_000)]
         words[69_998] += "\n"

@@ -138,6 +138,7 @@ class CloseIsSlow(TwoAtOnce):
             self._deleted.set()
 
 
+@pytest.mark.slow
 def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
     store = CrashingFileSystem(store="s3")
     slow = CloseIsSlow(store)

@@ -313,6 +313,7 @@ class TestLimits:
         assert sorted(map(len, files(out))) == [1, 3, 3, 3]
         assert not head_of(out).segments
 
+    @pytest.mark.slow
     def test_open_segments_are_bounded_beside_damaged_ones(self, out: str) -> None:
         query = query_of(out, maxOpenSegments="5", inactivityInterval="90d")
         for number in range(8):
