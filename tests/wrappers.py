@@ -73,8 +73,9 @@ class MeteredFileSystem(WrapperFileSystem):
 
 
 class InContext(WrapperFileSystem):
-    """A file system that another process, with its own clock or ids, might have opened."""
+    """A file system that another process, with its own clock or ids, might have opened; nobody knows whose."""
 
     def __init__(self, inner: FileSystem, clock: Clock | None = None, ids: IdSource | None = None) -> None:
         super().__init__(inner)
-        self.context = replace(inner.context, clock=clock or inner.context.clock, ids=ids or inner.context.ids)
+        context = inner.context
+        self.context = replace(context, clock=clock or context.clock, ids=ids or context.ids, writer="")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import platform
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -27,6 +29,7 @@ __all__ = (
     "call_with_retries",
     "cores",
     "is_away",
+    "process_owner",
     "random_bytes",
     "retry_until",
 )
@@ -156,10 +159,20 @@ class Context:
     ids: IdSource
     retry: RetryPolicy | None = None  # None for the default: one try where the driver repeats by itself
     threads: int | None = None  # of maintenance; None for one for each core
+    writer: str = ""  # who runs the process, as `user@host`, for records; empty to leave it out
+
+
+def process_owner() -> str:
+    """Return who runs this process, as `user@host` in ASCII; a number for a user without a name."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user need not be in its list
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{platform.node()}".encode("ascii", "replace").decode("ascii")
 
 
 # The machine's own.
-SYSTEM = Context(SystemClock(), SystemIds())
+SYSTEM = Context(SystemClock(), SystemIds(), writer=process_owner())
 
 
 def cores() -> int:

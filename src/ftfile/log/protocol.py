@@ -108,7 +108,13 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
     said = {body_field.name: getattr(body, body_field.name) for body_field in fields(Body)}
     said["assembly_tasks"] = head.jobs_left(body.removes) if body.assembly_tasks is None else body.assembly_tasks
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
-    return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
+    context = log.fs.context
+    return Record(
+        *(head.version + 1, nonce, author, context.clock.now_ms()),
+        previous_nonce=head.nonce,
+        writer=context.writer,
+        **said,
+    )
 
 
 def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:

@@ -136,7 +136,7 @@ def drop(  # noqa: PLR0913 - all by name
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         live = snapshot()
         dropped[:] = live.adds.values() if everything else select(head, live, where, directory_pattern)
-        return Body(removes=tuple(map(Remove.of, dropped)), replaces=text) if dropped else None
+        return _body(dropped, text) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
@@ -152,6 +152,11 @@ def drop(  # noqa: PLR0913 - all by name
         report = _report(done.version, dropped, text)
         _log.info("dropped: %s", report)
         return report
+
+
+def _body(dropped: Sequence[Add], where: str | None) -> Body:
+    rows = sum(add.rows for add in dropped)
+    return Body(removes=tuple(map(Remove.of, dropped)), replaces=where, rows_removed=rows)
 
 
 def _is_everything(where: object) -> bool:

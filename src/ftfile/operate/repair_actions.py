@@ -223,6 +223,7 @@ def record_changes(
         body = Body(
             adds=tuple(begins for _, begins in live if begins is not None),
             removes=tuple(_removal(ends) for ends, _ in live),
+            rows_removed=sum(ends.rows for ends, begins in live if begins is None),
             assembly_tasks=tuple(job for job in head.assembly_tasks if not ended & {add.id for add in job.inputs}),
         )
         if not live or log.create(record_of(log, head, body, author, nonce)) is not None:

@@ -156,6 +156,7 @@ class _Plan:
             adds=adds,
             removes=removes,
             restored=self._version,
+            rows_removed=sum(add.rows for add in self._removed),
             assembly_tasks=self._jobs(head, removes, then, adds),
             schema=then.schema,
             encoding=encoding,

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ftfile.read.log_stream import FollowConfig
 
 
-# Maintenance that replaces adds by others of the same rows.
-_REWRITES = frozenset({"compact", "flush"})
-
 _log = get_logger(__name__)
 
 
@@ -70,7 +67,7 @@ class FollowPlanner(LogPlanner[Share]):
 
     def _refusal(self, record: Record) -> Exception | None:
         """Return why a record cannot be followed, or None; note one that is passed over."""
-        if is_change(record):
+        if record.is_change:
             if not self._settings.skip_changes:
                 return ChangedRows(
                     f"{describe(record)} that may have been read. Rows that come later can be read with "
@@ -124,22 +121,13 @@ def new_rows_of(record: Record) -> tuple[Add, ...]:
     What a batch made of earlier rows, parts and the rest of segments, is of an older origin.
     """
     author = record.author
-    if isinstance(author, MaintenanceAuthor) or is_change(record):
+    if isinstance(author, MaintenanceAuthor) or record.is_change:
         return ()
     if isinstance(author, StreamAuthor):
         origin = Origin(author.query_id, author.batch_id, author.batch_id)
     else:
         origin = Origin(author.job_id, 0, 0)
     return tuple(add for add in record.adds if add.origin == origin)
-
-
-def is_change(record: Record) -> bool:
-    """Return True if the record ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
-    if record.restored is not None:
-        return True
-    if isinstance(record.author, MaintenanceAuthor):
-        return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
-    return (record.overwrite or record.replaces is not None) and bool(record.removes)
 
 
 def describe(record: Record) -> str:

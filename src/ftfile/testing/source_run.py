@@ -231,8 +231,6 @@ def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
 
 def _original(record: Record, spools: set[str]) -> set[str]:
     """Return the adds whose rows no earlier record has: made of no segments, and not the rest of one."""
-    if isinstance(record.author, MaintenanceAuthor) or (
-        (record.overwrite or record.replaces is not None) and record.removes
-    ):
+    if record.is_change or isinstance(record.author, MaintenanceAuthor):
         return set()
     return {add.id for add in record.adds if not add.ranges and add.path not in spools}

@@ -48,7 +48,7 @@ def test_the_directories_named_are_gone_and_the_others_stay(query: MicroBatch) -
     assert ids(query.path) == [6, 6, 8]
     assert ids(query.path, 0) == [6, 6, 7, 7, 8]
     history = ftfile.open(query.path).history()[-1]
-    assert (history.operation, history.files, history.files_removed) == ("drop", 0, 2)
+    assert (history.operation, history.files, history.files_removed, history.rows_removed) == ("drop", 0, 2, 2)
 
 
 def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBatch) -> None:

@@ -304,7 +304,7 @@ class TestLeftBehind:
             world.fs.delete(add.final_path or "")
         assert mend(world, give_up=[add.final_path for add in adds[1:3]]).ok
         removed = ftfile.open(world.url).history()[-1]
-        assert (removed.version, removed.operation, removed.files_removed) == (4, "repair", 2)
+        assert (removed.version, removed.operation, removed.files_removed, removed.rows_removed) == (4, "repair", 2, 2)
 
 
 class TestOneNameTwice:

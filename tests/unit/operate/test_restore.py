@@ -54,6 +54,7 @@ def test_what_was_dropped_comes_back_and_what_came_since_goes(query: MicroBatch)
     assert [ids(query.path, version) for version in range(4)] == [[6, 7, 8], [6, 8], [6, 8, 9], [6, 7, 8]]
     newest = ftfile.open(query.path).history()[-1]
     assert (newest.operation, newest.restored_version, newest.files, newest.files_removed) == ("restore", 0, 1, 1)
+    assert newest.rows_removed == 1
     assert ftfile.open(query.path).verify(full=True).findings == ()
 
 

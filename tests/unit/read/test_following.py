@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -25,6 +26,7 @@ from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import Killed, SourceRun
+from tests.kit.rewriting import rewrite_without
 
 if TYPE_CHECKING:
     from ftfile.log.format.model import Record
@@ -375,6 +377,26 @@ def test_a_drop_is_an_error_or_skipped(out: str) -> None:
     run.restart()
     run.run()
     assert sorted((row["id"], row["k"]) for row in run.rows) == [(0, "a"), (1, "b"), (2, "a")]
+
+
+def test_a_restore_that_only_brings_rows_back_is_an_error(out: str) -> None:
+    MicroBatch(out, COLUMNS).run(0, [[{"id": 0}]])
+    ftfile.drop(out, "all")
+    run = SourceRun(out, COLUMNS)
+    run.run()
+    ftfile.restore(out, 0)
+    with pytest.raises(ChangedRows, match="version 2, a restore of version 0, removes 0 files, and brings 1 back"):
+        run.run()
+
+
+def test_rows_that_end_in_as_many_files_are_an_error(out: str) -> None:
+    query = MicroBatch(out, COLUMNS)
+    query.run(0, [[{"id": 0}, {"id": 1}], [{"id": 2}, {"id": 3}]])
+    run = SourceRun(out, COLUMNS)
+    run.run()
+    rewrite_without(out, pc.field("id").isin([1, 3]))
+    with pytest.raises(ChangedRows, match="version 1, a rewrite, removes 2 files"):
+        run.run()
 
 
 def test_an_overwrite_of_nothing_is_read(out: str) -> None:

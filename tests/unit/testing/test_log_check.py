@@ -358,6 +358,31 @@ class TestI8:
         directory.record(MaintenanceAuthor("compact", "c"), adds=(merged,), removes=removes)
         assert broken(directory) == "I8"
 
+    @pytest.mark.parametrize("rows_removed", [0, 2, 1])
+    def test_maintenance_ends_as_many_rows_as_it_says(self, directory: Directory, rows_removed: int) -> None:
+        first = directory.add(b"a\nb\n", "first")
+        directory.record(adds=(first,))
+        rest = directory.add(b"a\n", "rest", published=False)
+        author = MaintenanceAuthor("delete", "d")
+        directory.record(author, adds=(rest,), removes=(Remove.of(first),), rows_removed=rows_removed)
+        if rows_removed == 1:
+            assert check_directory(directory.fs).live_rows == {b"a": 1}
+        else:
+            assert broken(directory) == "I8"
+
+    def test_maintenance_brings_rows(self, directory: Directory) -> None:
+        first = directory.add(b"a\n", "first")
+        directory.record(adds=(first,))
+        more = directory.add(b"a\nb\n", "more", published=False)
+        directory.record(MaintenanceAuthor("compact", "c"), adds=(more,), removes=(Remove.of(first),))
+        assert broken(directory) == "I8"
+
+    def test_maintenance_ends_all_rows_of_a_file(self, directory: Directory) -> None:
+        first = directory.add(b"a\nb\n", "first")
+        directory.record(adds=(first,))
+        directory.record(MaintenanceAuthor("drop", "d"), removes=(Remove.of(first),), rows_removed=1)
+        assert broken(directory) == "I8"
+
     def test_maintenance_keeps_rows(self, directory: Directory) -> None:
         first, second = directory.add(b"a\n", "first"), directory.add(b"b\n", "second")
         directory.record(adds=(first, second))

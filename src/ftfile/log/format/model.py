@@ -291,6 +291,7 @@ class Body:
     overwrite: bool = False  # removes everything that was live
     replaces: str | None = None  # what an overwrite or a drop of some partitions is for; None for other records
     restored: int | None = None  # version whose rows this one has again; None for other records
+    rows_removed: int = 0  # rows that were live, and are in no add of this record
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
     assembly_tasks: tuple[AssemblyTask, ...] | None = None  # None for those jobs of the record before that are not done
     tasks: int = 0  # that wrote it; the next batch deals the jobs to as many
@@ -318,3 +319,9 @@ class Record(Body):
     lineage_start: int | None = field(default=None, kw_only=True)  # batch with which the author's query starts anew
     fingerprint: Fingerprint | None = field(default=None, kw_only=True)
     previous_nonce: str | None = field(default=None, kw_only=True)  # empty for the first record; None: unknown
+    writer: str = field(default="", kw_only=True)  # `user@host` of the process that created it; empty: unknown
+
+    @property
+    def is_change(self) -> bool:
+        """Return True if it ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
+        return self.restored is not None or self.rows_removed > 0

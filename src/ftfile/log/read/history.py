@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Record
 
 
-__all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "operation_of", "read_history", "version_of")
+__all__ = (
+    "WRITES",
+    "LastCommit",
+    "Version",
+    "VersionMetrics",
+    "last_commit_of",
+    "operation_of",
+    "read_history",
+    "version_of",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,8 @@ class Version:
     """One commit.
 
     Attributes:
-        operation: `stream`, `batch`, `migrate`, or a maintenance operation.
+        operation: `stream`, `batch`; of batch writes, `overwrite` for one of everything, `replace` for one of some
+            partitions; `migrate`; or a maintenance operation, such as `compact` or `drop`.
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
@@ -77,6 +87,8 @@ class Version:
         rows: number that it brought, in finished or in open files, or in runs of a store.
         size_bytes: of the files added, or of the runs.
         files: number of files added; none in a store.
+        files_removed: number of finished files that it ended.
+        rows_removed: number that it ended: of an overwrite, a drop, a restore. 0 where the rows are in other files.
         overwrite: True if it replaced everything that was there.
         replaces: the condition on the partitions that it replaced or dropped, or `partitions of the rows`; None if it
             is no overwrite of partitions, nor a drop by a text.
@@ -84,6 +96,7 @@ class Version:
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
         offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
+        writer: `user@host` of the process that committed it, as its machine names them; empty if nothing tells.
         metrics: what the commit measured.
     """
 
@@ -100,12 +113,14 @@ class Version:
     size_bytes: int
     files: int
     files_removed: int
+    rows_removed: int
     overwrite: bool
     replaces: str | None
     restored_version: int | None
     bad_records: int
     durability: str | None
     offsets: list[Any] | None
+    writer: str
     metrics: VersionMetrics
 
 
@@ -154,22 +169,30 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
+        rows_removed=record.rows_removed,
         replaces=record.replaces,
         restored_version=record.restored,
         bad_records=record.metrics.get("badRecords", 0),
         durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,
+        writer=record.writer,
         metrics=_metrics_of(record),
     )
 
 
+# Operations that bring rows of a query or of a batch write.
+WRITES = frozenset({"stream", "batch", "overwrite", "replace"})
+
+
 def operation_of(record: Record) -> str:
-    """Return the operation of a record: `stream`, `batch`, `migrate`, or a maintenance operation."""
+    """Return the operation of a record, as `Version.operation` has it."""
     if MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
         return "migrate"
     if isinstance(record.author, StreamAuthor):
         return "stream"
-    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
+    if isinstance(record.author, MaintenanceAuthor):
+        return record.author.operation
+    return "overwrite" if record.overwrite else "batch" if record.replaces is None else "replace"
 
 
 _LAST_COMMIT = ("version", "createSeconds", "publishSeconds")

@@ -290,9 +290,7 @@ class Exporter:
         is_redefined = (schema, partition_by) != (newest.schema, newest.partition_by)
         if is_redefined:
             versions.refuse(versions.snapshot(version).adds.values(), schema)
-        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(
-            record.overwrite or record.restored is not None or not record.adds
-        )
+        is_change = record.is_change or not isinstance(record.author, MaintenanceAuthor)
         exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
         change = Change(
             exported=exported,

@@ -10,7 +10,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.publish import skip_published
-from ftfile.log.read.history import last_commit_of, version_of
+from ftfile.log.read.history import WRITES, last_commit_of, version_of
 from ftfile.log.read.times import created_ms
 from ftfile.log.state import LogState
 from ftfile.storage.registry import normalise
@@ -153,6 +153,7 @@ class Follower:
         tally.add("ftfile_written_bytes_total", by_operation, version.size_bytes)
         tally.add("ftfile_files_total", by_operation, version.files)
         tally.add("ftfile_removed_files_total", by_operation, version.files_removed)
+        tally.add("ftfile_removed_rows_total", by_operation, version.rows_removed)
         tally.add("ftfile_bad_records_total", by_operation, version.bad_records)
         for reason, files in measured.files_by_reason.items():
             label = reason if reason in REASONS else POLICY.reason
@@ -165,7 +166,7 @@ class Follower:
         tally.add("ftfile_log_reads_total", here, measured.log_reads)
         tally.add("ftfile_log_cache_hits_total", here, not measured.log_reads)
         tally.observe("ftfile_prepare_seconds", here, measured.prepare_seconds)
-        if version.operation in {"stream", "batch"}:
+        if version.operation in WRITES:
             tally.observe("ftfile_write_seconds", here, measured.write_seconds)
             tally.observe("ftfile_assembly_seconds", here, measured.assembly_seconds)
             tally.observe("ftfile_sync_seconds", here, measured.sync_seconds)

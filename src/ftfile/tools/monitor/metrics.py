@@ -50,6 +50,7 @@ _TABLE = (
     Metric("ftfile_written_bytes_total", "counter", _OPERATION, "Bytes of the files, segments and runs added."),
     Metric("ftfile_files_total", "counter", _OPERATION, "Files added that plain readers see."),
     Metric("ftfile_removed_files_total", "counter", _OPERATION, "Files removed, as by compaction or an overwrite."),
+    Metric("ftfile_removed_rows_total", "counter", _OPERATION, "Rows that ended, as by an overwrite or a drop."),
     Metric("ftfile_bad_records_total", "counter", _OPERATION, "Records that could not be written."),
     Metric(
         "ftfile_finished_files_total",

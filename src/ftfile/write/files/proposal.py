@@ -156,6 +156,7 @@ def make_proposal(
             removes=(*map(Remove.of, replaced), *accepted.removes),
             overwrite=config.overwrite and replacement is None,
             replaces=None if replacement is None else replacement.recorded,
+            rows_removed=sum(add.rows for add in replaced),
             dead_letters=letters,
             tasks=len(messages),
             schema=schema,

@@ -28,6 +28,7 @@ CHANGING = (
     (r", for \d+(\.\d)? (s|min)", ", for 3 min"),
     (r"\b\d\.\d s$", "0.1 s"),
     (r"^(seconds +)\d\.\d+$", r"\g<1>0.123"),
+    (r"^(writer +)\S+@\S+$", r"\g<1>spark@node-1"),
     (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
     (" {2,}", "  "),  # columns are as wide as their values
     (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -17,6 +18,7 @@ from ftfile.log import apply as fold
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.tools.export.export import ExportReport
+from tests.kit.rewriting import rewrite_without
 from tests.unit.tools.export.formats import (
     COLUMNS,
     check_newest,
@@ -90,6 +92,17 @@ class TestVersions:
         MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_job("job", [rows(7)])
         export(out)
         assert delta_rows(out) == rows(7)
+
+    def test_rows_that_end_in_as_many_files(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS)
+        query.run(0, [rows(0), rows(2)])
+        export(out)
+        rewrite_without(out, pc.field("id").isin([1, 3]))
+        export(out)
+        assert [row["id"] for row in delta_rows(out)] == [0, 2]
+        *_, rewritten = commits(open_filesystem(out))
+        changes = [action[name]["dataChange"] for action in rewritten for name in action if name in {"add", "remove"}]
+        assert changes == [True] * 4
 
     def test_new_columns(self, out: str) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])

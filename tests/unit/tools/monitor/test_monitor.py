@@ -80,9 +80,10 @@ def test_counters_are_those_of_history(monitor: Monitor, query: MicroBatch, out:
     query.options = FORMAT
     query.run_job("a" * 32, [ROWS])
     ftfile.flush(out)
+    MicroBatch(out, {"id": "long"}, FORMAT, overwrite=True).run_job("b" * 32, [ROWS])
     found, history = scraped(monitor), ftfile.open(out).history()
     operations = {version.operation for version in history}
-    assert operations == {"stream", "batch", "flush"}
+    assert operations == {"stream", "batch", "flush", "overwrite"}
     for operation in operations:
         versions = [version for version in history if version.operation == operation]
         for name, expected in {
@@ -91,6 +92,7 @@ def test_counters_are_those_of_history(monitor: Monitor, query: MicroBatch, out:
             "ftfile_written_bytes_total": sum(version.size_bytes for version in versions),
             "ftfile_files_total": sum(version.files for version in versions),
             "ftfile_removed_files_total": sum(version.files_removed for version in versions),
+            "ftfile_removed_rows_total": sum(version.rows_removed for version in versions),
             "ftfile_bad_records_total": sum(version.bad_records for version in versions),
         }.items():
             assert value(found, name, out, operation=operation) == expected, (name, operation)

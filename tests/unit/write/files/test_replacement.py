@@ -66,7 +66,7 @@ class TestDynamic:
         assert found(out, 0) == [(6, 6), (7, 7), (8, 8), (9, 9)]
         version = ftfile.open(out).history()[-1]
         assert (version.version, version.files_removed, version.overwrite) == (1, 1, False)
-        assert version.replaces == "partitions of the rows"
+        assert (version.operation, version.replaces) == ("replace", "partitions of the rows")
 
     def test_no_rows_replace_nothing(self, out: str) -> None:
         overwrite(out, DYNAMIC).run_job("job", [[], []])

@@ -57,6 +57,7 @@ class TestOverwrite:
         before, after = ftfile.open(out).history()
         assert (before.files, before.files_removed, before.overwrite) == (2, 0, False)
         assert (after.files, after.files_removed, after.overwrite) == (1, 2, True)
+        assert (before.operation, after.operation) == ("stream", "overwrite")
 
     def test_the_old_version_is_read_from_where_it_is_hidden(self, out: str) -> None:
         append(out).run(0, [ROWS])
