@@ -94,13 +94,20 @@ def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Sta
 
 
 def open_store_log(
-    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    at_least_version: int | None,
 ) -> CommitLog:
-    """Return a log of a store that nobody else uses, with its keys; ConfigError for no store, or keys not known."""
-    log, url = (
-        open_with_written_settings(path, key_provider, storage, context, otherwise=NO_STORE),
-        normalise(os.fspath(path)),
-    )
+    """Return a log of a store that nobody else uses, with its keys; see `open_log`.
+
+    Raises:
+        ConfigError: there is no store, or its keys are not known.
+        RolledBack: its newest version is before `at_least_version`.
+    """
+    log = open_with_written_settings(path, key_provider, storage, context, at_least_version, otherwise=NO_STORE)
+    url = normalise(os.fspath(path))
     head = log.refresh()
     check_is_store(head, url)
     if head.encoding is None:
@@ -119,7 +126,7 @@ def recorded_definition(
     if parsed["path"] is None:
         return None
     path, storage = normalise(parsed["path"]), Storage.from_options(parsed, client_settings(parsed))
-    log = storage.log_at(path, Encryption.from_options(parsed), context)
+    log = storage.log_at(path, Encryption.from_options(parsed), context, parsed["atLeastVersion"])
     with file_as_config_error(log, path):
         text = store_of(log.refresh(durable=durable))
     return None if text is None else StoreDefinition.from_json(text)

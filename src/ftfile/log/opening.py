@@ -33,15 +33,15 @@ _WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
 _RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
 
 
-def open_log(  # noqa: PLR0913 - the last ones by name
+def open_log(  # noqa: PLR0913 - the last one by name
     path: str | os.PathLike[str],
     key_provider: str | None,
     storage: Mapping[str, str] | None,
     context: Context,
+    at_least_version: int | None = None,
     otherwise: str = _NO_DIRECTORY,
     *,
     repairs: bool = False,
-    at_least_version: int | None = None,
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
 
@@ -130,11 +130,12 @@ def _is_sealed(log: CommitLog, version: int | None) -> bool:
     return False
 
 
-def open_with_written_settings(
+def open_with_written_settings(  # noqa: PLR0913, PLR0917 - the same first ones as of `open_log`
     path: str | os.PathLike[str],
     key_provider: str | None,
     storage: Mapping[str, str] | None,
     context: Context,
+    at_least_version: int | None = None,
     settings: tuple[tuple[str, str], ...] | None = None,
     otherwise: str = _NO_DIRECTORY,
 ) -> CommitLog:
@@ -144,15 +145,16 @@ def open_with_written_settings(
     Those of the caller, `storage`, win.
 
     Raises:
-        ConfigError: see `open_log`.
+        ConfigError, RolledBack: see `open_log`.
     """
-    log = open_log(path, key_provider, storage, context, otherwise)
+    log = open_log(path, key_provider, storage, context, at_least_version, otherwise)
     if settings is None:
         settings = written_settings(log.refresh())
     if not settings:
         return log
     settings = (*settings, *(storage or {}).items())
-    return CommitLog(open_with_keys(normalise(os.fspath(path)), context, key_provider, settings))
+    fs = open_with_keys(normalise(os.fspath(path)), context, key_provider, settings)
+    return CommitLog(fs, at_least_version=at_least_version)
 
 
 def written_settings(head: LogState) -> tuple[tuple[str, str], ...]:
@@ -182,20 +184,22 @@ def file_settings(recorded: object) -> tuple[tuple[str, str], ...]:
 
 
 @contextlib.contextmanager
-def maintaining(
+def maintaining(  # noqa: PLR0913, PLR0917 - likewise
     operation: str,
     path: str | os.PathLike[str],
     key_provider: str | None,
     storage: Mapping[str, str] | None,
     context: Context,
+    at_least_version: int | None,
     opener: Callable[..., CommitLog] = open_with_written_settings,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
     """Give the log of a directory, and the author of what one operation records; messages carry its job id.
 
     Raises:
         ConfigError: see `opener`.
+        RolledBack: the newest version is before `at_least_version`; nothing was written.
     """
-    log = opener(path, key_provider, storage, context)
+    log = opener(path, key_provider, storage, context, at_least_version)
     author = MaintenanceAuthor(operation, context.ids.unique())
     with log_context(job=author.job_id):
         yield log, author

@@ -74,6 +74,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> VacuumReport:
     """Delete files that no record and no version within the retention needs, and return them.
@@ -98,7 +99,7 @@ def vacuum(  # noqa: PLR0913 - all by name
         CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
-    with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
+    with maintaining("vacuum", path, key_provider, storage, context, at_least_version) as (log, author):
         return _logged(author, _delete_garbage(log, author, retention_ms, None, progress, dry_run=dry_run))
 
 
@@ -112,6 +113,7 @@ def expire(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> VacuumReport:
     """End the versions that are older than a duration and not among the newest ones; return the files that go with it.
@@ -129,6 +131,7 @@ def expire(  # noqa: PLR0913 - all by name
         progress: see `ftfile.vacuum`.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
@@ -138,7 +141,7 @@ def expire(  # noqa: PLR0913 - all by name
     if keep_last < 1:
         raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
     retention_ms = retention_ms_of("older_than", older_than, force=force)
-    with maintaining("expire", path, key_provider, storage, context) as (log, author):
+    with maintaining("expire", path, key_provider, storage, context, at_least_version) as (log, author):
         latest_ms = partial(_latest_ms, log, keep_last)
         return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
 

@@ -105,6 +105,7 @@ def compact(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> CompactReport:
     """Merge small finished parts of one directory and encoding into parts of about `target_bytes`; return how many.
@@ -123,6 +124,7 @@ def compact(  # noqa: PLR0913 - all by name
         progress: called in this thread with a `Progress` after each merge; what it raises ends the compaction.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
@@ -132,7 +134,7 @@ def compact(  # noqa: PLR0913 - all by name
         StorageError: the store failed; nothing was changed since the last record.
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
-    with maintaining("compact", path, key_provider, storage, context) as (log, author):
+    with maintaining("compact", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         if dry_run:
             snapshot = take_snapshot(log)

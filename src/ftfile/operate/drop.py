@@ -111,6 +111,7 @@ def drop(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> DropReport:
     """Remove all rows of some directories, finished or open, in one record, and return how many.
@@ -118,12 +119,12 @@ def drop(  # noqa: PLR0913 - all by name
     A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
     `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
     `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
-    is the word "all" for every row in the directory. Older versions can be read until a vacuum.
-    A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
-    `timeZone` of the newest writer; the record has the date. With `directory_pattern`, as the option
-    `directoryPattern`, a condition may name `directoryTime`, too: when the time of a directory begins, by its own
-    clocks; others stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is
-    called in this thread after each file that is hidden; what it raises leaves the rest to the next commit.
+    is the word "all" for every row in the directory. Older versions can be read until a vacuum. A text may count from
+    now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the `timeZone` of the
+    newest writer; the record has the date. With `directory_pattern`, as the option `directoryPattern`, a condition may
+    name `directoryTime`, too: when the time of a directory begins, by its own clocks; others stay. With `dry_run`, it
+    writes nothing, and returns how many it would remove now. `progress` is called in this thread after each file that
+    is hidden; what it raises leaves the rest to the next commit. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -138,7 +139,7 @@ def drop(  # noqa: PLR0913 - all by name
         dropped[:] = live.adds.values() if everything else select(head, live, where, directory_pattern)
         return _body(dropped, text) if dropped else None
 
-    with maintaining("drop", path, key_provider, storage, context) as (log, author):
+    with maintaining("drop", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
@@ -147,9 +148,7 @@ def drop(  # noqa: PLR0913 - all by name
             prepare(log.refresh(), lambda: snapshot)
             return _report(None, dropped, text, dry_run=True)
         done = commit(log, author, prepare, progress=progress)
-        if done.record is None:
-            return DropReport(where=text)
-        report = _report(done.version, dropped, text)
+        report = _report(None if done.record is None else done.version, dropped, text)
         _log.info("dropped: %s", report)
         return report
 

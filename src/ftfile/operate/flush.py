@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,8 +30,8 @@ from ftfile.write.files.publishing import (
     queries_with_unreported,
     report_pending_flushes,
 )
-from ftfile.write.files.rolling_groups import by_group, live_bytes
-from ftfile.write.files.rolling_plan import RollingPlanner, jobs_of, limits_of
+from ftfile.write.files.rolling_groups import by_group
+from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
 from ftfile.write.options import durability_of
 from ftfile.write.stage import Stage
@@ -83,13 +82,13 @@ def flush(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
     A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
-    rows the later one gives way, and what queries write meanwhile stays open. It may be interrupted or killed at any
-    point: what is recorded stays, and the rest stays open.
+    rows the later one gives way. It may be killed at any point: what is recorded stays, and all else stays open.
 
     Args:
         path: of the directory.
@@ -103,20 +102,20 @@ def flush(  # noqa: PLR0913 - all by name
         progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, an argument is wrong, or a query needs
             code that `code` does not name; nothing was done.
-        FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
-            `StillOpen` where several errors kept rows open.
+        FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); `StillOpen` for several.
         StorageError: the store failed, or is away.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
-    with maintaining("flush", path, key_provider, storage, context) as (log, author):
+    with maintaining("flush", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers = Threads.of(author.job_id, threads, context)
-        reopen = partial(open_with_written_settings, path, key_provider, storage, context)
+        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
         url = normalise(os.fspath(path))
         files_max = files_each(commit_every)
         flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress)
@@ -390,11 +389,3 @@ def job_rounds(jobs: Sequence[AssemblyTask], files_max: int) -> Iterator[Sequenc
         files += expected
     if jobs:
         yield jobs[start:]
-
-
-def files_of(job: AssemblyTask) -> int:
-    """Return the number of files that a job makes, as far as it is known before."""
-    limits = limits_of(job)
-    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
-    of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
-    return max(of_bytes, of_rows, 1)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
-from ftfile.log.commit_log import check_at_least
 from ftfile.operate.details import file_details, version_details
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status
@@ -106,9 +105,8 @@ class OpenedDirectory(Directory):
             StorageError: the store failed.
         """
         workers = Threads.of("verify", threads, self.file_system.context)
-        report = verify(self.file_system, full=full, workers=workers, progress=progress)
-        check_at_least(report.version, self._at_least_version)
-        return report
+        at_least = self._at_least_version
+        return verify(self.file_system, full=full, workers=workers, progress=progress, at_least_version=at_least)
 
 
 def open_directory(

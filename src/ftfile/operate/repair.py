@@ -69,6 +69,7 @@ def repair(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> RepairReport:
     """Mend what `Directory.verify()` finds, and return what was done and what is left.
@@ -95,7 +96,7 @@ def repair(  # noqa: PLR0913 - all by name
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, context.ids.unique())
     with log_context(job=author.job_id):
-        report = verify(fs, full=full, progress=progress)
+        report = verify(fs, full=full, progress=progress, at_least_version=at_least_version)
         asked.check(report)
         if dry_run:
             chosen = list(asked.chosen(report))
@@ -105,8 +106,8 @@ def repair(  # noqa: PLR0913 - all by name
                 finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)]
             )
             return RepairReport(True, steps, remaining, report.version)  # noqa: FBT003 - a field
-        mender = Mender(fs, partial(open_with_written_settings, path, key_provider, storage, context), author)
-        return _repair(report, asked, mender, progress, full=full)
+        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
+        return _repair(report, asked, Mender(fs, reopen, author), progress, full=full)
 
 
 def _repair(

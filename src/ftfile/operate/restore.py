@@ -68,14 +68,14 @@ def restore(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> RestoreReport:
     """Make the rows of an older version those of the newest one, in one record, and return what changed.
 
     Rows that came since are removed, those that went since come back, and the columns are those of the older version.
-    All versions stay as they were until a vacuum, so that a restore is undone by another one. No file is copied. If
-    the newest version has these rows already, nothing is recorded. Only rows are restored: what queries and batch
-    writes have written stays written, so that running queries go on with their next batch.
+    Until a vacuum, a restore is undone by another one. No file is copied. If the newest version has these rows already,
+    nothing is recorded. Queries go on with their next batch: what they have written is not written again.
 
     Args:
         path: of the directory.
@@ -85,21 +85,21 @@ def restore(  # noqa: PLR0913 - all by name
         progress: as of `ftfile.drop`, after each file that is moved.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
         ConfigError: the path is no ftfile directory, there is no such version, or not one of both arguments is given.
         HistoryGone: files of the version are vacuumed, or gone; nothing was changed.
-        NameCollision: another file is at the name under which one would come back; nothing was changed.
+        NameCollision: another file is at the name of one that would come back; nothing was changed.
         CommitError: as for a batch write; `NotPublished` means that the rows are restored, and their files moved later.
     """
     if (version is None) == (timestamp is None):
         raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
-    with maintaining("restore", path, key_provider, storage, context) as (log, author):
-        head = log.refresh()
-        check_is_files(head, os.fspath(path))
-        named = version if timestamp is None else parsed_version_at(log, timestamp)
-        restored_version = take_snapshot(log, named).version  # which refuses one that is not there
+    with maintaining("restore", path, key_provider, storage, context, at_least_version) as (log, author):
+        check_is_files(head := log.refresh(), os.fspath(path))
+        version = version if timestamp is None else parsed_version_at(log, timestamp)
+        restored_version = take_snapshot(log, version).version  # which refuses one that is not there
         plan = _Plan(log, restored_version)
         if dry_run:
             plan.make(head, snapshot_at(log, head), require=False)

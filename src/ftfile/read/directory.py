@@ -56,7 +56,7 @@ class Directory:
         at_least_version: int | None = None,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        self._log = open_log(path, key_provider, storage, context, at_least_version=at_least_version)
+        self._log = open_log(path, key_provider, storage, context, at_least_version)
         self._at_least_version = at_least_version
         self._storage = dict(storage or {})
         self.file_system = self._log.fs

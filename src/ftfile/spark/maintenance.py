@@ -170,12 +170,12 @@ def compact(  # noqa: PLR0913 - all by name
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> CompactReport | StoreCompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
 
-    Tasks of Spark merge, and this process records. When Spark gives up on a task, its error is raised. What is recorded
-    stays, another call goes on behind it, and a vacuum deletes what tasks left. Of a store, each round of jobs is a
-    record: up to `jobBytes` for each task. Safe beside writers, readers and other compactions, and repeatable.
+    Tasks of Spark merge, and this process records. What is recorded stays, and a vacuum deletes what failed tasks left.
+    Of a store, each round of jobs is a record: up to `jobBytes` for each task. Safe beside writers and readers.
 
     Args:
         spark: a session whose executors have this version of ftfile, and see the path.
@@ -189,15 +189,15 @@ def compact(  # noqa: PLR0913 - all by name
         tasks: that run at once; the default is `spark.sparkContext.defaultParallelism`.
         key_provider: see `ftfile.vacuum`.
         storage: likewise.
+        at_least_version: likewise.
 
     Raises:
         ConfigError: as `ftfile.compact`; or an argument is of the other kind, or executors see another directory there.
-        FtfileError: some could not be merged, such as damaged ones (`CorruptData`); all others were.
-        CommitError: as for a batch write.
+        FtfileError, CommitError: as `ftfile.compact`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
     of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
-    with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
+    with _maintaining("compact", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
         is_store = store_of(log.refresh()) is not None
         refused = of_files if is_store else {"full": full or None, "merge": merge}
         _check_no_others(workers.place.path, refused, is_store=is_store)
@@ -221,6 +221,7 @@ def flush(  # noqa: PLR0913 - all by name
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> FlushReport:
     """Finish open files as `ftfile.flush` does; tasks of Spark make them, and this process records; return how many.
 
@@ -238,16 +239,17 @@ def flush(  # noqa: PLR0913 - all by name
         tasks: see `compact`.
         key_provider: likewise.
         storage: likewise.
+        at_least_version: likewise.
 
     Raises:
         ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
         FtfileError: as `ftfile.flush`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    with _maintaining("flush", spark, path, tasks, key_provider, storage) as (log, author, workers):
+    with _maintaining("flush", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
         url = workers.place.path
         check_is_files(log.refresh(), url, "merge its runs with ftfile.spark.compact")
-        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM)
+        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM, at_least_version)
         files_max = files_each(commit_every)
         return Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress).run()
 
@@ -261,6 +263,7 @@ def verify(  # noqa: PLR0913 - all by name
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> VerifyReport | StoreReport:
     """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
 
@@ -275,6 +278,7 @@ def verify(  # noqa: PLR0913 - all by name
         tasks: see `compact`.
         key_provider: likewise.
         storage: likewise.
+        at_least_version: likewise.
 
     Raises:
         ConfigError: nothing was committed there, its keys are not known, `full` is given for a store, or executors see
@@ -282,21 +286,24 @@ def verify(  # noqa: PLR0913 - all by name
         StorageError: the store failed.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    with _maintaining("verify", spark, path, tasks, key_provider, storage) as (log, _, workers):
+    with _maintaining("verify", spark, path, tasks, key_provider, storage, at_least_version) as (log, _, workers):
         if store_of(log.refresh()) is not None:
             _check_no_others(workers.place.path, {"full": full}, is_store=True)
             return verify_runs(Reader(log, workers.place.path), workers, progress)
-        return verify_directory(log.fs, full=full is not False, workers=workers, progress=progress)
+        return verify_directory(
+            log.fs, full=full is not False, workers=workers, progress=progress, at_least_version=at_least_version
+        )
 
 
 @contextlib.contextmanager
-def _maintaining(
+def _maintaining(  # noqa: PLR0913, PLR0917 - as of `maintaining`
     operation: str,
     spark: SparkSession,
     path: str | os.PathLike[str],
     tasks: int | None,
     key_provider: str | None,
     storage: Mapping[str, str] | None,
+    at_least_version: int | None,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
     """Give the log of a directory, the author of what one operation records, and the tasks that do its work.
 
@@ -305,7 +312,7 @@ def _maintaining(
     """
     at_once = _tasks_of(spark, tasks)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
-    with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
+    with maintaining(operation, url, key_provider, storage, SYSTEM, at_least_version) as (log, author):
         check_shared(log.fs, url)
         executor_settings = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)

@@ -49,6 +49,7 @@ class StorePlace:
     key_provider: str | None
     storage: tuple[tuple[str, str], ...]  # settings of the file system
     cache_bytes: int | None
+    at_least_version: int | None
     marker: DirectoryMarker | None
 
 
@@ -59,11 +60,11 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     path: str,
     *,
     version: int | None,
-    timestamp: datetime | None,
     merge: str | None,
     key_provider: str | None,
     storage: Mapping[str, str],
-    cache_bytes: int | None,
+    timestamp: datetime | None = None,
+    cache_bytes: int | None = None,
     follows: bool = False,
     at_least_version: int | None = None,
 ) -> tuple[Reader, StorePlace]:
@@ -85,7 +86,9 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     executor_settings = tuple(settings_for_others(reader.path, storage).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))
     version = None if follows else reader.version
-    place = StorePlace(reader.path, version, merge, key_provider, executor_settings, cache_bytes, marker)
+    place = StorePlace(
+        reader.path, version, merge, key_provider, executor_settings, cache_bytes, at_least_version, marker
+    )
     _keep(place, reader)
     return reader, place
 
@@ -109,6 +112,7 @@ def reader_here(place: StorePlace) -> Reader:
             merge=place.merge,
             key_provider=place.key_provider,
             storage=dict(place.storage),
+            at_least_version=place.at_least_version,
         )
     _keep(place, reader)
     return reader
@@ -131,12 +135,12 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     merge: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> DataFrame:
     """Return the rows of a DataFrame with the values that a store has for their keys: a join without a shuffle.
 
     Tasks look keys up in batches, with one reader for each Python process. Where a key has no row, or a null in it,
     values are null with `how="left"`, and the row is left out with `how="inner"`.
-
     Without `version`, a batch query reads the newest one when it is planned. Each task of a stream reads the newest one
     when it begins, so that a batch that Spark repeats may find other values.
 
@@ -150,6 +154,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
         merge: see `ftfile.kv.open`.
         key_provider: see `ftfile.open`.
         storage: settings of the file system, as the options `storage.<name>`.
+        at_least_version: see `ftfile.open`; each task of a stream looks, too.
 
     Raises:
         ConfigError: there is no store, no such column or version, a column of another type, or one of both sides.
@@ -159,12 +164,11 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     reader, place = open_on_driver(
         absolute_path(path),
         version=version,
-        timestamp=None,
         merge=merge,
         key_provider=key_provider,
         storage=storage or {},
-        cache_bytes=None,
         follows=version is None and df.isStreaming,
+        at_least_version=at_least_version,
     )
     definition, schema = reader.definition, arrow_schema(df.schema.json())
     keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)

@@ -108,7 +108,7 @@ def test_is_not_needed_where_nothing_is_merged(store: str) -> None:
 
 
 def test_due_merges_of_a_process_need_it(store: str) -> None:
-    log = open_log(store, None, None, SYSTEM, NO_STORE)
+    log = open_log(store, None, None, SYSTEM, None, NO_STORE)
     with pytest.raises(ConfigError, match=NEEDED):
         merge_due(log)
     assert MODULE not in sys.modules

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
 import ftfile
 from ftfile import kv
 from ftfile.errors import RolledBack
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.cli.app import app
-from ftfile.tools.cli.exit_codes import CONFLICT
 from tests.unit.kv.stores import counting, rows
 from tests.unit.write.files.encrypted import files_of, forget_all, out, ring
 
@@ -98,17 +95,6 @@ class TestDirectories:
         assert rows_and_records(out) == before
         query(out, options | {"atLeastVersion": "1"}).run(2, [[{"word": "x"}]])
         assert opened(out, options, 2).version() == 2
-
-    @pytest.mark.slow
-    def test_the_command(self, out: str, ring: Path, kind: str) -> None:
-        options = options_of(kind, ring)
-        put_back(out, options)
-        access = ["--key-provider", options["keyProvider"]] if options else []
-        for command in ("verify", "cat", "head", "tail"):
-            ended = CliRunner().invoke(app, [command, out, "--at-least-version", "2", *access])
-            assert ended.exit_code == CONFLICT, ended.output
-            assert "at least version 2 is expected" in ended.stderr
-            assert CliRunner().invoke(app, [command, out, "--at-least-version", "1", *access]).exit_code == 0
 
 
 def test_a_dataset_of_one_that_was_put_back(out: str) -> None:

@@ -220,6 +220,7 @@ def changes(  # noqa: PLR0913 - all by name
     merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each key whose row a version changes, version by version; the same rows at every call.
@@ -237,7 +238,14 @@ def changes(  # noqa: PLR0913 - all by name
         StaleFiles: vacuum has deleted what these versions changed.
         CorruptData, EncodingError, UserCodeError, StorageError: see `Reader`.
     """
-    reader = open_store(path, merge=merge, key_provider=key_provider, storage=storage, context=context)
+    reader = open_store(
+        path,
+        merge=merge,
+        key_provider=key_provider,
+        storage=storage,
+        at_least_version=at_least_version,
+        context=context,
+    )
     last = reader.version if end is None else end
     # The version behind the newest one is where a caller goes on who has read all.
     if not (0 <= start <= reader.version + 1 and last <= reader.version):

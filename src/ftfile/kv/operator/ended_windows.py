@@ -52,6 +52,7 @@ def read_windows(
     *,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> list[EndedWindow]:
     """Return the windows of a writer that have ended and are not recorded, old to new; the writer goes on meanwhile.
@@ -63,6 +64,7 @@ def read_windows(
         writer: the name of the `KeyValueStore`.
         key_provider: where keys are, for an encrypted store.
         storage: settings of the file system, as the options `storage.<name>`.
+        at_least_version: see `ftfile.open`.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
@@ -70,7 +72,7 @@ def read_windows(
         CorruptData: the log, or a window, is damaged, or gone.
         StorageError: the store failed.
     """
-    log = open_store_log(path, key_provider, storage, context)
+    log = open_store_log(path, key_provider, storage, context, at_least_version)
     head = log.refresh()
     if opening_of(head, writer).epoch == 0:
         raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")

@@ -46,6 +46,7 @@ _REFUSED = {
     "bucketby": "give the columns as the argument bucket_by=[name]",
     "buckets": "give the number as the argument buckets=",
     "merge": "give the functions as the argument merge=",
+    "atleastversion": "give the version as the argument at_least_version=",
     "deletecolumn": "there is no such column: call delete(key)",
     "sequencecolumn": "a store with one is written by Spark alone: write it by Spark, or make a store without it",
     "tombstonettl": "it is for stores with a sequenceColumn, which Spark alone writes: leave it out",
@@ -103,13 +104,14 @@ class Columns(NamedTuple):
         return replace(definition, schema=pa.schema([*definition.key_fields, *recorded.value_fields]))
 
 
-def config_of(
+def config_of(  # noqa: PLR0913 - the last ones by name
     path: str,
     columns: Columns,
     options: Mapping[str, str],
     context: Context,
     *,
     key_provider: str | None,
+    at_least_version: int | None,
     has_codec: bool,
 ) -> StoreConfig:
     """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
@@ -117,13 +119,15 @@ def config_of(
     Raises:
         ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
         SchemaError: a column cannot be stored.
+        RolledBack: the newest version is before `at_least_version`.
         StorageError, CorruptData: the log cannot be read.
     """
     for name in options:
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
-    settings = {**encryption, **options, "path": path}
+    freshness = {} if at_least_version is None else {"atLeastVersion": str(at_least_version)}
+    settings = {**encryption, **freshness, **options, "path": path}
     recorded = recorded_definition(settings, context, durable=True)  # a log that is lost is no new store
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened

@@ -82,9 +82,11 @@ class KeyValueStore(WindowReader):
             batches of Spark.
         storage: settings of the file system, as the options `storage.<name>`.
         key_provider: where keys are; a new store is then encrypted.
+        at_least_version: a version that the store is known to have had; see `ftfile.open`. Commits look at it, too.
         context: clock, ids and retries; the machine's by default.
 
     Raises:
+        RolledBack: the newest version is before `at_least_version`; nothing was written.
         ConfigError: the arguments, or what they say of a store that exists, do not fit.
         WindowOrder: windows behind `restore` are recorded.
         SchemaError: the store was defined anew, and windows that had ended do not fit; they stay. See
@@ -116,14 +118,11 @@ class KeyValueStore(WindowReader):
         options: Mapping[str, str] | None = None,
         storage: Mapping[str, str] | None = None,
         key_provider: str | None = None,
+        at_least_version: int | None = None,
         context: Context = SYSTEM,
     ) -> None:
         check_writer_name(writer)
-        if restore is not None and expect_window is not None:
-            raise ConfigError("restore goes back, and expect_window refuses to: give one of them")
-        for number in (restore, expect_window):
-            if number is not None:
-                _require_number(number)
+        _check_windows(restore, expect_window)
         if codec is not None and (isinstance(codec, type) or not isinstance(codec, Codec)):
             raise TypeError(f"codec={codec!r}: it takes a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
@@ -131,7 +130,15 @@ class KeyValueStore(WindowReader):
         columns = Columns(keys, values, buckets, bucket_by, merge)
         settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
-        config = config_of(path, columns, settings, context, key_provider=key_provider, has_codec=codec is not None)
+        config = config_of(
+            path,
+            columns,
+            settings,
+            context,
+            key_provider=key_provider,
+            at_least_version=at_least_version,
+            has_codec=codec is not None,
+        )
         self._recorder, self._wal, windows = open_writer(config, writer, context, restore, expect_window)
         config, log = self._recorder.config, self._recorder.log
         self.writer = writer
@@ -359,6 +366,15 @@ class KeyValueStore(WindowReader):
         if not self._is_open:
             raise ConfigError("the store is closed: open it again")
         self._upkeep.raise_error()
+
+
+def _check_windows(restore: int | None, expect_window: int | None) -> None:
+    """Raise a ConfigError for a number of an opening that is out of range, or for both."""
+    if restore is not None and expect_window is not None:
+        raise ConfigError("restore goes back, and expect_window refuses to: give one of them")
+    for number in (restore, expect_window):
+        if number is not None:
+            _require_number(number)
 
 
 def _require_number(window: int) -> None:

@@ -389,7 +389,7 @@ def open_store(  # noqa: PLR0913 - all by name
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    log = open_log(path, key_provider, storage, context, NO_STORE, at_least_version=at_least_version)
+    log = open_log(path, key_provider, storage, context, at_least_version, NO_STORE)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
     reader = Reader(log, normalise(os.fspath(path)), code_of(merge))

@@ -85,6 +85,7 @@ def verify(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> StoreReport:
     """Read all runs of a version, and return those that are damaged. Writes nothing; safe beside writers.
@@ -100,7 +101,14 @@ def verify(  # noqa: PLR0913 - all by name
         ConfigError: also if `threads` is below 1.
     """
     workers = Threads.of("verify", threads, context)
-    reader = open_store(path, version=version, key_provider=key_provider, storage=storage, context=context)
+    reader = open_store(
+        path,
+        version=version,
+        key_provider=key_provider,
+        storage=storage,
+        at_least_version=at_least_version,
+        context=context,
+    )
     return verify_runs(reader, workers, progress)
 
 

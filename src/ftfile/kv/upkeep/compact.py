@@ -264,6 +264,7 @@ def compact(  # noqa: PLR0913 - all by name
     merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> CompactReport:
     """Merge runs of a store until nothing is due, and return how many; no row changes.
@@ -283,7 +284,10 @@ def compact(  # noqa: PLR0913 - all by name
         FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
-    with maintaining("compact", path, key_provider, storage, context, open_store_log) as (log, author):
+    with maintaining("compact", path, key_provider, storage, context, at_least_version, open_store_log) as (
+        log,
+        author,
+    ):
         workers = Threads.of(author.job_id, threads, context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)

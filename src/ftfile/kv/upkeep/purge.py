@@ -55,6 +55,7 @@ def purge(  # noqa: PLR0913 - all by name
     everything: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> PurgeReport:
     """End all rows of a store whose keys are in `[start, end)`, in one record, however many they are.
@@ -71,6 +72,7 @@ def purge(  # noqa: PLR0913 - all by name
         everything: all keys, without a start, an end or a prefix.
         key_provider: see `ftfile.vacuum`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
@@ -80,7 +82,7 @@ def purge(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write.
     """
     require_range((start, end, prefix), everything=everything)
-    with maintaining("purge", path, key_provider, storage, context, open_store_log) as (log, author):
+    with maintaining("purge", path, key_provider, storage, context, at_least_version, open_store_log) as (log, author):
         staged = _PurgeRuns(log, author, (start, end, prefix))
         done = commit(log, author, staged.prepare)
         if done.record is None:

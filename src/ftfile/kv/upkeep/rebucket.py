@@ -71,13 +71,14 @@ class RebucketReport:
     rows: int = 0
 
 
-def rebucket(
+def rebucket(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     buckets: int,
     *,
     merge: str | Mapping[str, str] | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> RebucketReport:
     """Give a store another number of buckets, a power of two; every row is written once more, and none changes.
@@ -95,7 +96,10 @@ def rebucket(
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
-    with maintaining("rebucket", path, key_provider, storage, context, open_store_log) as (log, author):
+    with maintaining("rebucket", path, key_provider, storage, context, at_least_version, open_store_log) as (
+        log,
+        author,
+    ):
         head = log.refresh(durable=True)
         how = how_written(head, log.fs, code := code_of(merge))
         how.definition.require_code()

@@ -12,7 +12,7 @@ from ftfile.formats.parts import read_add
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
 from ftfile.kv.run_files import OpenFiles
-from ftfile.log.commit_log import CommitLog
+from ftfile.log.commit_log import CommitLog, check_at_least
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, list_or_empty, open_add
@@ -48,19 +48,26 @@ def verify(
     workers: Workers | None = None,
     progress: OnProgress | None = None,
     on_record: Callable[[Record], object] | None = None,
+    at_least_version: int | None = None,
 ) -> VerifyReport:
     """Return the differences between storage and the log; see `OpenedDirectory.verify`.
 
     The workers read the content; by default, the threads of this process. `on_record` is called with each kept record
     that can be read, oldest first, and with all of them again where the comparison starts over.
+
+    Raises:
+        RolledBack: the log, as far as it can be read, ends before `at_least_version`.
     """
     workers = Threads.of("verify", None, fs.context) if workers is None else workers
     for _ in range(TRIES - 1):
         report = _verify(fs, workers, progress, on_record, full=full)
         # A vacuum beside this deletes records that were listed.
         if report.ok or report.oldest_version == _oldest_version(fs, report):
-            return report
-    return _verify(fs, workers, progress, on_record, full=full)
+            break
+    else:
+        report = _verify(fs, workers, progress, on_record, full=full)
+    check_at_least(report.version, at_least_version)
+    return report
 
 
 def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:

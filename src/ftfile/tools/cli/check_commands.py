@@ -14,7 +14,6 @@ from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_utf8
 from ftfile.tools.cli.place import (
-    AtLeastVersion,
     Json,
     KeyProvider,
     Path,
@@ -42,14 +41,13 @@ def verify(
         bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
     ] = False,
     threads: Threads = None,
-    at_least_version: AtLeastVersion = None,
     json: Json = False,
 ) -> None:
     """Compare the storage with the log, both ways, and print each difference with its remedy.
 
     Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
     """
-    directory = ftfile.open(place.path, **place.access, at_least_version=at_least_version)
+    directory = ftfile.open(place.path, **place.access)
     with progress_bar("verify") as progress:
         report = directory.verify(full=full, threads=threads, progress=progress)
     if json:

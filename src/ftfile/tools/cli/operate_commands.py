@@ -10,7 +10,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text, parse_size_bytes, time_text
 from ftfile.tools.cli.output import agree, heading, print_fields, print_json, progress_bar, put, say, waiting
-from ftfile.tools.cli.place import DryRun, Json, Path, Place, Storage, Threads, Where, Yes, settings_of
+from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Where, Yes, settings_of
 from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def export(
     dry_run: DryRun = False,
     json: Json = False,
     storage: Storage = None,
+    at_least_version: AtLeastVersion = None,
 ) -> None:
     """Write the metadata of another table format beside the files, so that its readers see the newest version.
 
@@ -164,7 +165,15 @@ def export(
     """
     settings = settings_of(storage)
     with progress_bar("export") as progress:
-        report = ftfile.export(path, to, table=table, dry_run=dry_run, progress=progress, storage=settings)
+        report = ftfile.export(
+            path,
+            to,
+            table=table,
+            dry_run=dry_run,
+            progress=progress,
+            storage=settings,
+            at_least_version=at_least_version,
+        )
     if not report.versions:
         Place(path, storage=storage).require_log()
     if json:

@@ -62,7 +62,12 @@ Timestamp = Annotated[
 ]
 AtLeastVersion = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Fail if the newest version is before this one, which there was."),
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Fail if the newest version is before this one, which there was.",
+        rich_help_panel=_ACCESS,
+    ),
 ]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
 Where = Annotated[
@@ -118,19 +123,21 @@ class Place:
     path: Path
     key_provider: KeyProvider = None
     storage: Storage = None
+    at_least_version: AtLeastVersion = None
 
     @property
     def access(self) -> dict[str, Any]:
         """Return the arguments of functions by which they open it."""
-        return {"key_provider": self.key_provider, "storage": settings_of(self.storage)}
+        storage = settings_of(self.storage)
+        return {"key_provider": self.key_provider, "storage": storage, "at_least_version": self.at_least_version}
 
-    def open(self, at_least_version: int | None = None) -> "OpenedDirectory":
+    def open(self) -> "OpenedDirectory":
         """Return the directory of files; ConfigError if it is none.
 
         Raises:
             CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
         """
-        directory = ftfile.open(self.path, **self.access, at_least_version=at_least_version)
+        directory = ftfile.open(self.path, **self.access)
         if directory.version() < 0:
             for finding in directory.status(lag=False).findings:
                 if finding.severity == "error":
@@ -160,8 +167,14 @@ def with_place(command: Callable[..., None]) -> Callable[..., None]:
         return command
 
     @functools.wraps(command)
-    def placed(path: str, key_provider: str | None, storage: list[str] | None, **options: object) -> None:
-        command(place=Place(path, key_provider, storage), **options)
+    def placed(  # the parameters of `Place`, as a command has them
+        path: str,
+        key_provider: str | None,
+        storage: list[str] | None,
+        at_least_version: int | None,
+        **options: object,
+    ) -> None:
+        command(place=Place(path, key_provider, storage, at_least_version), **options)
 
     path, *access = inspect.signature(Place).parameters.values()
     parameters = [

@@ -6,7 +6,6 @@ import typer
 
 from ftfile.core.context import SystemClock
 from ftfile.tools.cli.place import (
-    AtLeastVersion,
     Columns,
     Json,
     Place,
@@ -34,12 +33,11 @@ def cat(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
-    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
-    directory = place.open(at_least_version)
+    directory = place.open()
     batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(batches.schema, row_format, json=json).print(batches)
 
@@ -52,12 +50,11 @@ def head(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
-    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
-    directory = place.open(at_least_version)
+    directory = place.open()
     batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
@@ -74,12 +71,11 @@ def tail(
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
-    at_least_version: AtLeastVersion = None,
     row_format: Format = None,
     json: Json = False,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
-    directory = place.open(at_least_version)
+    directory = place.open()
     clock = SystemClock()
     if where is not None:
         from ftfile.rows.moments import with_clock_values

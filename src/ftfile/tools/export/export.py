@@ -58,6 +58,7 @@ def export(  # noqa: PLR0913 - all by name
     dry_run: bool = False,
     progress: OnProgress | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> ExportReport:
     """Write the metadata of another table format beside the files, so that its readers see the newest version.
@@ -68,7 +69,6 @@ def export(  # noqa: PLR0913 - all by name
     the statements of the report give the table. Files must be Parquet, without encryption. The tables are for reading.
     Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,
     once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
-
     `progress` is called in this thread with a `Progress` after each version, or for Hive, each list; of a first export,
     and of one that has missed too much, after some 10,000 steps, of which each file takes two. What it raises ends the
     export, and the next one goes on.
@@ -81,7 +81,7 @@ def export(  # noqa: PLR0913 - all by name
         StorageError: the store failed.
     """
     _check_names(to, table)
-    with maintaining("export", path, None, storage, context) as (log, author):
+    with maintaining("export", path, None, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
             head = _newest(log) if dry_run else catch_up(log, author)[0]

@@ -72,6 +72,7 @@ def report(
     verify: bool = True,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> Report:
     """Return a page with plots and tables of a directory or a store, and with warnings and what to do about each.
@@ -84,14 +85,16 @@ def report(
         verify: also compare the storage with the log, as `Directory.verify()` does; takes longer than all else.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
+        RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, or its keys are not known, or the packages of `ftfile[report]` are missing.
         CorruptData: the newest version cannot be read; `Directory.verify()` says how to mend it.
         StorageError: the store failed.
     """
-    log = open_log(path, key_provider, storage, context)
+    log = open_log(path, key_provider, storage, context, at_least_version)
     head, url = log.refresh(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
     columns = CommitColumns()

@@ -21,6 +21,7 @@ from ftfile.write.files.rolling_groups import (
     Moment,
     by_group,
     key_of,
+    live_bytes,
     order_of,
     size_of,
 )
@@ -51,6 +52,14 @@ def limits_of(job: AssemblyTask) -> Limits:
         if any(limit is not None and (type(limit) is not int or not 0 < limit <= NUMBER_MAX) for limit in limits):
             raise ValueError(f"{names} are {limits!r:.80}")
         return Limits(limits[0], limits[1], bool(job.payload["strictFileSize"]))
+
+
+def files_of(job: AssemblyTask) -> int:
+    """Return the number of files that a job makes, as far as it is known before."""
+    limits = limits_of(job)
+    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
+    of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
+    return max(of_bytes, of_rows, 1)
 
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
