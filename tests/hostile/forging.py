@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,16 @@ def forge(directory: Path, steps: Sequence[str | int], value: object) -> int:
     for derived in ("hints", "checkpoints", "compacted"):
         shutil.rmtree(directory / "_ftfile" / derived, ignore_errors=True)
     return count
+
+
+@contextlib.contextmanager
+def forged_header(directory: Path) -> Iterator[dict[str, Any]]:
+    """Give the header of the newest record, to be changed."""
+    path = sorted((directory / "_ftfile/log").glob("*.record"))[-1]
+    header_text, *rest = from_checked_text(path.read_bytes(), path.name)
+    header = json.loads(header_text)
+    yield header
+    path.write_bytes(to_checked_text([compact_json(header), *rest]))
 
 
 def _set(tree: Any, steps: Sequence[str | int], value: object) -> int:

@@ -27,6 +27,7 @@ from ftfile.write.files.publishing import (
     Publishing,
     default_publishing,
     mark_unreported,
+    named_code,
     queries_with_unreported,
     report_pending_flushes,
 )
@@ -180,13 +181,11 @@ class Flush:
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
         for query_id in {*self._queries(head), *queries_with_unreported(head)}:
-            if self.query_id not in {None, query_id} or _settings_of(head, query_id) is None:
+            settings = _settings_of(head, query_id)
+            if self.query_id not in {None, query_id} or settings is None:
                 continue
-            publishing, rolling = _publishing_of(head, query_id), _rolling_of(head, query_id)
-            needed = {"onPublish": publishing.on_publish, "partFileName": publishing.naming.function}
-            needed |= {"rollingPolicy": rolling.policy} if self.due_only else {}
-            for option, name in needed.items():
-                if name is not None and name not in self.code:
+            for option, name in _code_of(settings).items():
+                if name not in self.code and (self.due_only or option != "rollingPolicy"):
                     raise ConfigError(
                         f"the log says {option}={name!r} for query {query_id}, and code is not imported because a "
                         f"directory names it: if you know it, flush with code=[{name!r}]"
@@ -336,6 +335,11 @@ def _publishing_of(head: LogState, query_id: str) -> Publishing:
     settings = _settings_of(head, query_id)
     with Decoding(layout.LOG, "the settings of a query"):
         return Publishing.from_json(settings) if settings else default_publishing()
+
+
+def _code_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    with Decoding(layout.LOG, "the settings of a query"):
+        return named_code(settings)
 
 
 def _rolling_of(head: LogState, query_id: str) -> RollingSettings:

@@ -86,7 +86,7 @@ class DirectoryStatus:
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
-    # Faults of the log that a look at its head shows: lost newest records, a horizon in the future; `verify` finds all.
+    # What a look at the head shows: lost newest records, a horizon in the future, code of users; `verify` finds all.
     findings: tuple[Finding, ...] = ()
 
 

@@ -11,7 +11,7 @@ from ftfile.log.opening import file_settings
 from ftfile.storage.registry import open_filesystem, register, unregister
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
-from tests.hostile.forging import ANY, forge
+from tests.hostile.forging import ANY, forge, forged_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,3 +70,27 @@ def test_what_is_no_setting_of_files_is_left_out(recorded: object) -> None:
 @pytest.mark.parametrize("settings", [SAFE, {"replication": "2", "blockSize": "1073741824"}], ids=str)
 def test_settings_of_files_are_kept(settings: dict[str, str]) -> None:
     assert dict(file_settings(settings)) == settings
+
+
+ELSEWHERE = "elsewhere://host/table"
+
+
+@pytest.mark.parametrize("export_to", ["delta", ["delta", "iceberg"], ELSEWHERE, {"delta": ELSEWHERE}], ids=str)
+def test_maintenance_exports_nothing_because_a_record_says_so(
+    openings: list[dict[str, str]], tmp_path: Path, export_to: object
+) -> None:
+    asked: list[Location] = []
+    register("elsewhere", asked.append)  # type: ignore[arg-type] # nothing is to come from there
+    out = tmp_path / "out"
+    with forged_header(out) as header:
+        for definition in header["definitions"].values():
+            if isinstance(definition, dict):
+                definition["exportTo"] = export_to
+                definition.setdefault("storage", {})["exportTo"] = export_to
+    for operation in OPERATIONS.values():
+        operation(f"noting://store{out}", dry_run=False, storage=MINE)
+    ftfile.report(f"noting://store{out}", storage=MINE)
+    unregister("elsewhere")
+    assert openings
+    assert asked == []
+    assert [file.name for file in out.iterdir() if file.is_dir()] == ["_ftfile"]

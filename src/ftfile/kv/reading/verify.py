@@ -12,6 +12,7 @@ from ftfile.core.checksum import Crc32, check_known_checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
+from ftfile.kv.definition import code_of
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.planning.runs import Run, apart
 from ftfile.kv.reading.reader import open_store
@@ -64,12 +65,14 @@ class StoreReport:
         runs: number that were read.
         rows: of these, as the log counts them.
         damaged: none if all is as it was committed.
+        not_asked: the classes of users by which the store merges, which verify does not import.
     """
 
     version: int
     runs: int
     rows: int
     damaged: tuple[DamagedRun, ...]
+    not_asked: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -128,7 +131,8 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
         for run in runs
         for error in ([errors[run.add.id]] if run.add.id in errors else []) + [*_not_apart(run, view)]
     ]
-    return StoreReport(view.version, len(runs), sum(run.add.rows for run in runs), tuple(damaged))
+    not_asked = tuple(sorted(code_of(view.definition.merge)))
+    return StoreReport(view.version, len(runs), sum(run.add.rows for run in runs), tuple(damaged), not_asked)
 
 
 @dataclass(frozen=True, slots=True)

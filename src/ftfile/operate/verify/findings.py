@@ -47,6 +47,10 @@ _OLD = (
     f"{_RESTORE}. The newest version does not need it; older ones cannot be read, nor restored, and a follower that is "
     "not so far stops there. A vacuum ends these versions"
 )
+_NAMED = (
+    "Nothing has to be done. Who knows the code names it: writers by their options, ftfile.flush by code=[…], and "
+    "readers of a store by merge=…"
+)
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
@@ -107,6 +111,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "overlapping-segments": "Two pieces of open files claim the same bytes",
     },
     ("info", "no", _OLD): {"damaged-old-file": "Rows that were removed since cannot be read in older versions"},
+    ("info", "no", _NAMED): {"code-not-asked": "The log names code of users, which nobody imports because of that"},
     ("info", "on request", _STRANGERS): {
         "foreign-files": "There are files of other programs: plain readers take them for data",
         "unknown-files": "There are files that no commit knows: plain readers take them for data",

@@ -6,7 +6,11 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.extensions import is_name_of_code
+from ftfile.formats.binary_records import UserEncoder
+from ftfile.kv.definition import StoreDefinition, code_of
 from ftfile.kv.operator.ended_windows import read_ended
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
@@ -23,6 +27,7 @@ from ftfile.log.wal import list_wal_writers, opening_of
 from ftfile.operate.verify.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
+from ftfile.write.files.publishing import named_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -149,7 +154,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
     _check_log_directory(scan)
-    scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_windows(scan)]
+    scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_windows(scan), *name_code(scan.state)]
     return scan
 
 
@@ -186,14 +191,14 @@ def _check_marker(fs: FileSystem) -> Iterator[Finding]:
 
 
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
-    """Return the findings that cost no more than a look at the head: lost newest records, a horizon in the future."""
+    """Return the findings that cost no more than a look at the head: lost newest records, a future horizon, code."""
     scan = LogScan(log, head)
     for name in list_checkpoints(log.fs):
         if name.version > head.version:
             scan.beyond[layout.log_checkpoint_path(name)] = name.version
     _look_beyond(scan)
     _check_log_directory(scan)
-    return [*scan.findings, *_check_horizon(scan)]
+    return [*scan.findings, *_check_horizon(scan), *name_code(head)]
 
 
 def advance(state: LogState, *records: Record) -> LogState:
@@ -330,6 +335,28 @@ def _check_windows(scan: LogScan) -> Iterator[Finding]:
                 read_ended(log, head, writer)
         except CorruptData as error:
             yield find("damaged-windows", error.path, error.expected, error.found)
+
+
+def name_code(head: LogState) -> Iterator[Finding]:
+    """Yield a finding for each class and function of users that the log names at a head; nothing is imported."""
+    for option, name in sorted(_code_at(head)):
+        yield find("code-not-asked", "", "code of ftfile, or of its caller", f"{option} by {name}, not asked")
+
+
+def _code_at(head: LogState) -> set[tuple[str, str]]:
+    """Return options with the code of users that they name; settings that cannot be read name none."""
+    named: set[tuple[str, str]] = set()
+    for key in {query.settings for query in head.queries.values() if query.settings is not None}:
+        with contextlib.suppress(CorruptData), Decoding(layout.LOG, "the settings of a query"):
+            named.update(named_code(head.definitions[key]).items())
+    with contextlib.suppress(CorruptData), Decoding(layout.LOG, "an encoding"):
+        encoding = head.definitions[head.encoding] if head.encoding is not None else {}
+        if "store" in encoding:
+            named.update(("merge", name) for name in code_of(StoreDefinition.from_json(encoding["store"]).merge))
+        elif (encoder := encoding.get("format", {}).get("encoder")) is not None:
+            encoder_name = UserEncoder.from_definition(encoder).name
+            named.update([("encoder", encoder_name)] if is_name_of_code(encoder_name) else ())
+    return named
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:

@@ -112,7 +112,7 @@ def stats(
             ("version", f"{stats.version:,} of {stats.newest_version:,}"),
             ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
             ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
-            ("merged by", ", ".join(f"{name}: {how}" for name, how in definition.merge.items())),
+            ("merged by", ", ".join(f"{name}: {_merged_by(how)}" for name, how in definition.merge.items())),
             ("buckets", count_text(definition.buckets)),
             ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
             ("rows in runs", f"{stats.rows:,}: a key has one in each run that says something about it"),
@@ -139,6 +139,8 @@ def verify(
         damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
         runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
         put(f"Version {report.version}: {runs}, {damaged}")
+        for name in report.not_asked:
+            put(f"Merged by {name}, not asked")
         if report.damaged:
             columns = [
                 Column("file", lambda run: run.path, folds=True),
@@ -179,6 +181,13 @@ def compact(
     else:
         outputs = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
         put(f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}")
+
+
+def _merged_by(name: str) -> str:
+    """Return a merge function in words; code of users is not imported."""
+    from ftfile.kv.definition import code_of
+
+    return f"{name}, not asked" if code_of({"": name}) else name
 
 
 @contextlib.contextmanager

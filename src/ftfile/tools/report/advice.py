@@ -69,7 +69,9 @@ def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarnin
     for (code, _), same in kinds.items():
         first = same[0]
         paths = names_text([finding.path for finding in same if finding.path])
-        expected = f"expected {first.expected}, found {first.found}"
+        # Of the directory as a whole, nothing else tells one from another.
+        contents = [finding.found for finding in same if not finding.path] or [first.found]
+        expected = f"expected {first.expected}, found {'; '.join(contents)}"
         text = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
         yield ReportWarning(first.severity, KINDS[code].title, text, in_commands(first.remedy, path))
 

@@ -117,8 +117,8 @@ def report(
 
 def _warnings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[ReportWarning]:
     path, commits, status = contents.path, contents.commits, contents.status
+    yield from advice.of_findings(status.findings if verify_report is None else verify_report.findings, path)
     if verify_report is not None:
-        yield from advice.of_findings(verify_report.findings, path)
         yield from advice.of_stage(verify_report.unrecorded_files, verify_report.unrecorded_bytes, path)
     yield from advice.of_checks(contents.checks, path)
     if not contents.is_store:

@@ -19,6 +19,7 @@ from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Add, Body, MaintenanceAuthor
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import Naming, name_fault
+from ftfile.write.files.rolling_rules import ROLLING
 from ftfile.write.options import Storage
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = (
     "check_hook",
     "default_publishing",
     "mark_unreported",
+    "named_code",
     "queries_with_unreported",
     "report_pending_flushes",
 )
@@ -154,6 +156,17 @@ class Publishing:
     def from_json(cls, text: Mapping[str, Any]) -> Publishing:
         """Build from `to_json()`."""
         return cls(Naming.from_json(text["naming"]), text["onPublish"], Storage.from_json(text))
+
+
+def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the code of users that the settings of a query in the log name, by option; nothing is imported."""
+    publishing = Publishing.from_json(settings)
+    names = {
+        "onPublish": publishing.on_publish,
+        "partFileName": publishing.naming.function,
+        "rollingPolicy": ROLLING.from_json(settings["rolling"]).policy,
+    }
+    return {option: name for option, name in names.items() if name is not None}
 
 
 def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
