@@ -123,10 +123,10 @@ def _summary(report: "MigrateReport", begins: str) -> str:
 
 def _columns(report: "MigrateReport") -> tuple[str, str]:
     """Return the columns in files, and those in paths, each with its type."""
-    from ftfile.rows.spark_types import sql_types
+    from ftfile.rows.spark_types import quoted_name, sql_types
 
     types = sql_types(report.schema)
-    texts = {name: f"{name}: {kind}" for name, kind in types.items()}
+    texts = {name: f"{name if name.isidentifier() else quoted_name(name)}: {kind}" for name, kind in types.items()}
     in_files = [text for name, text in texts.items() if name not in report.partition_by]
     return ", ".join(in_files), ", ".join(texts[name] for name in report.partition_by)
 

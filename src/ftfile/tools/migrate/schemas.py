@@ -15,10 +15,18 @@ from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.avro_container import read_header
 from ftfile.formats.avro_files import arrow_type
 from ftfile.rows.buffers import leaf_types, map_leaf_types
-from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, as_nullable, is_wider, spark_schema_json, sql_types
+from ftfile.rows.spark_types import (
+    JSON_NAMES,
+    arrow_schema,
+    as_nullable,
+    is_wider,
+    quoted_name,
+    spark_schema_json,
+    sql_types,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
@@ -29,8 +37,9 @@ _EACH_KIND = (
     "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
     "schema was given, give one that fits. Nothing was changed"
 )
-_COLUMN = re.compile(r"\s*(`[^`]+`|[^\s`]+)\s+(.+?)\s*", re.DOTALL)
-_SIMPLE = re.compile(r"([a-z_]+)\s*(\(.*\))?", re.IGNORECASE)
+# A name as SQL has it, in backticks if it has others than letters, and a type; then the next column, or the end.
+_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+([^`,(]+(?:\([^()]*\))?)\s*(?:,|$)")
+_SIMPLE = re.compile(r"([a-z_]+)\s*(\([\d\s,]*\))?", re.IGNORECASE)
 _WIDENED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -43,8 +52,8 @@ _WIDENED = {
 def given_schema(schema: object) -> str:
     """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
     if isinstance(schema, Mapping):
-        schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
-    if isinstance(schema, pa.Schema):
+        text = _struct([_field(name, kind) for name, kind in schema.items()])
+    elif isinstance(schema, pa.Schema):
         text = spark_schema_json(_as_spark(schema, frozenset()))
     elif isinstance(schema, str):
         text = schema if schema.lstrip().startswith("{") else _parsed(schema)
@@ -57,19 +66,39 @@ def given_schema(schema: object) -> str:
 
 
 def _parsed(text: str) -> str:
+    """Return the JSON of a schema like `id long, `a name` string`; a backtick in a name is doubled."""
     fields: list[dict[str, Any]] = []
-    for column in re.split(r",(?![^(]*\))", text):
-        match = _COLUMN.fullmatch(column)
-        kind = _SIMPLE.fullmatch(match[2]) if match is not None else None
-        if match is None or kind is None:
-            raise SchemaError(
-                f"schema: {column.strip()!r} is not the name of a column and its simple type, as in 'id long'. For "
-                "nested types, give a StructType, on the command line its JSON"
-            )
-        name = kind[1].lower()
-        spelled = JSON_NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
-        fields.append({"name": match[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
+    position = 0
+    while position < len(text) or not fields or text.rstrip().endswith(","):
+        match = _COLUMN.match(text, position)
+        if match is None:
+            raise _not_simple(text[position:].strip())
+        quoted, plain, kind = match.groups()
+        fields.append(_field(plain if quoted is None else quoted.replace("``", "`"), kind))
+        position = match.end()
+    return _struct(fields)
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    """Return a column of a simple type of SQL as JSON."""
+    match = _SIMPLE.fullmatch(kind.strip())
+    if match is None:
+        raise _not_simple(f"{quoted_name(name)} {kind}")
+    type_name = match[1].lower()
+    spelled = JSON_NAMES.get(type_name, type_name) + re.sub(r"\s", "", match[2] or "")
+    return {"name": name, "type": spelled, "nullable": True, "metadata": {}}
+
+
+def _struct(fields: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": fields})
+
+
+def _not_simple(text: str) -> SchemaError:
+    return SchemaError(
+        f"schema: {text!r} is not the name of a column and its simple type, as in 'id long'; a name with spaces, "
+        "commas or backticks is in backticks, and those in it are doubled. For nested types, give a StructType, on the "
+        "command line its JSON"
+    )
 
 
 def schema_of_file(name: str, file: BinaryIO) -> str:
@@ -102,8 +131,8 @@ def _of_orc(file: BinaryIO) -> str:
     for field in schema:
         if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
             raise SchemaError(
-                f"column `{field.name}`: what a timestamp without a time zone means in ORC depends on its writer's "
-                "zone: write these files anew with ftfile"
+                f"column {quoted_name(field.name)}: what a timestamp without a time zone means in ORC depends on its "
+                "writer's zone: write these files anew with ftfile"
             )
     return spark_schema_json(_as_spark(schema, frozenset()))
 
@@ -165,17 +194,21 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
         texts = sql_types(schema)
         for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
             if user_schema is not None and name.lower() not in columns:
-                raise SchemaError(f"{path!r} has a column `{name}` that the schema does not have: give all columns")
+                raise SchemaError(
+                    f"{path!r} has a column {quoted_name(name)} that the schema does not have: give all columns"
+                )
             spelled, text, where = columns.setdefault(name.lower(), (name, texts[name], repr(path)))
             if spelled != name:
-                raise SchemaError(f"column `{name}` of {path!r} is `{spelled}` in {where}. {_EACH_KIND}")
+                raise SchemaError(
+                    f"column {quoted_name(name)} of {path!r} is {quoted_name(spelled)} in {where}. {_EACH_KIND}"
+                )
             merged_type = merged.setdefault(name, kind)
             if merged_type.equals(kind) or is_wider(kind, merged_type):
                 continue
             if user_schema is not None or not is_wider(merged_type, kind):
                 raise SchemaError(
-                    f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}: the second type does not "
-                    f"have all values of the first. {_EACH_KIND}"
+                    f"column {quoted_name(name)} is {texts[name]} in {path!r}, and {text} in {where}: the second type "
+                    f"does not have all values of the first. {_EACH_KIND}"
                 )
             merged[name] = kind
             columns[name.lower()] = name, texts[name], repr(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +177,7 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
             "partition_by=)"
         )
     proposal = {column: types.get(column, "string") for column in columns}
-    of_command = " ".join(f"--partition-by {column}={kind}" for column, kind in proposal.items())
+    of_command = " ".join(f"--partition-by {shlex.quote(f'{name}={kind}')}" for name, kind in proposal.items())
     unknown = [name for name in types if name not in columns]
     but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
     return ConfigError(
