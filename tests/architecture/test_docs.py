@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -163,3 +164,34 @@ def test_the_picture_shows_the_folders_and_modules_that_there_are() -> None:
     modules = set(re.findall(rf"\b(?:{'|'.join(FOLDERS)})(?:\.\w+)+", way))
     assert len(modules) > 10
     assert not [name for name in modules if not is_defined(name)]
+
+
+def named_in_code(pages: Iterable[Path]) -> set[str]:
+    """Return the words in code of pages, in blocks or within lines."""
+    codes = (re.findall(r"```.*?```|`[^`]+`", page.read_text(), flags=re.DOTALL) for page in pages)
+    return {word for spans in codes for span in spans for word in re.findall(r"\w+", span)}
+
+
+def public_calls() -> Iterator[tuple[str, Any]]:
+    for package in map(importlib.import_module, ("ftfile", "ftfile.kv", "ftfile.spark")):
+        for name in dir(package):
+            value = getattr(package, name)
+            if inspect.isfunction(value) or name == "KeyValueStore":
+                yield f"{package.__name__}.{name}", value
+
+
+CALLS = dict(public_calls())
+MANUAL = [page for page in (ROOT / "docs").rglob("*.md") if "internals" not in page.parts]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_pages_name_every_argument(name: str) -> None:
+    """Of a function, those pages that name it; of arguments that many have, one page."""
+    shared = (ROOT / "docs/python.md").read_text().partition("## Arguments")[2]
+    shared_words = set(re.findall(r"`(\w+)`", shared))
+    plain = name.removeprefix("ftfile.kv.") if name == "ftfile.kv.KeyValueStore" else name
+    pages = [page for page in MANUAL if re.search(rf"(?<![\w.]){re.escape(plain)}\b", page.read_text())]
+    assert pages
+    parameters = inspect.signature(CALLS[name]).parameters.values()
+    arguments = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
+    assert not arguments - named_in_code(pages) - shared_words
