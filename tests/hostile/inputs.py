@@ -12,7 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lz4.frame
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
 
 from ftfile.formats import avro_container
 from ftfile.rows.buffers import varint as varint_of
@@ -37,6 +40,7 @@ class Input:
         name: of the file, whose ending tells its codec.
         outcome: the error of ftfile's, or `READ`.
         memory_bytes: beyond what the process takes before.
+        is_limited: True if ftfile limits the memory of the process while it reads the file.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Input:
     memory_bytes: int = 256 * MIB
     schema: pa.Schema = TEXT
     options: dict[str, Any] = field(default_factory=dict)
+    is_limited: bool = False
 
 
 def nested(start: bytes, middle: bytes, end: bytes, levels: int = DEEP) -> bytes:
@@ -129,6 +134,72 @@ def burst(compress: Callable[[bytes], bytes]) -> bytes:
     return compress(random.Random(0).randbytes(200_000) + b"\n") + line * 200
 
 
+def parquet_file(column: pa.Array, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": column}), sink, compression="zstd", **options)
+    file: bytes = sink.getvalue().to_pybytes()
+    return file
+
+
+def arrow_file(column: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(
+        sink, pa.schema([("a", column.type)]), options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as writer:
+        writer.write_table(pa.table({"a": column}))
+    file: bytes = sink.getvalue().to_pybytes()
+    return file
+
+
+def orc_file(column: pa.Array, batch_rows: int) -> bytes:
+    """Return a file of one stripe."""
+    sink = pa.BufferOutputStream()
+    with orc.ORCWriter(
+        sink, compression="zstd", dictionary_key_size_threshold=1, stripe_size=1 << 40, batch_size=batch_rows
+    ) as writer:
+        writer.write(pa.table({"a": column}))
+    file: bytes = sink.getvalue().to_pybytes()
+    return file
+
+
+def one_text_again_and_again() -> pa.Array:
+    """Return 64 GiB of text."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 16, np.int32)), pa.array(["a" * MIB]))
+
+
+def zeros() -> pa.Array:
+    return pa.array(np.zeros(110_000_000, np.int64))
+
+
+def list_of_nulls() -> pa.Array:
+    count = 60_000_000
+    return pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count, pa.int8()))
+
+
+def limited(
+    file_format: str,
+    content: Callable[[], bytes],
+    schema: pa.Schema = TEXT,
+    outcome: str = CORRUPT,
+    ending: str = "",
+    **options: Any,
+) -> Input:
+    """Return a file for whose reader ftfile limits the memory of the process."""
+    name = f"a.{file_format}{ending}"
+    return Input(name, file_format, content, outcome, 1024 * MIB, schema, options, is_limited=True)
+
+
+def columns(file_format: str, content: Callable[[], bytes], kind: pa.DataType) -> Input:
+    return limited(file_format, content, pa.schema([("a", kind)]))
+
+
+def avro_of_empty_maps() -> bytes:
+    data = varint(16_000_000) + bytes(16_000_000) + b"\0"
+    compressor = zlib.compressobj(1, zlib.DEFLATED, -15)
+    kind = record(array({"type": "map", "values": "int"}))
+    return avro_file(kind, 1, compressor.compress(data) + compressor.flush(), "deflate")
+
+
 NULLS, BYTES = array("null"), record("bytes")
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
 AVRO = {
@@ -160,6 +231,40 @@ AVRO = {
     "300 MB of zeros by snappy": avro(BYTES, lambda: varint_of(300 * MIB) + b"\0" * 8, "snappy"),
     "a length of a terabyte": avro(BYTES, lambda: varint(1 << 40)),
     "one large value": avro(BYTES, lambda: varint(16 * MIB) + bytes(16 * MIB), outcome=READ),
+}
+COLUMNS = {
+    "Parquet: 64 GiB of one text in a batch": columns(
+        "parquet", lambda: parquet_file(one_text_again_and_again(), store_schema=False), pa.string()
+    ),
+    "Parquet: 60 million nulls in a list": columns(
+        "parquet", lambda: parquet_file(list_of_nulls()), pa.list_(pa.int64())
+    ),
+    "Parquet: a page of 400 MiB of zeros": columns(
+        "parquet",
+        lambda: parquet_file(pa.array([bytes(400 * MIB)]), use_dictionary=False, write_statistics=False),
+        pa.binary(),
+    ),
+    "Arrow: a batch of 880 MB of zeros": columns("arrow", lambda: arrow_file(zeros()), pa.int64()),
+    "Arrow: 64 GiB of one text in a dictionary": columns(
+        "arrow", lambda: arrow_file(one_text_again_and_again()), pa.string()
+    ),
+    "Arrow: 2 billion nulls without a byte": columns("arrow", lambda: arrow_file(pa.nulls((1 << 31) - 1)), pa.string()),
+    "ORC: a stripe of 880 MB of zeros": columns("orc", lambda: orc_file(zeros(), MIB), pa.int64()),
+    "ORC: a stripe of 1,000 MiB of one text": columns(
+        "orc", lambda: orc_file(pa.array(["a" * MIB] * 1_000), 1_000), pa.string()
+    ),
+}
+LIMITED = {
+    "Avro: 16 million empty maps in an array": limited("avro", avro_of_empty_maps),
+    "a record of CSV that is 60 million separators": limited("csv", lambda: b"," * 60_000_000 + b"\n", multi_line=True),
+    "lines of CSV of 60 million separators": limited("csv", lambda: (b"," * 60_000_000 + b"\n") * 2),
+    "a line of text of 48 MiB": limited("text", lambda: b"a" * (48 * MIB), outcome=READ),
+    "a line of text of 500 MiB in some kilobytes": limited("text", lambda: zstd(b"a" * (50 * MIB)) * 10, ending=".zst"),
+    "a line of CSV of 500 MiB in some kilobytes": limited("csv", lambda: zstd(b"a" * (50 * MIB)) * 10, ending=".zst"),
+    "a line of JSON of 48 MiB": limited("json", lambda: b'{"a":"' + b"a" * (48 * MIB) + b'"}', outcome=READ),
+    "a line of JSON of 500 MiB in some kilobytes": limited(
+        "json", lambda: zstd(b'{"a":"') + zstd(b"a" * (50 * MIB)) * 10 + zstd(b'"}\n'), ending=".zst"
+    ),
 }
 INPUTS = {
     "a line of JSON of nested arrays": json_lines(lambda: deep_column(b"[", b"", b"]")),
@@ -203,4 +308,6 @@ INPUTS = {
         ]
     },
     **{f"Avro: {name}": file for name, file in AVRO.items()},
+    **COLUMNS,
+    **LIMITED,
 }

@@ -23,23 +23,35 @@ from tests.hostile.watched import data_bytes
 from tests.unit.read.foreign.planned import Files
 
 TIME_S = 10
+FAR = 4
 
 
 def outcome(file: Input, files: Files) -> str:
     """Return the error of ftfile's that a file leads to, `READ`, or what is none of them; rows are not kept."""
     planned, decoding = files.whole(file.name), FileDecoding(file.file_format, **file.options)
     (share,) = Plan((planned,)).shares(decoding.max_partition_bytes)
-    limit = data_bytes() + file.memory_bytes
+    # Where ftfile limits the process by itself, this limit is not what is tried.
+    limit = data_bytes() + file.memory_bytes * (FAR if file.is_limited else 1)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    start_bytes = resident_bytes()
     try:
         for _ in read_files(files.fs, share, file.schema, decoding):
             pass
     except FtfileError as error:
+        taken_bytes = resident_bytes() - start_bytes
+        if file.is_limited:
+            return type(error).__name__ if taken_bytes <= file.memory_bytes else f"took {taken_bytes} bytes"
         # An error of memory as the cause of another one is no bound.
         return f"raised {error.__cause__!r:.200}" if _is_of_memory(error) else type(error).__name__
     except BaseException as error:  # also MemoryError
         return f"raised {error!r:.200}"
     return READ
+
+
+def resident_bytes() -> int:
+    """Return the most memory that this process has used at once."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
@@ -63,13 +75,23 @@ def guarded(file: Input, files: Files) -> str:
     return text or f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
 
 
+def write(file: Input, files: Files) -> None:
+    """Write a file in a process of its own: a reader would take no more memory than what its making had taken."""
+    child = os.fork()
+    if child == 0:
+        files.write(file.name, file.content())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert not status, f"{file.name} could not be written"
+
+
 def main(*names: str) -> None:
     """Print the outcome of each of these inputs."""
     with tempfile.TemporaryDirectory() as directory:
         files = Files(Path(directory))
         for name in names or INPUTS:
             file = INPUTS[name]
-            files.write(file.name, file.content())
+            write(file, files)
             print(json.dumps([name, guarded(file, files)]), flush=True)
 
 

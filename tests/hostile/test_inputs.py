@@ -29,7 +29,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     return dict(map(json.loads, done.stdout.splitlines()))
 

@@ -128,6 +128,7 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
 
 
 _READ_BATCH_ROWS = 65_536
+_READ_BATCH_BYTES = 128 << 20  # of plain values
 _SAMPLE_ROWS = 10_000
 _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
 _DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
@@ -240,8 +241,16 @@ def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> 
     present = set(parquet.schema_arrow.names)
     names = [name for name in schema.names if name in present]
     for some in _spans(parquet.metadata, groups):
-        for batch in parquet.iter_batches(_READ_BATCH_ROWS, some, names, use_threads=False):
+        rows = _rows_at_once(parquet.metadata, some)
+        for batch in parquet.iter_batches(rows, some, names, use_threads=False):
             yield batch_as(batch, schema)
+
+
+def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int]) -> int:
+    """Return how many rows become a batch: fewer where they are long, so that decoding them takes little memory."""
+    some = [metadata.row_group(group) for group in groups]
+    row_bytes = sum(group.total_byte_size for group in some) / max(1, sum(group.num_rows for group in some))
+    return int(min(max(1, _READ_BATCH_BYTES // max(1, row_bytes)), _READ_BATCH_ROWS))
 
 
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:

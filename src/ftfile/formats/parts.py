@@ -14,7 +14,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
 from ftfile.formats.api import LineFormat, Wanted, format_from_definition
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
-from ftfile.formats.reading import batch_as
+from ftfile.formats.reading import batch_as, bounded
 from ftfile.log.format.layout import directory_of, stem_of, storage_identity
 from ftfile.log.places import checksum_of, open_add
 from ftfile.log.sealed import keys_of
@@ -295,9 +295,14 @@ def _part_rows(
     own_format = file_format.for_file(storage_identity("part", add.path))
     plain = _plain_part(file, add, file_format, keys)
     if wanted == _ALL:
-        return _counted(own_format.decode(plain, schema), add)
+        return _counted(_bounded(own_format.decode(plain, schema), add, file_format), add)
     left_out, batches = own_format.decode_some(plain, schema, wanted)
-    return _counted(batches, add, left_out)
+    return _counted(_bounded(batches, add, file_format), add, left_out)
+
+
+def _bounded(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -> Iterator[pa.RecordBatch]:
+    """Return rows that are decoded within a limit of memory; a parser of lines may end a process that has one."""
+    return batches if isinstance(file_format, LineFormat) else bounded(batches, add.length, add.final_path or add.path)
 
 
 def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Iterator[pa.RecordBatch]:
@@ -332,8 +337,10 @@ def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
-    codec = format_from_definition(encoding["format"]).segments(recorded_schema(encoding["schema"]))
-    return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)
+    file_format = format_from_definition(encoding["format"])
+    codec = file_format.segments(recorded_schema(encoding["schema"]))
+    batches = _bounded(codec.decode(data, add.path, schema), add, file_format)
+    return _counted(_without(batches, add.skip_rows), add)
 
 
 def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, NotADirectory
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import read_add, recorded_names
@@ -15,6 +16,7 @@ from ftfile.log.format import layout
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.hostile.inputs import one_text_again_and_again, parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +52,20 @@ def test_rows_are_counted(tmp_path: Path) -> None:
     schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])
     batches = read_add(open_filesystem(str(tmp_path)), replace(add, rows=3), snapshot.definitions[add.encoding], schema)
     with pytest.raises(CorruptData, match="expected 3 rows, found 2 rows"):
+        list(batches)
+
+
+@pytest.mark.slow
+def test_a_part_is_decoded_within_a_limit_of_memory(tmp_path: Path) -> None:
+    MicroBatch(str(tmp_path), {"a": "string"}, {"fileFormat": "parquet"}).run(0, [[{"a": "a"}]])
+    snapshot = ftfile.open(str(tmp_path)).snapshot()
+    (add,) = snapshot.adds.values()
+    content = parquet_file(one_text_again_and_again(), store_schema=False)
+    (tmp_path / (add.final_path or add.path)).write_bytes(content)
+    forged = replace(add, rows=1 << 16, length=len(content), logical_length=len(content), checksum=checksum(content))
+    schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])
+    batches = read_add(open_filesystem(str(tmp_path)), forged, snapshot.definitions[add.encoding], schema)
+    with pytest.raises(CorruptData, match="bytes of memory at a time"):
         list(batches)
 
 

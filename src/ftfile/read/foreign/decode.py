@@ -18,9 +18,10 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
+from ftfile.formats.reading import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
-from ftfile.read.foreign.decoding.lines import RangeContent, filters_of_range
+from ftfile.read.foreign.decoding.lines import LINE_BYTES_MAX, RangeContent, filters_of_range
 from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 
@@ -96,7 +97,7 @@ def _cut_rows(
             return
         try:
             _check_encrypted(content, decoding)
-            for batch in _reader(decoding)(content, cut, in_file, decoding):
+            for batch in _rows(content, cut, in_file, decoding):
                 if batch.num_rows:
                     yield with_path_columns(batch, in_path, requested) if in_path else batch
         except CorruptData as error:
@@ -104,6 +105,14 @@ def _cut_rows(
                 raise
             _log.warning("the rows before the damage are read: %s", error)
         content.require_range()
+
+
+def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    rows, planned = _reader(decoding)(content, cut, schema, decoding), content.planned
+    if decoding.file_format == "json":
+        return rows  # its parser ends the process where memory runs out; records of JSON have limits of their own
+    stored_bytes = content.file.size_bytes if planned.whole else min(planned.end, LINE_BYTES_MAX)
+    return bounded(rows, stored_bytes, planned.path)
 
 
 def _check_encrypted(content: RangeContent, decoding: FileDecoding) -> None:

@@ -174,6 +174,12 @@ class TestText:
         with pytest.raises(CorruptData, match="at most 5242880 bytes"):
             files.lines(files.range("data"))
 
+    def test_a_line_of_json_has_a_lower_limit(self, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(json_lines, "JSON_LINE_BYTES_MAX", 5 << 20)
+        files.write("data", b'"' + b"x" * (10 << 20) + b'"\n')
+        with pytest.raises(CorruptData, match="at most 5242880 bytes"):
+            files.rows(files.range("data"), LINE, FileDecoding("json"))
+
     def test_an_empty_range_has_no_rows(self, files: Files) -> None:
         files.write("data", b"a\n")
         assert files.lines([files.range("data", 2), files.range("data", 0, 0)]) == []

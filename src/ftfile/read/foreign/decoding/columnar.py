@@ -47,6 +47,8 @@ def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
             file.seek(0)
             for batch in format_from_options(name, {}).decode(file, stored):
                 yield batch_as(batch, spelled, _cast).rename_columns(schema.names)
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
             raise CorruptData(path, expected, str(error)) from error
 
@@ -94,6 +96,8 @@ def _avro_batch(records: list[dict[str, Any]], schema: pa.Schema, path: str) -> 
     for name, field in zip(names, schema, strict=True):
         try:
             columns.append(pa.array([_from_avro(record.get(name), field.type) for record in records], field.type))
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise SchemaError(f"{path!r}: field `{name}` cannot be read as {field.type}: {error}") from error
     return batch_of(columns, schema, len(records))

@@ -227,27 +227,33 @@ class CsvRows:
             wrong.append((row.number - 1, row.actual_columns))
             return "skip"
 
-        parsed = arrow_csv.read_csv(
-            pa.BufferReader(data),
-            arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
-            arrow_csv.ParseOptions(
-                delimiter=decoding.sep,
-                quote_char=decoding.quote,
-                double_quote=decoding.escape == decoding.quote,
-                escape_char=False,
-                ignore_empty_lines=False,
-                invalid_row_handler=skip,
-            ),
-            arrow_csv.ConvertOptions(
-                check_utf8=False,
-                column_types={**dict.fromkeys(names, pa.string()), **types},
-                null_values=[""],
-                true_values=["true", "True", "TRUE"],
-                false_values=["false", "False", "FALSE"],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=not decoding.null_value,
-            ),
-        )
+        try:
+            parsed = arrow_csv.read_csv(
+                pa.BufferReader(data),
+                arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+                arrow_csv.ParseOptions(
+                    delimiter=decoding.sep,
+                    quote_char=decoding.quote,
+                    double_quote=decoding.escape == decoding.quote,
+                    escape_char=False,
+                    ignore_empty_lines=False,
+                    invalid_row_handler=skip,
+                ),
+                arrow_csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types={**dict.fromkeys(names, pa.string()), **types},
+                    null_values=[""],
+                    true_values=["true", "True", "TRUE"],
+                    false_values=["false", "False", "FALSE"],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=not decoding.null_value,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if types:
+                raise
+            # As text, every line is taken or skipped: only the memory for an error about a long one is missing.
+            raise MemoryError("to parse a line") from error
         return parsed, wrong
 
     def _wrong_width(self, found: int) -> str:

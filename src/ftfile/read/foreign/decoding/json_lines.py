@@ -47,6 +47,8 @@ _QUOTE, _OPEN, _CLOSE = b'"{}'
 _NEXT_OBJECT = re.compile(rb"\}[ \t\r]*\{")
 _SHOWN_CHARS = 80
 _SPACE = re.compile(r"[ \t\r\n]*")
+# Reading a line takes up to five times its length, and no limit of memory stops the parser but with its process.
+JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
 _DECIMAL128_DIGITS = 38
@@ -58,7 +60,7 @@ _OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column can
 def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cut: an object is one, an array one for each of its objects, a blank line none."""
     reader = JsonRows(schema, decoding)
-    blocks = line_blocks(content, cut, decoding.separator)
+    blocks = line_blocks(content, cut, decoding.separator, bytes_max=JSON_LINE_BYTES_MAX)
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
         lines = lines_of(as_utf_8(part, decoding), decoding.line_sep.encode())
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)

@@ -151,14 +151,17 @@ class RangeContent:
         yield from plain_pieces(stored, decoder, self.planned.path)
 
 
-def line_blocks(content: RangeContent, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
+def line_blocks(
+    content: RangeContent, cut: Cut, separator: bytes, skip_until: int = 0, bytes_max: int | None = None
+) -> Iterator[bytes]:
     """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
 
     Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
     in the plain content, are left out.
 
     Raises:
-        CorruptData: the file is damaged, behind the lines that came; or a line has more than `LINE_BYTES_MAX`.
+        CorruptData: the file is damaged, behind the lines that came; or a line has more than `bytes_max`, by default
+            `LINE_BYTES_MAX`.
         FileChanged: it became shorter.
     """
     planned = cut.range
@@ -166,7 +169,7 @@ def line_blocks(content: RangeContent, cut: Cut, separator: bytes, skip_until: i
     # The line in which a cut begins is of the cut before: the first line starts behind the first separator.
     is_at_line = start in {planned.start, skip_until}
     begin = start if is_at_line else max(planned.start, start - len(separator))
-    blocks = _whole_lines(content.pieces(begin, end), separator, planned.path)
+    blocks = _whole_lines(content.pieces(begin, end), separator, planned.path, bytes_max)
     blocks = _lines_between(blocks, begin, start, end, separator)
     return blocks if start else _without_mark(blocks)
 
@@ -192,7 +195,8 @@ def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, se
         begin += len(block)
 
 
-def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
+def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str, bytes_max: int | None = None) -> Iterator[bytes]:
+    bytes_max = LINE_BYTES_MAX if bytes_max is None else bytes_max
     held: list[bytes] = []
     held_bytes, more = 0, len(separator) - 1
     for piece in pieces:
@@ -207,8 +211,8 @@ def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterat
         if piece:
             held += [piece[:-more], piece[-more:]] if more else [piece]
             held_bytes += len(piece)
-        if held_bytes > LINE_BYTES_MAX:
-            raise CorruptData(path, f"lines of at most {LINE_BYTES_MAX} bytes", "a longer one")
+        if held_bytes > bytes_max:
+            raise CorruptData(path, f"lines of at most {bytes_max} bytes", "a longer one")
     if held_bytes:
         yield b"".join([*held, separator])
 
