@@ -162,9 +162,9 @@ def orc_file(column: pa.Array, batch_rows: int) -> bytes:
     return file
 
 
-def one_text_again_and_again() -> pa.Array:
-    """Return 64 GiB of text."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 16, np.int32)), pa.array(["a" * MIB]))
+def one_text_again_and_again(size_bytes: int = MIB) -> pa.Array:
+    """Return 65,536 times one text."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 16, np.int32)), pa.array(["a" * size_bytes]))
 
 
 def zeros() -> pa.Array:

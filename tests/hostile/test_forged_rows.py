@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ftfile.core.errors import CorruptData, EncodingError
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError
 from ftfile.filters.chain import Chain
 from ftfile.formats.columnar import RowJoiner, RowSegments
 from ftfile.kv.definition import define
 from ftfile.kv.operator.codecs import ArrowRows
 from ftfile.kv.operator.wal import read_wal
 from ftfile.kv.operator.windows import row_schema
-from ftfile.log.format.layout import WalName
+from ftfile.log import wal
+from ftfile.log.format.layout import WalName, wal_path
 from ftfile.log.wal import WalFiles
 from ftfile.testing.fs.memory import MemoryFileSystem
 
@@ -100,6 +101,19 @@ def test_a_forgery_of_nothing_is_a_window() -> None:
 def test_values_beyond_a_window_are_refused(forged: str) -> None:
     with pytest.raises(CorruptData, match="windows in file 1"):
         windows_of(stream_of(WINDOW).replace(OFFSETS, FORGED[forged]))
+
+
+def test_a_file_of_windows_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = stream_of(WINDOW)
+    monkeypatch.setattr(wal, "FILE_BYTES_MAX", len(message))
+    with pytest.raises(ConfigError, match="which nobody could read"):
+        windows_of(message)
+    fs, name = MemoryFileSystem(next(NAMES)), WalName(1, 1)
+    files = WalFiles(fs, "w", Chain(), "id")
+    files.prepare()
+    fs.create_exclusive(wal_path("w", name), bytes(len(message) + 1))
+    with pytest.raises(CorruptData, match=f"at most {len(message)} bytes"):
+        files.read(name)
 
 
 HEADERS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -247,7 +247,7 @@ def read_part(
                     raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
             yield from _part_rows(as_file(opened), add, file_format, schema, keys)
         return
-    content = open_add(add, fs.read)
+    content = open_add(add, lambda path: fs.read(path, add.length))
     if len(content) != add.length or not matches(content, add.checksum):
         raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)

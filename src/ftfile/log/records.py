@@ -164,7 +164,7 @@ class Records:
         try:
             self.fs.create_exclusive(path, content)
         except (AlreadyExists, OutcomeUnknown):
-            if self.fs.read(path) != content:
+            if self.fs.read(path, len(content)) != content:
                 raise
 
     def _is_own(self, record: Record) -> bool:

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.checksum import checksum
-from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.filters.decoded import stream_errors
 from ftfile.log.format import layout
-from ftfile.log.format.record import compact_json
+from ftfile.log.format.record import FILE_BYTES_MAX, compact_json, read_within
 from ftfile.log.places import delete_file, list_files, list_own
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.calls import parallel
@@ -128,17 +128,19 @@ class WalFiles:
         line = compact_json({"ftfileWal": 1, "id": self._wal_id, **header})
         content = sealer.feed(line + b"\n" + message) + sealer.finish()
         content += checksum(content).encode()
+        if len(content) > FILE_BYTES_MAX:
+            raise ConfigError(f"windows of {len(content)} bytes, which nobody could read: write smaller ones")
         try:
             self.fs.create_exclusive(path, content)
         except AlreadyExists:  # by an own try whose reply was lost
-            if self.fs.read(path) != content:
+            if self.fs.read(path, len(content)) != content:
                 raise
             self.fs.sync_directory(self.directory)
 
     def read(self, name: layout.WalName) -> tuple[dict[str, Any], memoryview]:
         """Return the JSON and the message of a file; CorruptData for anything but the bytes that this store wrote."""
         path = self._path(name)
-        content = _without_checksum(path, self.fs.read(path))
+        content = _without_checksum(path, read_within(self.fs, path, FILE_BYTES_MAX))
         with stream_errors(path):
             line, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
         header = json.loads(line)

@@ -11,7 +11,7 @@ import ftfile
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, NotADirectory
 from ftfile.formats.api import format_from_definition
-from ftfile.formats.parts import read_add, recorded_names
+from ftfile.formats.parts import read_add, read_part, recorded_names
 from ftfile.log.format import layout
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import open_filesystem
@@ -55,12 +55,24 @@ def test_rows_are_counted(tmp_path: Path) -> None:
         list(batches)
 
 
+def test_of_a_longer_file_no_more_is_read_than_is_recorded(tmp_path: Path) -> None:
+    MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "a"}]])
+    (part,) = tmp_path.glob("part-*")
+    part.write_bytes(bytes(1 << 20))
+    snapshot = ftfile.open(str(tmp_path)).snapshot()
+    (add,) = snapshot.adds.values()
+    file_format = format_from_definition(snapshot.definitions[add.encoding]["format"])
+    schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])
+    with pytest.raises(CorruptData, match=r"expected 2 bytes .*, found 3 bytes"):
+        list(read_part(open_filesystem(str(tmp_path)), add, file_format, schema, None))
+
+
 @pytest.mark.slow
 def test_a_part_is_decoded_within_a_limit_of_memory(tmp_path: Path) -> None:
     MicroBatch(str(tmp_path), {"a": "string"}, {"fileFormat": "parquet"}).run(0, [[{"a": "a"}]])
     snapshot = ftfile.open(str(tmp_path)).snapshot()
     (add,) = snapshot.adds.values()
-    content = parquet_file(one_text_again_and_again(), store_schema=False)
+    content = parquet_file(one_text_again_and_again(24 << 10), store_schema=False)
     (tmp_path / (add.final_path or add.path)).write_bytes(content)
     forged = replace(add, rows=1 << 16, length=len(content), logical_length=len(content), checksum=checksum(content))
     schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])

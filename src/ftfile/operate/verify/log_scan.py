@@ -217,7 +217,7 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
     for name in sorted(list_checkpoints(scan.log.fs)):
         path = layout.log_checkpoint_path(name)
         try:
-            checkpoint = decode_checkpoint(scan.log.fs.read(path, FILE_BYTES_MAX), path)
+            checkpoint = decode_checkpoint(read_within(scan.log.fs, path, FILE_BYTES_MAX), path)
             record = scan.log.read_record(name.version)
         except NotFound:
             continue

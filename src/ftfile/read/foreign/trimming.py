@@ -73,7 +73,7 @@ def write_columns(log: CommitLog, version: int, content: bytes) -> ColumnsFile:
 def read_columns(fs: FileSystem, file: ColumnsFile) -> bytes:
     """Return the content of a columns file; CorruptData if it is gone or is not what was written."""
     try:
-        content = fs.read(file.path)
+        content = fs.read(file.path, file.size_bytes)
     except NotFound as error:
         raise CorruptData(file.path, f"{file.size_bytes} bytes", "no such file", _ADVICE) from error
     if len(content) != file.size_bytes or not matches(content, file.checksum):

@@ -214,6 +214,16 @@ class TestColumnsFiles:
         with pytest.raises(CorruptData, match=r"columns.* new checkpointLocation"):
             log.known()
 
+    def test_of_a_longer_one_no_more_is_read_than_is_recorded(
+        self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        small_bounds(monkeypatch, 0)
+        add_plans(driver(fs), 30)
+        file = trimming.columns_files(read_plans(fs).state)[0]
+        fs.put(file.path, bytes(file.size_bytes + 1000))
+        with pytest.raises(CorruptData, match=f"found {file.size_bytes + 1} bytes"):
+            trimming.read_columns(fs, file)
+
     def test_without_both_nothing_is_lost_while_all_plans_are_kept(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
