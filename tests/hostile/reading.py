@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from ftfile.errors import FtfileError
+from ftfile.formats import reading
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
@@ -86,7 +87,8 @@ def write(file: Input, files: Files) -> None:
 
 
 def main(*names: str) -> None:
-    """Print the outcome of each of these inputs."""
+    """Print the outcome of each of these inputs, as a worker of Spark's would have it."""
+    reading.is_worker = lambda: True  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as directory:
         files = Files(Path(directory))
         for name in names or INPUTS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -29,6 +30,8 @@ __all__ = (
     "call_with_retries",
     "cores",
     "is_away",
+    "is_worker",
+    "main_module",
     "process_owner",
     "random_bytes",
     "retry_until",
@@ -169,6 +172,17 @@ def process_owner() -> str:
     except (OSError, KeyError, ImportError):  # a container's user need not be in its list
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{platform.node()}".encode("ascii", "replace").decode("ascii")
+
+
+def main_module() -> str:
+    """Return the name of the program of this process, empty if it is no module."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return "" if spec is None else spec.name
+
+
+def is_worker() -> bool:
+    """Return True in a process that Spark started to run Python, and in which no code of a user's program runs."""
+    return main_module().startswith("pyspark.")
 
 
 # The machine's own.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from ftfile.core.context import is_worker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
@@ -103,9 +104,10 @@ def _data_bytes() -> int:
 def _memory_limit(bytes_max: int) -> Iterator[None]:
     """Let the block take at most so much more memory than the process has: what takes more raises a `MemoryError`.
 
-    Libraries decode what a file declares, and have no limit of their own. Only Linux has one for a process.
+    Libraries decode what a file declares, and have no limit of their own. Only Linux has one for a process, and only a
+    worker of Spark's has one: in a user's program, other threads would meet it, too.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not is_worker():
         yield
         return
     _process_limit.begin(bytes_max)
@@ -119,7 +121,8 @@ def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> 
     """Yield the rows of a file of `stored_bytes`, each batch decoded within a bound of memory.
 
     Raises:
-        CorruptData: a batch takes more than `MEMORY_BYTES` and `MEMORY_RATIO` times what is stored.
+        CorruptData: a batch takes more than `MEMORY_BYTES` and `MEMORY_RATIO` times what is stored, in a worker of
+            Spark's; elsewhere, more than there is.
     """
     bytes_max = MEMORY_BYTES + MEMORY_RATIO * stored_bytes
     while True:
@@ -127,7 +130,8 @@ def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> 
             with _memory_limit(bytes_max):
                 batch = next(batches, None)
         except MemoryError as error:
-            expected = f"rows that are decoded within {bytes_max} bytes of memory at a time"
+            within = f"{bytes_max} bytes of memory" if is_worker() else "the memory of this process"
+            expected = f"rows that are decoded within {within} at a time"
             raise CorruptData(path, expected, f"more: {error}") from error
         if batch is None:
             return

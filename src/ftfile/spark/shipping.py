@@ -20,6 +20,7 @@ from zipimport import zipimporter
 from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from ftfile.core.context import is_worker, main_module
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
 from ftfile.core.version import __version__
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
 
-__all__ = ("Shipped", "acknowledge_at_once", "is_worker", "only_commits", "tune_worker", "with_plain_errors")
+__all__ = ("Shipped", "acknowledge_at_once", "only_commits", "tune_worker", "with_plain_errors")
 
 
 # The program in which Spark builds a stream's writer only to commit or abort a batch, and the one that forks workers,
@@ -46,21 +47,10 @@ _read_archive = zipimporter.invalidate_caches
 _signatures: weakref.WeakKeyDictionary[zipimporter, tuple[int, int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def is_worker() -> bool:
-    """Return True in a process that Spark started to run Python."""
-    return _main_module().startswith("pyspark.")
-
-
 def only_commits() -> bool:
     """Return True in a process of Spark that commits or aborts the batches of streams, and neither plans nor writes."""
-    program = _main_module()
+    program = main_module()
     return program == _COMMITTER or (program == _DAEMON and sys.argv[1:2] == [_COMMITTER])
-
-
-def _main_module() -> str:
-    """Return the name of the program, empty if it is no module."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return "" if spec is None else spec.name
 
 
 def tune_worker() -> None:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 ROWS = pa.record_batch({"a": [1]})
 
 
+@pytest.fixture(autouse=True)
+def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "is_worker", lambda: True)
+
+
 def limit() -> int:
     return resource.getrlimit(resource.RLIMIT_DATA)[0]
 
@@ -39,6 +44,18 @@ def test_the_limit_is_that_of_the_decoder_alone() -> None:
     assert limit() == before
     for one in within:
         assert abs(one - data_bytes() - reading.MEMORY_BYTES - (reading.MEMORY_RATIO << 20)) < 64 << 20
+
+
+def test_a_program_of_a_user_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "is_worker", lambda: False)
+    before, within = limit(), []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        within.append(limit())
+        yield ROWS
+
+    assert list(reading.bounded(batches(), 1 << 20, "a")) == [ROWS]
+    assert within == [before]
 
 
 @pytest.mark.parametrize("error", [MemoryError("b"), pa.ArrowMemoryError("b")])

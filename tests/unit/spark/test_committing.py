@@ -48,7 +48,7 @@ def messages_of(query: MicroBatch | StoreBatch, batch: int) -> list[TaskCommitMe
 
 
 def run_as(monkeypatch: pytest.MonkeyPatch, program: str, arguments: list[str]) -> None:
-    monkeypatch.setattr(worker, "_main_module", lambda: program)
+    monkeypatch.setattr(worker, "main_module", lambda: program)
     monkeypatch.setattr(sys, "argv", ["program", *arguments])
 
 
