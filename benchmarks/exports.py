@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ("run",)
 
 LOGGER = logging.getLogger(__name__)
-FORMATS = ("delta", "iceberg", "hive")
+FORMATS = ("delta", "iceberg")
 FILES = 8
 BATCHES, SMOKE_BATCHES = 100, 3
 WARM_UP = 2

@@ -33,7 +33,7 @@ def test_on_s3(each_store: Store) -> None:
         query.run(batch, [[{"id": 10 * batch + at, "k": key} for at, key in enumerate(KEYS)]])
         if batch:
             ftfile.compact(url, storage=settings)
-        for to in ("delta", "iceberg", "hive"):
+        for to in ("delta", "iceberg"):
             ftfile.export(url, to, storage=settings)
         expected = in_order(ftfile.open(url, storage=settings).to_arrow().to_pylist())
         delta = DeltaTable(url, storage_options=options | {"AWS_ALLOW_HTTP": "true"})

@@ -1,23 +1,18 @@
-"""The Spark application with a Hive metastore, which cannot be had in a session that has begun without one.
+"""A table over the files in a Hive metastore, which cannot be had in a session that has begun without one.
 
 Started as a script with one argument, a JSON file: `home`, for all that is kept, and `found`, where it writes, as JSON,
-what the metastore's tables have at each step.
+what the table has at each step.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pyarrow.parquet as pq
+from typing import Any
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
 from tests.demos.files.application import begin, build_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ()
 
@@ -36,13 +31,11 @@ def main() -> None:
     found: list[dict[str, Any]] = []
 
     def look() -> None:
-        for statement in ftfile.export(out, to="hive", table="lists").statements:
-            spark.sql(statement)
         spark.sql("MSCK REPAIR TABLE files SYNC PARTITIONS")
         spark.sql("REFRESH TABLE files")
         rows = [(row.id, row.word, row.k) for row in spark.table("files").select("id", "word", "k").collect()]
         own = [(row["id"], row["word"], row["k"]) for row in ftfile.open(out).to_arrow().to_pylist()]
-        found.append({"own": sorted(own), "files": sorted(rows), "lists": sorted(_listed(spark))})
+        found.append({"own": sorted(own), "files": sorted(rows)})
 
     query = MicroBatch(out, {"id": "long", "word": "string", "k": "string"}, {"partitionBy": "k"})
     keys = ["a b", "x/y%=", "it's", None]
@@ -56,32 +49,9 @@ def main() -> None:
     look()
     ftfile.restore(out, 0)
     look()
-    try:
-        error = f"{len(spark.table('lists').collect())} rows"
-    except Exception as raised:
-        error = str(raised)
-    for table in ("files", "lists"):
-        spark.sql(f"DROP TABLE {table}")
+    spark.sql("DROP TABLE files")
     left = sorted(ftfile.open(out).to_arrow()["id"].to_pylist())
-    Path(job["found"]).write_text(json.dumps({"looks": found, "error": error, "left": left}))
-
-
-def _listed(spark: SparkSession) -> list[int]:
-    """Return the ids in the files that the lists at the locations of the metastore's partitions name."""
-    ids: list[int] = []
-    for location in _locations(spark):
-        for line in Path(location, "manifest").read_text(encoding="utf-8").splitlines():
-            ids += pq.ParquetFile(line.removeprefix("file://")).read(["id"])["id"].to_pylist()
-    return ids
-
-
-def _locations(spark: SparkSession) -> list[str]:
-    session: Any = spark._jsparkSession
-    catalog = session.sessionState().catalog()
-    name = session.sessionState().sqlParser().parseTableIdentifier("lists")
-    jvm: Any = spark._jvm
-    parts = catalog.listPartitions(name, jvm.scala.Option.empty())
-    return [parts.apply(number).location().getPath() for number in range(parts.size())]
+    Path(job["found"]).write_text(json.dumps({"looks": found, "left": left}))
 
 
 if __name__ == "__main__":

@@ -144,9 +144,9 @@ def test_command(tables: Tables) -> None:
 
 def test_export(tables: Tables) -> None:
     commits, many = tables["export"]
-    assert [row["step"] for row in commits] == ["commit", *(f"export to {to}" for to in ("delta", "iceberg", "hive"))]
+    assert [row["step"] for row in commits] == ["commit", *(f"export to {to}" for to in ("delta", "iceberg"))]
     assert all(0 < row["p50 ms"] <= row["p99 ms"] and row["times"] == 3 for row in commits)
-    assert [(row["format"], row["files"]) for row in many] == [("delta", 200), ("iceberg", 200), ("hive", 200)]
+    assert [(row["format"], row["files"]) for row in many] == [("delta", 200), ("iceberg", 200)]
     assert all(row["first export s"] > 0 and row["export of no change s"] > 0 for row in many)
 
 

@@ -36,7 +36,7 @@ FILES: dict[str, Call] = {
     "ftfile.compact": ftfile.compact,
     "ftfile.drop": lambda path, **more: ftfile.drop(path, "all", **more),
     "ftfile.expire": lambda path, **more: ftfile.expire(path, dry_run=False, **more),
-    "ftfile.export": lambda path, **more: ftfile.export(path, "hive", **more),
+    "ftfile.export": lambda path, **more: ftfile.export(path, "iceberg", **more),
     "ftfile.flush": ftfile.flush,
     "ftfile.open": ftfile.open,
     "ftfile.repair": lambda path, **more: ftfile.repair(path, dry_run=False, **more),

@@ -137,7 +137,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _tables(text: str) -> tuple[str, ...]:
     names = _names(text.lower())
-    if not {*names} <= {"delta", "iceberg", "hive"}:
+    if not {*names} <= {"delta", "iceberg"}:
         raise ValueError(text)
     return names
 
@@ -219,7 +219,7 @@ TIME = Kind(
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
-TABLES = Kind("`delta`, `iceberg` or `hive`, or several separated by commas, none twice", _tables)
+TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables)
 FILE_RANGES = Kind(
     "ranges of bytes as `FileChanged` names them, such as `app.log:1024-2048`, separated by commas",
     lambda text: tuple(map(FileRange.from_text, text.split(","))),

@@ -63,7 +63,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile compact /data/out --dry-run",
         'ftfile compact /data/out --where "month = 7" --target 256MiB --commit-every 64',
     ),
-    "export": ("ftfile export /data/out --to delta", "ftfile export /data/out --to hive --table db.out"),
+    "export": ("ftfile export /data/out --to delta", "ftfile export /data/out --to iceberg"),
     "repair": (
         "ftfile repair /data/out --dry-run",
         "ftfile repair /data/out",

@@ -152,8 +152,7 @@ def expire(
 def export(
     path: Path,
     *,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="delta, iceberg or hive.")] = "delta",
-    table: Annotated[str | None, typer.Option(help="Of hive: the table in the statements, which come last.")] = None,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="delta or iceberg.")] = "delta",
     dry_run: DryRun = False,
     json: Json = False,
     storage: Storage = None,
@@ -168,7 +167,6 @@ def export(
         report = ftfile.export(
             path,
             to,
-            table=table,
             dry_run=dry_run,
             progress=progress,
             storage=settings,
@@ -188,8 +186,6 @@ def export(
             ("versions waiting", f"{report.waiting:,}, for files to be published" if report.waiting else None),
         ]
     )
-    for statement in report.statements:
-        put(f"{statement};")
 
 
 def _delete(run: "Callable[..., VacuumReport]", *, dry_run: bool, yes: bool, json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from ftfile.log.protocol import catch_up
 from ftfile.log.publish import skip_published
 from ftfile.storage.registry import normalise
 from ftfile.tools.export.delta import DeltaLog
-from ftfile.tools.export.hive import HiveManifests
 from ftfile.tools.export.iceberg import IcebergTable
 from ftfile.tools.export.limits import LIMITS
 from ftfile.tools.export.versions import Exporter, Versions, last_published
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
 
 TRIES = 100
-_TABLE = re.compile(r"(?a:\w+|`[^`\x00-\x1f]+`)(\.(?a:\w+|`[^`\x00-\x1f]+`))?")
+
 
 _log = get_logger(__name__)
 
@@ -44,9 +42,6 @@ class ExportReport:
     versions: int = 0  # how many were exported by this call
     open_rows: int = 0  # committed rows in open files, which other programs cannot see before these are finished
     waiting: int = 0  # committed versions that are not exported, as files of the first are not published yet
-    # With `to="hive"` and a `table`, those that let a metastore know of this version, in order; running them again does
-    # no harm.
-    statements: tuple[str, ...] = ()
     dry_run: bool = False  # nothing was written
 
 
@@ -54,7 +49,6 @@ def export(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     to: str = "delta",
     *,
-    table: str | None = None,
     dry_run: bool = False,
     progress: OnProgress | None = None,
     storage: Mapping[str, str] | None = None,
@@ -63,58 +57,43 @@ def export(  # noqa: PLR0913 - all by name
 ) -> ExportReport:
     """Write the metadata of another table format beside the files, so that its readers see the newest version.
 
-    With `to="delta"`, the default, `_delta_log` gets a commit for each version since the last export, the first one for
-    all rows that are there; with `to="iceberg"`, `_iceberg` gets a snapshot for each, likewise. With `to="hive"`,
-    `_symlink_format_manifest` gets lists of the files of each partition in the newest version; `table` is the name that
-    the statements of the report give the table. Files must be Parquet, without encryption. The tables are for reading.
-    Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,
-    once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
-    `progress` is called in this thread with a `Progress` after each version, or for Hive, each list; of a first export,
+    With `to="delta"`, the default, `_delta_log` gets a commit for each version since the last export, the first one
+    for all rows that are there; with `to="iceberg"`, `_iceberg` gets a snapshot for each, likewise. Files must be
+    Parquet, without encryption. The tables are for reading. Incremental, idempotent, safe beside running queries
+    and other exports, and at any crash: a commit is created whole, once. With `dry_run`, it writes nothing, and
+    returns what it would export now.
+    `progress` is called in this thread with a `Progress` after each version; of a first export,
     and of one that has missed too much, after some 10,000 steps, of which each file takes two. What it raises ends the
     export, and the next one goes on.
 
     Raises:
-        ConfigError: `to` is unknown, `table` is neither `name` nor `database.name`, the path is no ftfile directory, a
+        ConfigError: `to` is unknown, the path is no ftfile directory, a
             package is missing, or rows are in it that the format cannot describe: the error names them. Or the metadata
             is of another program, of another history of the directory, or of another path.
         CorruptData: the log, or that of the export, is damaged.
         StorageError: the store failed.
     """
-    _check_names(to, table)
+    if to not in LIMITS:
+        raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
     with maintaining("export", path, None, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
             head = _newest(log) if dry_run else catch_up(log, author)[0]
-            opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
+            opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/")
             try:
-                versions, statements = (opened.plan(), ()) if dry_run else opened.run(progress)
+                versions = opened.plan() if dry_run else opened.run(progress)
             except AlreadyExists:
                 continue  # another export is on its way
             last = last_published(head)
             open_rows = sum(add.rows for add in head.segments.values())
             current = last if last >= 0 else None
-            report = ExportReport(current, versions, open_rows, head.version - last, statements, dry_run)
+            report = ExportReport(current, versions, open_rows, head.version - last, dry_run)
             if not dry_run:
                 _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
             if report.waiting:
                 _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
             return report
     raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
-
-
-def _check_names(to: str, table: str | None) -> None:
-    """Raise a ConfigError for an unknown format, or for what is no name in statements."""
-    if to not in LIMITS:
-        raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
-    if table is None:
-        return
-    if to != "hive":
-        raise ConfigError(f"table={table!r} names the table in the statements of to='hive', and this is to={to!r}")
-    if not _TABLE.fullmatch(table):
-        raise ConfigError(
-            f"table={table!r}: it takes `name` or `database.name`, each of letters, digits and underscores, or "
-            "anything else between backticks"
-        )
 
 
 def _newest(log: CommitLog) -> LogState:
@@ -124,10 +103,8 @@ def _newest(log: CommitLog) -> LogState:
     return head
 
 
-def _open(to: str, log: CommitLog, head: LogState, url: str, table: str | None) -> Exporter | HiveManifests:
+def _open(to: str, log: CommitLog, head: LogState, url: str) -> Exporter:
     versions = Versions(log, head, LIMITS[to])
-    if to == "hive":
-        return HiveManifests(versions, url, table)
     if to == "iceberg":
         LIMITS[to].refuse_location(url)  # its metadata names files by whole paths
     opened = DeltaLog(log.fs) if to == "delta" else IcebergTable(log.fs, url)

@@ -133,11 +133,4 @@ LIMITS = {
         eq,
     ),
     "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
-    "hive": Limits(
-        "Hive",
-        re.compile(_COMMON),
-        (re.compile(r"[,:;`\x00-\x1f\x7f]"), "none of ,:;` and no control characters"),
-        _CONTROL,
-        eq,
-    ),
 }

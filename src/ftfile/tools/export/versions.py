@@ -230,22 +230,22 @@ class Exporter:
             self._table.refuse(whole)
         return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
 
-    def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
-        """Return how many versions were exported, and no statements; AlreadyExists if somebody else exports."""
+    def run(self, progress: OnProgress | None = None) -> int:
+        """Return how many versions were exported; AlreadyExists if somebody else exports."""
         first, last, newest = self._due()
         if newest is not None and newest.version >= self._versions.head.log_start:
             self._follow_up(newest)  # a crash may have come before
         if first > last:
-            return 0, ()
+            return 0
         clock = self._context.clock
         # Each file is described, and then written.
         files = Tracker("export", clock, progress, 0, unit="steps")
         if newest is None:
             self._append(self._whole(last, 0, self._context.ids.unique(), files), files)
-            return 1, ()
+            return 1
         if first < self._versions.head.log_start:
             self._append_difference(newest, last, files)
-            return 1, ()
+            return 1
         tracker = Tracker("export", clock, progress, last + 1 - first, unit="versions")
         for version in range(first, last + 1):
             try:
@@ -256,8 +256,8 @@ class Exporter:
                     raise
                 self._append_difference(newest, last, files)
                 _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
-                return version + 1 - first, ()
-        return last + 1 - first, ()
+                return version + 1 - first
+        return last + 1 - first
 
     def _due(self) -> tuple[int, int, Exported | None]:
         """Return the first and the last version to export, and what the table has."""

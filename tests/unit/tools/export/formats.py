@@ -18,7 +18,6 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.publish import compact_new_records
-from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
@@ -115,24 +114,10 @@ def iceberg_files(fs: FileSystem) -> dict[str, int]:
     return files
 
 
-def hive_files(fs: FileSystem, url: str) -> dict[str, int]:
-    """Return the paths and lengths of the files of the newest version that the lists have."""
-    base = MOUNTED if "mounted" in url else f"{normalise(url)}/"
-    states = (info.path for info in fs.list("_symlink_format_manifest") if info.path.endswith(".json"))
-    state = json.loads(fs.read(max(states, key=lambda path: int(path.rpartition("/v")[2].partition(".")[0]))))
-    lists = [
-        "/".join(("_symlink_format_manifest", f"v{version}", *filter(None, [partition]), "manifest"))
-        for partition, (version, _) in state["lists"].items()
-    ]
-    paths = [line.removeprefix(base) for path in lists for line in fs.read(path).decode().splitlines()]
-    assert len(set(paths)) == len(paths), "a file is in two lists"
-    return {path: fs.stat(path).size_bytes for path in paths}
-
-
 def check_newest(url: str, to: str = "delta") -> None:
     """Check that the table has the finished files of the newest version, each there with its length."""
     fs = open_filesystem(url)
-    live = hive_files(fs, url) if to == "hive" else {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
+    live = {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
     if to == "iceberg":
         assert int(fs.read(HINT)) == iceberg_metadata(fs)[-1]["last-sequence-number"]
     assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
@@ -148,6 +133,4 @@ def forget_follow_up(url: str) -> None:
 
 
 def count_commits(fs: FileSystem, to: str) -> int:
-    if to == "hive":
-        return len([info for info in fs.list("_symlink_format_manifest") if info.path.endswith(".json")])
     return len(commits(fs) if to == "delta" else iceberg_metadata(fs))

@@ -19,7 +19,7 @@ from tests.unit.tools.export.formats import COLUMNS, check_newest, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMATS = ("delta", "iceberg", "hive")
+FORMATS = ("delta", "iceberg")
 WAIT_S = 300.0
 
 
@@ -29,7 +29,7 @@ def export(url: str) -> None:
 
 def test_each_format_has_the_rows(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    query = MicroBatch(out, COLUMNS, {"exportTo": "delta, Iceberg,hive"})
+    query = MicroBatch(out, COLUMNS, {"exportTo": "delta, Iceberg"})
     for batch in range(2):
         query.run(batch, [rows(2 * batch)])
         export(out)

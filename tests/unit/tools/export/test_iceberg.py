@@ -463,8 +463,8 @@ class TestRefusals:
         StoreBatch(out, COLUMNS, {"keyColumns": "id"}).run(0, [rows(0)])
         with pytest.raises(ConfigError, match=r"ftfile\.kv"):
             export(out)
-        with pytest.raises(ConfigError, match="table='t' names the table in the statements of to='hive'"):
-            export_to(out, "iceberg", table="t")
+        with pytest.raises(ConfigError, match="to='hive': there are exports to 'delta', 'iceberg'"):
+            export_to(out, "hive")
 
     def test_a_missing_package_is_told(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
