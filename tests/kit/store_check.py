@@ -130,7 +130,9 @@ class _Check:
 
     def _runs_of(self, version: int) -> dict[str, list[Run]]:
         found: defaultdict[str, list[Run]] = defaultdict(list)
-        for add in open_marks(self._fs, self.log.snapshots[version].values()):
+        definition = self._definitions.get(version)
+        kinds = [] if definition is None else definition.key_types
+        for add in open_marks(self._fs, self.log.snapshots[version].values(), kinds):
             if add.kind == "segment":
                 found[add.directory_key].append(run_of(add))
         return {bucket: sorted(runs, key=lambda run: run.marks.at) for bucket, runs in found.items()}

@@ -20,11 +20,9 @@ from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from ftfile.log.format.model import Add
 
 
 # The last column, int8; a run has none if all of its rows are sets.
@@ -268,16 +266,6 @@ def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
                 fields[field.name] = field
     code = frozenset(name for definition in definitions for name in definition.code)
     return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge}, code=code)
-
-
-def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
-    """Return the definition of the newest run, with all columns of others; None without runs.
-
-    The newest one may be what a merge has left as it was, with fewer columns than its neighbours.
-    """
-    newest_first = sorted(adds, key=lambda add: add.rolling_stats["at"][1], reverse=True)
-    texts = [definitions[encoding]["store"] for encoding in dict.fromkeys(add.encoding for add in newest_first)]
-    return joined([StoreDefinition.from_json(text) for text in texts]) if texts else None
 
 
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:

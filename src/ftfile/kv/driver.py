@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
@@ -16,12 +17,13 @@ from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.holds import holds_after
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.planning.plan import acceptable, plan_jobs
-from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
-from ftfile.kv.run.writer import BLOCK_BYTES
+from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_jobs, seal_marks
+from ftfile.kv.run.writer import BLOCK_BYTES, COMPRESSIONS
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_store, file_as_config_error, store_of
-from ftfile.log.format.model import Add, Body, Remove
+from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX, Add, Body, Remove
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_with_written_settings
 from ftfile.log.sealed import keys_of
@@ -73,19 +75,23 @@ class HowWritten:
 def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> HowWritten:
     """Return how a store is written that has a record with rows, for a caller who has named some classes."""
     assert head.encoding is not None, "no record says what is stored"
-    encoding = head.definitions[head.encoding]
-    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    settings = next((text for text in texts if "plan" in text.get("store", {})), {})
-    store = settings.get("store", {})
-    return HowWritten(
-        StoreDefinition.from_json(encoding["store"]).naming(code),
-        head.encoding,
-        Chain.from_definition(encoding["filters"], keys_of(fs)),
-        PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
-        store.get("compression", "lz4"),
-        store.get("blockBytes", BLOCK_BYTES),
-        Storage.from_json(settings) if settings else Storage((), "auto"),
-    )
+    with Decoding(layout.LOG, "how a store is written"):
+        encoding = head.definitions[head.encoding]
+        texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+        settings = next((text for text in texts if "plan" in text.get("store", {})), {})
+        store = settings.get("store", {})
+        compression, block_bytes = store.get("compression", "lz4"), store.get("blockBytes", BLOCK_BYTES)
+        if compression not in COMPRESSIONS or type(block_bytes) is not int or not 0 < block_bytes <= NUMBER_MAX:
+            raise ValueError(f"runs have the compression {compression!r:.80}, and blocks of {block_bytes!r:.80} bytes")
+        return HowWritten(
+            StoreDefinition.from_json(encoding["store"]).naming(code),
+            head.encoding,
+            Chain.from_definition(encoding["filters"], keys_of(fs)),
+            PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
+            compression,
+            block_bytes,
+            Storage.from_json(settings) if settings else Storage((), "auto"),
+        )
 
 
 def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Stage:
@@ -210,7 +216,7 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     encoding, settings = config.encoding(definition), config.settings()
     texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
     keys = [*texts]
-    state, now_ms = open_state(log.fs, head), log.clock.now_ms()
+    state, now_ms = open_state(log.fs, head, recorded_key_types(head)), log.clock.now_ms()
     accepted = Accepted() if config.overwrite else accepted_merges(log, state, change.rewrites)
     runs = placed([replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
@@ -235,7 +241,7 @@ def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]
 
     So the retry of a hold wins: others would leave what is held where it is.
     """
-    oldest_first = sorted(rewrites, key=lambda rewrite: min(add.rolling_stats["at"] for add in rewrite.inputs))
+    oldest_first = sorted(rewrites, key=lambda rewrite: min(numbers_of(add.rolling_stats).at for add in rewrite.inputs))
     merges = accept_rewrites(log, state, oldest_first).rewrites
     return Accepted(tuple(acceptable(state.segments, merges)))
 

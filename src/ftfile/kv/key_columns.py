@@ -61,6 +61,20 @@ def decode_key(text: Sequence[Any]) -> Key:
     return key
 
 
+def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
+    """Raise a ValueError unless a key, or a prefix of one, has stored values of its columns' types."""
+    if len(key) > len(kinds):
+        raise ValueError(f"a key of {len(key)} values, and {len(kinds)} key columns")
+    for value, kind in zip(key, kinds, strict=False):
+        if isinstance(value, bytes) is not is_byte_key(kind):
+            raise ValueError(f"a key has {value!r:.80}, and its column is {kind}")
+        if isinstance(value, bytes):
+            if pa.types.is_string(kind):
+                value.decode()
+        elif not _least(kind) <= value <= _greatest(kind):
+            raise ValueError(f"a key has {value}, beyond its column of {kind}")
+
+
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
     """Return the value of a key column in Arrow."""
     if isinstance(value, bytes):
@@ -219,10 +233,23 @@ def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
     return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
 
 
+def check_ranges(ranges: Iterable[KeyRange], kinds: Sequence[pa.DataType]) -> None:
+    """Raise a ValueError for a bound of ranges that key columns of these types cannot have."""
+    for start, end in ranges:
+        check_key(start, kinds)
+        check_key(end or (), kinds)
+
+
 def _greatest(kind: pa.DataType) -> int:
     if pa.types.is_decimal(kind):
         return int(10**kind.precision) - 1
     return int(pa.types.is_boolean(kind)) or (1 << kind.bit_width - 1) - 1
+
+
+def _least(kind: pa.DataType) -> int:
+    if pa.types.is_boolean(kind):
+        return 0
+    return -_greatest(kind) - (not pa.types.is_decimal(kind))
 
 
 def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:

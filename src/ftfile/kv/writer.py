@@ -166,7 +166,7 @@ class StoreWriter(Writer[StoreConfig]):
                 return (), ()
         definition = StoreDefinition.from_json(text["store"]).naming(config.definition.code)
         try:
-            state = open_state(stage.fs, head)
+            state = open_state(stage.fs, head, definition.key_types)
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are merged: %s", error)
             return (), ()

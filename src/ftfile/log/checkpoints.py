@@ -19,8 +19,10 @@ from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     FINGERPRINT,
     REMOVE,
+    check_entry,
     check_format,
     compact_json,
+    definitions_from_json,
     from_checked_text,
     json_value,
     to_checked_text,
@@ -56,8 +58,10 @@ def _versions(name: str, attribute: str) -> Field:
 
 
 def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
-    for table in text.values():
+    for name, table in text.items():
         _checked({key: set_ms for key, (set_ms, _) in table.items()})
+        for key, (_, value) in table.items():
+            check_entry(name, key, value)
     return {name: SharedMap(table) for name, table in text.items()}
 
 
@@ -223,7 +227,9 @@ def decode_checkpoint(content: bytes, path: str) -> LogState:
     with Decoding(path, "a checkpoint of the log", _ADVICE):
         text = json_value(lines[0])
         check_format(text, "ftfileCheckpoint", CHECKPOINT_FORMAT, path)
-        return CHECKPOINT.from_json(text)
+        state = CHECKPOINT.from_json(text)
+        definitions_from_json(state.definitions)
+        return state
 
 
 def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.checksum import checksum
+from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.filters.decoded import stream_errors
 from ftfile.log.format import layout
-from ftfile.log.format.record import FILE_BYTES_MAX, compact_json, read_within
+from ftfile.log.format.record import FILE_BYTES_MAX, compact_json, json_value, read_within
 from ftfile.log.places import delete_file, list_files, list_own
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.calls import parallel
@@ -143,9 +142,11 @@ class WalFiles:
         content = _without_checksum(path, read_within(self.fs, path, FILE_BYTES_MAX))
         with stream_errors(path):
             line, _, message = self._filters.unseal(content, self._identity(path)).partition(b"\n")
-        header = json.loads(line)
-        if header["id"] != self._wal_id:
-            raise CorruptData(path, f"windows of this store, with the id {self._wal_id!r}", f"the id {header['id']!r}")
+        with Decoding(path, "the windows of a writer"):
+            header: dict[str, Any] = json_value(line)
+            wal_id = header["id"]
+        if wal_id != self._wal_id:
+            raise CorruptData(path, f"windows of this store, with the id {self._wal_id!r}", f"the id {wal_id!r:.80}")
         return header, memoryview(message)
 
     def delete(self, names: Sequence[layout.WalName]) -> bool:

@@ -13,7 +13,7 @@ from ftfile.kv.definition import DELETE, StoreDefinition, operations
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.planning.runs import apart, open_state, run_of
+from ftfile.kv.planning.runs import apart, open_state, recorded_key_types, run_of
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of, open_with_keys
@@ -68,7 +68,8 @@ def file_system(path: str, ring: str | None = None) -> FileSystem:
 def head_of(path: str, ring: str | None = None) -> LogState:
     """The newest state, marks open."""
     fs = file_system(path, ring)
-    return open_state(fs, CommitLog(fs).refresh())
+    head = CommitLog(fs).refresh()
+    return open_state(fs, head, recorded_key_types(head))
 
 
 def table_of(fs: FileSystem, add: Add) -> pa.Table:
@@ -88,7 +89,8 @@ def rows_of(path: str, ring: str | None = None) -> dict[Any, Any]:
 
 def rows_in(fs: FileSystem) -> dict[Any, Any]:
     """The same, of an opened directory."""
-    head = open_state(fs, CommitLog(fs).refresh())
+    head = CommitLog(fs).refresh()
+    head = open_state(fs, head, recorded_key_types(head))
     assert head.encoding is not None
     definition = StoreDefinition.from_json(head.definitions[head.encoding]["store"])
     buckets: dict[str, list[Run]] = {}

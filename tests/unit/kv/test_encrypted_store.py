@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ring",)
 
+STRINGS = [pa.string()]
 WORDS = [f"word-{number}-confidential" for number in range(6)]
 
 
@@ -85,12 +87,12 @@ def test_marks_are_sealed_once(out: str, ring: Path) -> None:
     query.run(0, [rows("a")])
     fs = file_system(out)
     (add,) = CommitLog(fs).refresh().segments.values()
-    (opened,) = open_marks(fs, [add])
+    (opened,) = open_marks(fs, [add], STRINGS)
     assert seal_marks(fs, [opened]) == (add,)
     changed = run_of(opened).marked(Marks((5, 5), None, (((), None),)))
     (sealed,) = seal_marks(fs, [changed])
     assert sealed.rolling_stats["sealed"] != add.rolling_stats["sealed"]
-    assert run_of(*open_marks(fs, [sealed])).marks == run_of(changed).marks
+    assert run_of(*open_marks(fs, [sealed], STRINGS)).marks == run_of(changed).marks
 
 
 def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
@@ -99,7 +101,7 @@ def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
     fs = file_system(out)
     first, second, *_ = CommitLog(fs).refresh().segments.values()
     with pytest.raises(CorruptData):
-        open_marks(fs, [replace(first, rolling_stats=second.rolling_stats)])
+        open_marks(fs, [replace(first, rolling_stats=second.rolling_stats)], STRINGS)
 
 
 def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
@@ -110,7 +112,7 @@ def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
     assert keys_of(fs) is not None
     write_ring(ring, second=SECOND)
     with pytest.raises(ConfigError, match="'first'"):
-        open_marks(fs, adds)
+        open_marks(fs, adds, STRINGS)
     forget_all()
 
 

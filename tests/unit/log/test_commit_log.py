@@ -145,7 +145,7 @@ def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.Mo
 
 class TestCheckpoints:
     def test_round_trip(self, driver: Driver) -> None:
-        driver.commit_new(0, offsets_hash="h", definitions={"e": 1}, schema="e", tasks=2)
+        driver.commit_new(0, offsets_hash="h", definitions={"e": "1"}, schema="e", tasks=2)
         add = driver.stage(5)
         segment = replace(SEGMENT, id="live")
         driver.create_record(

@@ -105,18 +105,18 @@ class TestState:
     def test_definitions(self, driver: Driver) -> None:
         """One that is forgotten and wanted again is written again."""
         for batch in range(3 * fold.DEFINITIONS_KEPT):
-            driver.commit(batch, definitions={f"e{batch}": batch})
+            driver.commit(batch, definitions={f"e{batch}": str(batch)})
         head = driver.log.refresh()
         assert fold.DEFINITIONS_KEPT <= len(head.definitions) <= 2 * fold.DEFINITIONS_KEPT
-        driver.commit(head.version + 1, definitions={"e0": 0}, encoding="e0")
-        assert driver.log.refresh().definitions["e0"] == 0
+        driver.commit(head.version + 1, definitions={"e0": "0"}, encoding="e0")
+        assert driver.log.refresh().definitions["e0"] == "0"
 
     def test_definitions_of_queries_stay(self, driver: Driver) -> None:
         """A flush needs the settings of every query, however long ago it wrote."""
         driver.commit(0, definitions={"settings": {"rolling": 1}}, settings="settings")
         other = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
         for batch in range(3 * fold.DEFINITIONS_KEPT):
-            other.commit(batch, definitions={f"e{batch}": batch})
+            other.commit(batch, definitions={f"e{batch}": str(batch)})
         for head in (other.log.refresh(), decode_checkpoint(encode_checkpoint(other.log.refresh()), "path")):
             assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
 
@@ -141,7 +141,7 @@ class TestState:
 
 class TestSharing:
     def test_a_state_does_not_change_when_the_log_goes_on(self, driver: Driver) -> None:
-        driver.commit_new(0, tables={"t": {"set": {"a": 1}}}, definitions={"e": 1})
+        driver.commit_new(0, tables={"t": {"set": {"a": 1}}}, definitions={"e": "1"})
         head = driver.log.refresh()
         before = encode_checkpoint(head)
         other = CommitLog(driver.fs)
@@ -151,7 +151,7 @@ class TestSharing:
                 author=JobAuthor("j", Transaction("app", other.refresh().version)),
                 adds=(replace(driver.stage(1), kind="segment", final_path=None),),
                 tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
-                definitions={"f": 2},
+                definitions={"f": "2"},
                 log_start=1,
             )
         assert driver.log.refresh().version == 3

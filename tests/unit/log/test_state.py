@@ -132,12 +132,12 @@ class TestDefinitions:
         open_one = {"schema": "open schema", "other": 7}
         fold.record(
             adds=(part("s", "segment", "open"),),
-            definitions={"open": open_one, "open schema": "{}", "unused": 1},
+            definitions={"open": open_one, "open schema": "{}", "unused": "1"},
             schema="first",
         )
         fold.record(definitions={"newest": "{}"}, schema="newest")
         for version in range(60):
-            fold.record(definitions={f"e{version}": version}, adds=(part(f"p{version}", encoding=f"e{version}"),))
+            fold.record(definitions={f"e{version}": str(version)}, adds=(part(f"p{version}", encoding=f"e{version}"),))
             if version % 5 == 0:
                 fold.restart()
             assert len(fold.state.definitions) <= 8 + 3
@@ -146,18 +146,18 @@ class TestDefinitions:
 
     def test_what_is_used_is_not_old(self) -> None:
         fold = Fold()
-        fold.record(definitions={"often": 1})
+        fold.record(definitions={"often": "1"})
         for version in range(60):
-            fold.record(definitions={f"e{version}": 1}, adds=(part(f"p{version}", encoding="often"),))
+            fold.record(definitions={f"e{version}": "1"}, adds=(part(f"p{version}", encoding="often"),))
         assert "often" in fold.state.definitions
 
     def test_a_forgotten_one_is_written_again(self, driver: Driver) -> None:
         for batch in range(20):
-            driver.commit(batch, definitions={f"e{batch}": batch})
-        driver.commit(20, definitions={"e0": 0, "e19": 19})
+            driver.commit(batch, definitions={f"e{batch}": str(batch)})
+        driver.commit(20, definitions={"e0": "0", "e19": "19"})
         record = driver.log.read_record(20)
         assert record is not None
-        assert record.definitions == {"e0": 0}
+        assert record.definitions == {"e0": "0"}
 
 
 def test_queries_and_transactions_are_never_forgotten() -> None:

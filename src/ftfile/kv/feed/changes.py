@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
-from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
+from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed.rows import (
     Change,
     Share,
@@ -23,6 +23,7 @@ from ftfile.kv.feed.rows import (
     feed_schema,
     stored_columns,
 )
+from ftfile.kv.planning.runs import definition_of_runs
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import read_marker

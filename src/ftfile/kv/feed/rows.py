@@ -14,7 +14,7 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
 from ftfile.kv.key_columns import bools_of, sorted_by, union
-from ftfile.kv.planning.runs import version_of
+from ftfile.kv.planning.runs import numbers_of, version_of
 from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
@@ -111,7 +111,7 @@ def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
 
 
 def _is_new(add: Add, version: int) -> bool:
-    first, last = add.rolling_stats["at"]
+    first, last = numbers_of(add.rolling_stats).at
     return bool(first == last and version_of(first) == version)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.key_columns import decode_ranges, encode_ranges
+from ftfile.kv.key_columns import check_ranges, decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 from ftfile.log.format.layout import WalName
 from ftfile.rows.buffers import validated
@@ -83,11 +83,10 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
     numbers = [entry["number"] for entry in header["windows"]]
     if not all(isinstance(number, int) for number in [header["before"], header["after"], *numbers]):
         raise ValueError(f"windows have the numbers {numbers}")
-    batches = map(validated, stream)
-    windows = [
-        Window(entry["number"], rows, decode_ranges(entry["purges"]))
-        for entry, rows in zip(header["windows"], batches, strict=True)
-    ]
+    purges = [decode_ranges(entry["purges"]) for entry in header["windows"]]
+    for ranges in purges:
+        check_ranges(ranges, definition.key_types)
+    windows = [Window(*window) for window in zip(numbers, map(validated, stream), purges, strict=True)]
     return WalFile(file_number, header["before"], header["after"], windows, definition)
 
 

@@ -2,7 +2,7 @@
 
 In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, jobs and readers see them
 open: they take live runs and due jobs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`.
-Without encryption, both return what they are given.
+Without encryption, the adds stay as they are. The keys in marks that were opened are of the types of the key columns.
 """
 
 from __future__ import annotations
@@ -18,14 +18,28 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
-from ftfile.kv.key_columns import Key, KeyRange, decode_key, decode_ranges, encode_key, encode_ranges, overlap
+from ftfile.kv.definition import StoreDefinition, joined
+from ftfile.kv.key_columns import (
+    Key,
+    KeyRange,
+    check_key,
+    check_ranges,
+    decode_key,
+    decode_ranges,
+    encode_key,
+    encode_ranges,
+    overlap,
+)
+from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.log.sealed import SealedFileSystem, keys_of
 from ftfile.log.state import SharedMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from ftfile.filters.keys import Keys
     from ftfile.log.format.model import Add, AssemblyTask
@@ -39,6 +53,24 @@ _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
 # Of live runs that a commit opens for every head.
 _KEPT = 1 << 16
+
+
+class MarkNumbers(NamedTuple):
+    """The marks of a run that are open even where its keys are sealed."""
+
+    at: tuple[int, int]
+    ops: int
+    committed_ms: int
+
+
+def numbers_of(text: Mapping[str, Any]) -> MarkNumbers:
+    """Return the numbers among the marks of a run, as JSON; CorruptData for others."""
+    with Decoding(layout.LOG, "the marks of a run"):
+        first, last = text["at"]
+        numbers = first, last, text["ops"], text["committedMs"]
+        if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers):
+            raise ValueError(f"numbers of a run are {numbers!r:.200}")
+        return MarkNumbers((first, last), *numbers[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +97,16 @@ class Marks:
     def from_json(cls, text: dict[str, Any]) -> Marks:
         """Build from `to_json()`; CorruptData for what is none."""
         with Decoding(layout.LOG, "the marks of a run"):
-            (first, last), keys = text["at"], text["keys"]
-            numbers = first, last, text["ops"], text["committedMs"]
-            if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers):
-                raise ValueError(f"numbers of a run are {numbers!r:.200}")
+            keys, (at, ops, committed_ms) = text["keys"], numbers_of(text)
             ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
-            return cls((first, last), ends, decode_ranges(text["purges"]), *numbers[2:])
+            return cls(at, ends, decode_ranges(text["purges"]), ops, committed_ms)
+
+    def check_keys(self, kinds: Sequence[pa.DataType]) -> None:
+        """Raise a CorruptData for keys that columns of these types cannot have."""
+        with Decoding(layout.LOG, f"the marks of a run whose key columns are {', '.join(map(str, kinds))}"):
+            for key in self.keys or ():
+                check_key(key, kinds)
+            check_ranges(self.purges, kinds)
 
 
 class Run(NamedTuple):
@@ -112,6 +148,17 @@ def is_run(add: Add) -> bool:
 def run_of(add: Add) -> Run:
     """Return the run of a segment."""
     return Run(add, Marks.from_json(add.rolling_stats))
+
+
+def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
+    """Return the definition of the newest run, with all columns of others; None without runs.
+
+    The newest one may be what a merge has left as it was, with fewer columns than its neighbours.
+    """
+    newest_first = sorted(adds, key=lambda add: numbers_of(add.rolling_stats).at[1], reverse=True)
+    with Decoding(layout.LOG, "definitions of runs"):
+        texts = [definitions[encoding]["store"] for encoding in dict.fromkeys(add.encoding for add in newest_first)]
+    return joined([StoreDefinition.from_json(text) for text in texts]) if texts else None
 
 
 def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -205,23 +252,33 @@ def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyTask]) -> tuple[AssemblyTas
     return tuple(replace(job, inputs=seal_marks(fs, job.inputs)) for job in jobs)
 
 
-def open_marks(fs: FileSystem, adds: Iterable[Add]) -> list[Add]:
-    """Return recorded adds with readable marks.
+def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
+    """Return recorded adds with readable marks, of a store whose key columns have these types.
 
     Raises:
-        CorruptData: marks do not fit their key, or their add.
+        CorruptData: marks do not fit their key, or their add, or the key columns.
         ConfigError: their key is not known.
     """
     keys = keys_of(fs)
-    return [*adds] if keys is None else [_opened(add, keys) for add in adds]
+    opened = [*adds] if keys is None else [_opened(add, keys) for add in adds]
+    for add in opened:
+        Marks.from_json(add.rolling_stats).check_keys(kinds)
+    return opened
 
 
-def open_state(fs: FileSystem, head: LogState) -> LogState:
+def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
+    """Return the types of the key columns of a store; none before its first rows."""
+    text = store_of(head)
+    return [] if text is None else StoreDefinition.from_json(text).key_types
+
+
+def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
     """Return the state of a log with readable marks of live runs and of due jobs; raises as `open_marks`."""
+    opened = open_marks(fs, head.segments.values(), kinds)
+    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds))) for job in head.assembly_tasks)
     if keys_of(fs) is None:
         return head
-    segments = SharedMap({add.id: add for add in open_marks(fs, head.segments.values())})
-    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs))) for job in head.assembly_tasks)
+    segments = SharedMap({add.id: add for add in opened})
     return replace(head, segments=segments, assembly_tasks=jobs)
 
 

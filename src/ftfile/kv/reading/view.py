@@ -63,7 +63,7 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     adds = [*adds]
     runs = {add.id: open_runs[add.id] for add in adds if add.id in open_runs}
     new = [add for add in adds if add.id not in open_runs]
-    runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new)}
+    runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new, sources.definition.key_types)}
     buckets: dict[int, Bucket] = {}
     for name, members in runs_by_bucket(runs.values()).items():
         members.sort(key=lambda run: run.marks.at)

@@ -17,7 +17,14 @@ from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
 from ftfile.kv.planning.jobs import job_of, terms_of
 from ftfile.kv.planning.plan import plan_jobs
-from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
+from ftfile.kv.planning.runs import (
+    open_state,
+    recorded_key_types,
+    run_of,
+    runs_by_bucket,
+    seal_marks,
+    stretches_of,
+)
 from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
@@ -78,9 +85,10 @@ class Merges:
         `choose` is given what failed, as holds. Errors are those of runs that are still as they were.
         """
         while True:
-            head = open_state(self.log.fs, self.log.refresh(durable=True))
-            how = how_written(head, self.log.fs, self.code)
+            recorded = self.log.refresh(durable=True)
+            how = how_written(recorded, self.log.fs, self.code)
             how.definition.require_code()
+            head = open_state(self.log.fs, recorded, how.definition.key_types)
             jobs = [job for job in choose(head, how, [*self._holds.values()]) if job.id not in self._given_up]
             if not jobs:
                 self.errors = [error for run, error in self._errors.items() if run in head.segments]
@@ -121,7 +129,7 @@ class Merges:
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
-            return self._body(how, rewrites, open_state(self.log.fs, head))
+            return self._body(how, rewrites, open_state(self.log.fs, head, how.definition.key_types))
 
         with self.log.lock:
             record = commit(self.log, self.author, prepare).record
@@ -296,7 +304,8 @@ def compact(  # noqa: PLR0913 - all by name
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     """Return the report of a dry run."""
-    head = open_state(log.fs, log.refresh())
+    recorded = log.refresh()
+    head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
     jobs = [*(_FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once))]
     inputs = {add.id for job in jobs for add in job.inputs}

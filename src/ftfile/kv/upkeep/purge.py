@@ -106,7 +106,7 @@ class _PurgeRuns:
         log = self._log
         how = how_written(head, log.fs)
         key_range = UserKeys(how.definition).range_of(*self._keys)
-        runs = map(run_of, open_marks(log.fs, head.segments.values()))
+        runs = map(run_of, open_marks(log.fs, head.segments.values(), how.definition.key_types))
         buckets = sorted(
             {run.add.directory_key for run in runs if run.marks.keys and overlap([key_range], *run.marks.keys)}
         )
@@ -127,7 +127,7 @@ class _PurgeRuns:
 def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
     """Write the purges of lost runs, which the log knows, as runs of the same positions; return those with the lost."""
     how = how_written(log.refresh(), log.fs)
-    runs = [run for run in map(run_of, open_marks(log.fs, lost)) if run.marks.purges]
+    runs = [run for run in map(run_of, open_marks(log.fs, lost, how.definition.key_types)) if run.marks.purges]
     if not runs:
         return []
     written = _written(log, author, how, [(run.add.directory_key, run.marks.purges) for run in runs])

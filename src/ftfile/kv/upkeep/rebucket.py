@@ -168,7 +168,7 @@ class _NewBuckets:
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
         runs_by_group: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
-        for add in open_marks(self.log.fs, head.segments.values()):
+        for add in open_marks(self.log.fs, head.segments.values(), how.definition.key_types):
             runs_by_group[bucket_number(add.directory_key) % groups].append(run_of(add))
         return runs_by_group
 

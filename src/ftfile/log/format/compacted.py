@@ -24,6 +24,7 @@ from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     check_format,
     compact_json,
+    definitions_from_json,
     from_checked_text,
     json_value,
     to_checked_text,
@@ -320,6 +321,7 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range
     with Decoding(path, _RANGE, _ADVICE):
         header, end = _read_header(file, path)
         header_range = replace(RANGE.from_json(header), ended=None)
+        definitions_from_json(header_range.definitions)
         if ended is None:
             return header_range
         contents = CONTENTS.from_json(header)

@@ -133,7 +133,8 @@ def _read(
 def last_restore(head: LogState) -> int:
     """Return the newest version that is a restore; -1 for none."""
     table = head.tables.get(RESTORES)
-    return -1 if table is None else int(table["last"][1])
+    entry = None if table is None else table.get("last")
+    return -1 if entry is None else int(entry[1])
 
 
 def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Add]:

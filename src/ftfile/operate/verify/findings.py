@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.kv.definition import DELETE
-from ftfile.kv.planning.runs import is_run
+from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _consequence_of(add: Add) -> str:
     """Return the effect on a store of giving up a run; empty for other adds, and where nothing else changes."""
     if not is_run(add) or not add.rows:
         return ""
-    deletes = add.rolling_stats["ops"] & 1 << DELETE
+    deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE
     return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
 
 

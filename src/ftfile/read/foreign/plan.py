@@ -11,12 +11,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError
+from ftfile.log.format.model import FLAG, LIST, NUMBER, NUMBER_MAX, OR_NULL, TEXT, Field, Fields
 from ftfile.read.log_positions import START
 from ftfile.read.shares import OPEN_COST_BYTES
 from ftfile.rows.buffers import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +115,44 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON."""
         ranges = [[getattr(planned, field.name) for field in fields(planned)] for planned in self.ranges]
-        lists = {name: [list(item) for item in getattr(self, name)] for name in _LISTS}
+        lists = {name: [list(map(_as_json, item)) for item in getattr(self, name)] for name in _LISTS}
         return {"ranges": ranges, **lists, "low": self.low, "root": self.root, "plannedMs": self.planned_ms}
 
     @classmethod
     def from_json(cls, payload: dict[str, Any]) -> Plan:
-        """Return the plan that `to_json` gave."""
-        lists: dict[str, Any] = {
-            name: tuple(kind(*map(_frozen, item)) for item in payload[name]) for name, kind in _LISTS.items()
-        }
-        ranges = tuple(Range(*item) for item in payload["ranges"])
-        return cls(ranges, **lists, low=payload["low"], root=payload["root"], planned_ms=payload["plannedMs"])
+        """Return the plan that `to_json` gave; a ValueError or a KeyError for what is none."""
+        return _PLAN.from_json(payload)
+
+
+def _hex_digits(*digits: int) -> Callable[[Any], object]:
+    """Return the check that a text, or each text of a list, has as many hexadecimal digits as one of these says."""
+
+    def check(value: Any) -> None:  # noqa: ANN401 - JSON
+        for text in value if isinstance(value, list) else [value]:
+            if len(text) not in digits or not _HEX.fullmatch(text):
+                raise ValueError(f"a fingerprint or a key is {text!r:.80}")
+
+    return check
+
+
+def _rows(name: str, kind: Callable[..., Any], *columns: Field) -> Field:
+    """Return the field of a tuple of values that are arrays in JSON."""
+
+    def decode(items: list[Any]) -> tuple[Any, ...]:
+        if not set(map(type, items)) <= {list} or not set(map(len, items)) <= {len(columns)}:
+            raise ValueError(f"{name} are {items!r:.80}")
+        for column, values in zip(columns, zip(*items, strict=True), strict=bool(items)):
+            column.check_all(values)
+            if column.decode is not None:
+                for value in values:
+                    column.decode(value)
+        return tuple(kind(*map(_frozen, item)) for item in items)
+
+    return Field(name, name, LIST, list, decode)
+
+
+def _as_json(value: Any) -> Any:  # noqa: ANN401 - an item of a row
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -139,8 +167,49 @@ def _cuts(planned: Range, max_bytes: int) -> Iterator[Cut]:
         yield Cut(planned, start, min(start + max_bytes, planned.end))
 
 
-_LISTS: dict[str, Any] = {"files": FileEntry, "late": Late, "refused": Refused}
-
+_LISTS = ("files", "late", "refused")
+_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+_PATH = Field("path", "path", TEXT)
+# Fingerprints have 64 bits, and keys 128.
+_PRINTS = [Field(name, name, TEXT, decode=_hex_digits(0, 16)) for name in ("head", "tail")]
+_FILE = (
+    Field("sizeBytes", "size_bytes", NUMBER, least=-1),
+    Field("modifiedMs", "modified_ms", NUMBER, least=-NUMBER_MAX),
+    Field("identity", "identity", TEXT + OR_NULL),
+)
+_PLAN = Fields(
+    Plan,
+    _rows(
+        "ranges",
+        Range,
+        _PATH,
+        Field("start", "start", NUMBER),
+        Field("end", "end", NUMBER),
+        *_PRINTS,
+        *_FILE,
+        Field("whole", "whole", FLAG),
+        Field("compression", "compression", TEXT),
+    ),
+    _rows(
+        "files",
+        FileEntry,
+        _PATH,
+        Field("rule", "rule", TEXT),
+        Field("position", "position", NUMBER),
+        *_PRINTS,
+        *_FILE,
+        Field("previousKeys", "previous_keys", LIST, decode=_hex_digits(32)),
+        Field("displaces", "displaces", FLAG),
+        Field("advances", "advances", TEXT, decode=_hex_digits(0, 32)),
+        Field("parked", "parked", TEXT),
+    ),
+    _rows("late", Late, _PATH, Field("modifiedMs", "modified_ms", NUMBER, least=-NUMBER_MAX)),
+    _rows("refused", Refused, _PATH, Field("reason", "reason", TEXT)),
+    Field("low", "low", NUMBER, least=-NUMBER_MAX),
+    Field("root", "root", TEXT),
+    Field("plannedMs", "planned_ms", NUMBER),
+    always=True,
+)
 
 _ID = re.compile(r"[0-9a-f]{32}")
 

@@ -73,7 +73,9 @@ class PlanLog:
         state = None if self._head is None else self._head.queries.get(self.id)
         if self._head is None or state is None or state.settings is None:
             return {}
-        return dict(self._head.definitions.get(state.settings, {}))
+        options = self._head.definitions.get(state.settings, {})
+        with Decoding(layout.LOG, "the options of a stream", _RESTORE):
+            return {name: _text(value) for name, value in options.items()}
 
     def after(self, position: PlanPosition) -> PlanPosition | None:
         """Return the plan that follows a position, durable; None if the position is the newest plan.
@@ -143,13 +145,13 @@ class PlanLog:
         begins = PlanPosition(self.id, position.plan - 1, record.previous_nonce or "")
         if begins != (start or PlanPosition(self.id, -1, "")):
             raise StateLost(f"plan {position.plan} of {self._told()} does not follow {start}. {_ANEW}")
-        return _plan_of(record)
+        return plan_of(record)
 
     def last_plans(self, position: PlanPosition) -> list[Plan]:
         """Return the plan of a position and the one before it, as far as they are kept."""
         found, number, nonce = [], position.plan, position.nonce
         while number > position.plan - 2 and (record := self._record(number)) is not None and record.nonce == nonce:
-            found.append(_plan_of(record))
+            found.append(plan_of(record))
             number, nonce = number - 1, record.previous_nonce or ""
         return found
 
@@ -214,7 +216,7 @@ class PlanLog:
             record = self._record(number)
             if record is None:
                 raise CorruptData(layout.record_path(number), "a plan", "nothing", _RESTORE)
-            known = known.apply(_plan_of(record))
+            known = known.apply(plan_of(record))
         return known
 
     def _columns_of(self, head: LogState) -> tuple[int, KnownFiles]:
@@ -238,6 +240,13 @@ class PlanLog:
         return f"the state {self.id!r} in stateLocation"
 
 
-def _plan_of(record: Record) -> Plan:
+def plan_of(record: Record) -> Plan:
+    """Return the plan of a record; CorruptData for a record that has none."""
     with Decoding(layout.record_path(record.version), "a plan", _RESTORE):
         return Plan.from_json(record.payload)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"an option is {value!r:.80}")
+    return value

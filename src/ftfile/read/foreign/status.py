@@ -19,8 +19,7 @@ from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known import key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.matching import likely_answers, match_known
-from ftfile.read.foreign.plan import Late, Plan, Refused
-from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.read.foreign.plan_log import PlanLog, plan_of
 from ftfile.read.foreign.settings import FilesSettings, split_path
 from ftfile.read.foreign.stream import FilesConfig, open_state, state_location
 from ftfile.storage.paths import parse
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.read.foreign.known import KnownFiles
     from ftfile.read.foreign.listing import Listing
+    from ftfile.read.foreign.plan import Late, Plan, Refused
 
 
 _PLACES = frozenset({"checkpointlocation", "statelocation"})
@@ -104,7 +104,7 @@ def status_of(
     store = normalise(given.get("path", location))  # of which `given` has the settings
     fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
-    known, kept = plans.known(), [Plan.from_json(record.payload) for record in read_records(log)]
+    known, kept = plans.known(), [plan_of(record) for record in read_records(log)]
     if plans.head is None or plans.head.plan < 0 or not kept:
         return None
     options = plans.options | {"stateLocation": location} | dict(given)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
@@ -15,7 +16,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import created_ms
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.spark_types import arrow_schema, recorded_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -138,16 +139,30 @@ class Versions:
         return "" if record is None else record.nonce
 
     def columns(self, schema: str) -> str:
-        """Return the columns of a key as Spark's JSON."""
-        return str(self._definitions[schema])
+        """Return the columns of a key as Spark's JSON; CorruptData for none that ftfile writes."""
+        with Decoding(layout.LOG, "the schema of a version"):
+            schema_json: str = self._definitions[schema]
+            recorded_schema(schema_json)
+            return schema_json
+
+    def encoding(self, key: str) -> dict[str, Any]:
+        """Return an encoding, of which the parts are read that exports go by; CorruptData for others."""
+        with Decoding(layout.LOG, "an encoding of files"):
+            encoding: dict[str, Any] = self._definitions[key]
+            recorded_schema(encoding["schema"])
+            names = [encoding["format"]["name"], *encoding["partitionBy"]]
+            names += [encoding["fileName"]["column"]] if encoding.get("fileName") else []
+            if not all(isinstance(name, str) for name in names):
+                raise TypeError(f"the names of a format and of columns are {names!r:.200}")
+            return encoding
 
     def file_columns(self, adds: Iterable[Add]) -> list[str]:
         """Return the columns of files, each set once, as Spark's JSON."""
-        return sorted({str(self._definitions[key]["schema"]) for key in {add.encoding for add in adds}})
+        return sorted({self.encoding(key)["schema"] for key in {add.encoding for add in adds}})
 
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
-        return [*self._definitions[encoding]["partitionBy"]]
+        return [*self.encoding(encoding)["partitionBy"]]
 
     def partition_columns(self, snapshot: Snapshot) -> list[str]:
         """Return the partition columns of a version, which all of its rows have."""
@@ -163,7 +178,7 @@ class Versions:
         parts = [add for add in adds if add.kind == "part"]
         self._limits.refuse_paths(add.final_path for add in parts)
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
-            self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
+            self._limits.refuse_encoding(self.encoding(key), columns, has_filters=has_filters)
 
     def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:
         """Return a part of a version with these columns."""
@@ -171,7 +186,7 @@ class Versions:
         if key not in self._values:
             directory, stem = layout.directory_of(add.directory_key), layout.stem_of(add.directory_key)
             columns = arrow_schema(self.columns(schema))
-            self._values[key] = path_column_values(self._definitions[add.encoding], directory, stem, columns)
+            self._values[key] = path_column_values(self.encoding(add.encoding), directory, stem, columns)
         assert add.final_path is not None
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.publish import skip_published
@@ -15,7 +16,7 @@ from ftfile.log.read.times import created_ms
 from ftfile.log.state import LogState
 from ftfile.storage.registry import normalise
 from ftfile.tools.monitor.metrics import METRICS
-from ftfile.write.files.rolling_groups import key_of
+from ftfile.write.files.rolling_groups import key_of, stats_of
 from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Record
+    from ftfile.log.format.model import Add, Record
     from ftfile.tools.monitor.metrics import Labels, Tally
 
 
@@ -192,7 +193,7 @@ class Follower:
             "ftfile_failing_files": sum(job.attempts > 0 for job in head.assembly_tasks),
         }.items():
             tally.set(name, here, value)
-        oldest_ms = min((segment.rolling_stats.get("committedMs", 0) for segment in segments), default=None)
+        oldest_ms = min(map(_committed_ms, segments), default=None)
         tally.set("ftfile_oldest_open_timestamp_seconds", here, None if oldest_ms is None else oldest_ms / 1000)
         self._show_unpublished(log, head)
         newest = sorted(head.queries.items(), key=lambda item: item[1].version)[-QUERIES_SHOWN:]
@@ -240,3 +241,8 @@ class Follower:
 def _created_s(log: CommitLog, version: int) -> float | None:
     time_ms = created_ms(log, version)
     return None if time_ms is None else time_ms / 1000
+
+
+def _committed_ms(segment: Add) -> int:
+    """Return when the rows of a segment, or of a run of a store, were committed, by the driver's clock."""
+    return numbers_of(segment.rolling_stats).committed_ms if is_run(segment) else stats_of(segment).committed_ms

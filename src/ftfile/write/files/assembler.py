@@ -210,7 +210,7 @@ class _Job:
             elif taken.rows:
                 self._ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
                 skipped += taken.rows
-            self._left_bytes -= live_bytes(segment) * taken.rows / segment.rows
+            self._left_bytes -= live_bytes(segment) * taken.rows / max(segment.rows, 1)
             self._left_rows -= taken.rows
             rows -= taken.rows
             if part.is_full():

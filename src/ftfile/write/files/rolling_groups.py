@@ -11,9 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.checksum import Decoding
+from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
+from ftfile.log.format.model import FLAG, LIST, NUMBER, NUMBER_MAX, Field, Fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -25,9 +28,45 @@ if TYPE_CHECKING:
 GroupKey = tuple[str, str, tuple[int, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentStats:
+    """The facts of a segment that its record has, for the rules by which its file ends."""
+
+    partition: int  # of the task
+    index: int  # among the segments of the task
+    committed_ms: int  # by the driver's clock
+    event_time_us: tuple[int, ...] = ()  # least and greatest; empty without a column of event time
+    window_us: tuple[int, ...] = ()  # start and end; empty without `eventTimeInterval`
+    ends_part: bool = False  # the part ends behind this segment
+
+
+def _pair_from_json(pair: list[Any]) -> tuple[int, ...]:
+    first, last = pair
+    if not all(type(number) is int and abs(number) <= NUMBER_MAX for number in pair):
+        raise ValueError(f"two times are {pair!r:.80}")
+    return first, last
+
+
+_STATS = Fields(
+    SegmentStats,
+    Field("partition", "partition", NUMBER),
+    Field("index", "index", NUMBER),
+    Field("committedMs", "committed_ms", NUMBER),
+    Field("eventTimeUs", "event_time_us", LIST, list, _pair_from_json),
+    Field("windowUs", "window_us", LIST, list, _pair_from_json),
+    Field("endsPart", "ends_part", FLAG),
+)
+
+
+def stats_of(segment: Add) -> SegmentStats:
+    """Return the statistics of a segment; CorruptData for others than a writer of files records."""
+    with Decoding(layout.LOG, "the statistics of a file that stays open"):
+        return _STATS.from_json(segment.rolling_stats)
+
+
 def key_of(segment: Add) -> GroupKey:
     """Return which group of its query a segment belongs to."""
-    return segment.directory_key, segment.encoding, tuple(segment.rolling_stats.get("windowUs", ()))
+    return segment.directory_key, segment.encoding, stats_of(segment).window_us
 
 
 def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
@@ -40,12 +79,13 @@ def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
 
 def order_of(segment: Add) -> tuple[int, int, int]:
     """Return where a segment stands in its group: by batch, partition, and place within its attempt."""
-    return segment.origin.last_batch, segment.rolling_stats["partition"], segment.rolling_stats["index"]
+    stats = stats_of(segment)
+    return segment.origin.last_batch, stats.partition, stats.index
 
 
 def live_bytes(segment: Add) -> float:
     """Return an estimate of a segment's bytes whose rows are in no part yet."""
-    return segment.length * segment.rows / (segment.rows + segment.skip_rows)
+    return segment.length * segment.rows / max(segment.rows + segment.skip_rows, 1)
 
 
 def size_of(segment: Add) -> int:
@@ -91,19 +131,19 @@ class GroupTotals:
 
     def plus(self, segment: Add, *, is_other_batch: bool) -> GroupTotals:
         """Return the totals with one segment more."""
-        stats = segment.rolling_stats
-        low, high = stats.get("eventTimeUs", (None, None))
+        stats = stats_of(segment)
+        low, high = stats.event_time_us or (None, None)
         return GroupTotals(
             self.directory,
             self.segments + 1,
             self.size_bytes + size_of(segment),
             self.rows + segment.rows,
             self.batches + is_other_batch,
-            min(self.first_ms, stats["committedMs"]) if self.segments else stats["committedMs"],
-            max(self.last_ms, stats["committedMs"]),
+            min(self.first_ms, stats.committed_ms) if self.segments else stats.committed_ms,
+            max(self.last_ms, stats.committed_ms),
             _pick(min, self.event_min_us, low),
             _pick(max, self.event_max_us, high),
-            self.is_final or stats.get("endsPart", False),
+            self.is_final or stats.ends_part,
         )
 
 
@@ -131,7 +171,7 @@ class _Group:
         batch = segment.origin.last_batch
         is_later = batch != self.newest
         if is_later and self.segments:
-            reason = self._over_reason(self._since, segment.rolling_stats["committedMs"])
+            reason = self._over_reason(self._since, stats_of(segment).committed_ms)
             if reason is not None:
                 self.over, self._since = (self.newest, reason), GroupTotals(self.totals.directory)
         self.totals = self.totals_with([segment])

@@ -24,6 +24,7 @@ from ftfile.write.files.rolling_groups import (
     live_bytes,
     order_of,
     size_of,
+    stats_of,
 )
 from ftfile.write.files.rolling_rules import RULES, deadline_of, reason_it_was_over, reason_to_end
 
@@ -134,7 +135,7 @@ def _final_runs(segments: list[Add]) -> Iterator[list[Add]]:
 
 
 def _is_final(segment: Add) -> bool:
-    return bool(segment.rolling_stats.get("endsPart"))
+    return stats_of(segment).ends_part
 
 
 def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyTask:

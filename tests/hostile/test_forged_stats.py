@@ -1,0 +1,120 @@
+"""Statistics, tables, plans and keys of any types in right records: CorruptData, or what can be used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.core.errors import CorruptData
+from ftfile.kv.planning.runs import Marks, open_marks
+from ftfile.log.format.model import Add, Origin
+from ftfile.log.format.record import check_entry
+from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.write.files.rolling_groups import GroupTotals, stats_of
+
+SEGMENT = Add("id", "segment", "spool", None, 4, 4, "crc32:0", 1, "", "key", Origin("query", 0, 0))
+STATS = {
+    "partition": 0,
+    "index": 1,
+    "committedMs": 5,
+    "eventTimeUs": [-2, 3],
+    "windowUs": [-4, 6],
+    "endsPart": True,
+}
+NO_STATS: list[Any] = [None, "1", 1.5, -1, 1 << 63, [], [1], [1, "2"], [1, 1 << 63], {}]
+NO_PLANS: list[Any] = [None, "x", 1.5, True, 1 << 63, {}, [1], [[]], [["a", None]], [[None] * 10], [["a"] * 12]]
+KINDS = [pa.string(), pa.int32(), pa.bool_(), pa.decimal128(3, 1)]
+KEY = (b"a", -1, 1, 999)
+# Keys, and prefixes of keys, that columns of these types cannot have.
+KEYS: list[tuple[Any, ...]] = [
+    (1,),
+    (b"\xff",),
+    (b"a", b"b"),
+    (b"a", 1 << 31),
+    (b"a", 0, 2),
+    (b"a", 0, 0, 1000),
+    (*KEY, 1),
+]
+# By the table of the log.
+ENTRIES: dict[str, tuple[Any, list[Any]]] = {
+    "checkpoints": ("file:///a", [None, 1, ["a"]]),
+    "columns": (["a", 1, "crc32:0"], [None, "a", [], ["a", 1], ["a", "1", "b"], ["a", -1, "b"], ["a", 1 << 63, "b"]]),
+    "migration": ({"from": "spark", "log": None, "lastEntry": 1}, [None, {}, {"from": 1, "log": None, "lastEntry": 1}]),
+    "operators": ([1, 1, "id"], [1, [], [1, 1], [1, 1, 1], [True, 1, "id"], [1, 1, "id", 1]]),
+    "partNumbers": (7, [None, "7", -1, 1.5, True]),
+    "restores": (7, [None, "7", [7]]),
+    "unmarkedDirectories": (None, [1, ""]),
+    "unreportedFlushes": ("query", [None, 1]),
+}
+PLAN = Plan(
+    (Range("a", 0, 1, "0" * 16, "", 5, -5, None),),
+    (FileEntry("b", "moved", 1, "0" * 16, "", -1, 5, "inode", ("0" * 32,), advances="1" * 32),),
+    (Late("c", 1),),
+    (Refused("d", "denied"),),
+    1,
+    "file:///in",
+    9,
+).to_json()
+
+
+def test_what_was_written_is_read() -> None:
+    assert GroupTotals("").plus(replace(SEGMENT, rolling_stats=STATS), is_other_batch=True).event_min_us == -2
+    assert Plan.from_json(PLAN).to_json() == PLAN
+    marks = Marks((1, 1), (KEY, KEY), ((KEY[:2], None),))
+    run = replace(SEGMENT, rolling_stats=marks.to_json())
+    assert open_marks(MemoryFileSystem("forged-stats"), [run], KINDS) == [run]
+
+
+@pytest.mark.parametrize("field", STATS)
+def test_statistics_of_other_types_are_damage(field: str) -> None:
+    for value in NO_STATS:
+        with pytest.raises(CorruptData, match="a file that stays open"):
+            stats_of(replace(SEGMENT, rolling_stats=STATS | {field: value}))
+
+
+@pytest.mark.parametrize("field", ["partition", "index", "committedMs"])
+def test_so_are_statistics_without_them(field: str) -> None:
+    with pytest.raises(CorruptData):
+        stats_of(replace(SEGMENT, rolling_stats={name: value for name, value in STATS.items() if name != field}))
+
+
+def test_a_segment_without_rows_has_no_bytes() -> None:
+    segment = replace(SEGMENT, rows=0, rolling_stats=STATS)
+    assert GroupTotals("").plus(segment, is_other_batch=True).size_bytes == 0
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_that_the_columns_cannot_have_are_damage(key: tuple[Any, ...]) -> None:
+    fs = MemoryFileSystem("forged-stats")
+    for marks in (Marks((1, 1), (key, KEY)), Marks((1, 1), None, ((KEY, key),)), Marks((1, 1), None, ((key, None),))):
+        with pytest.raises(CorruptData, match="key columns"):
+            open_marks(fs, [replace(SEGMENT, rolling_stats=marks.to_json())], KINDS)
+
+
+@pytest.mark.parametrize("table", ENTRIES)
+def test_entries_of_other_types_are_damage(table: str) -> None:
+    written, others = ENTRIES[table]
+    check_entry(table, "1", written)
+    for value in others:
+        with pytest.raises((ValueError, KeyError)):
+            check_entry(table, "1", value)
+
+
+@pytest.mark.parametrize("table", ["columns", "unreportedFlushes"])
+def test_so_are_keys_that_are_no_versions(table: str) -> None:
+    for key in ("", "x", "-1", "1.5", "1" * 20, "\u0661"):
+        with pytest.raises(ValueError, match="has the key"):
+            check_entry(table, key, ENTRIES[table][0])
+
+
+@pytest.mark.parametrize("field", PLAN)
+def test_plans_of_other_types_are_none(field: str) -> None:
+    for value in NO_PLANS:
+        if field == "root" and value == "x":
+            continue
+        with pytest.raises((ValueError, TypeError, LookupError)):
+            Plan.from_json(PLAN | {field: value})
