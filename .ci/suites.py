@@ -97,6 +97,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "thorough-histories": (
         "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_FOREIGN_HISTORIES=50000 -n 2 tests/histories",
     ),
+    "thorough-hostile": ("FTFILE_MUTATIONS=20000 -n 2 tests/hostile/test_mutations.py",),
     "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
     "thorough-hdfs": ("FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",),

@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,10 @@ MEMORY_BYTES, CALL_S = 1 << 30, 10
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen", "ctypes.dlopen")
 _CONNECTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind", "urllib.Request")
 _CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown")
+# Of packages, and what ftfile brings with it.
+_MODULES = (".py", ".pyc", ".zip", "METADATA", "entry_points.txt")
+_PACKAGE = f"{Path(ftfile.__file__).parent}/"
+_OF_NAMES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink")
 # What Python and its libraries look up about the machine.
 _OF_MACHINE = ("/proc/", "/sys/", "/dev/null", "/dev/urandom", "/usr/share/zoneinfo", "/etc/localtime")
 
@@ -64,7 +69,7 @@ class Watch:
             return
         if event == "import" and str(arguments[0]).partition(".")[0] not in self._packages:
             self.misdeeds.add(f"imports {arguments[0]}")
-        elif event in _STARTS or event in _CONNECTS:
+        elif (event in _STARTS and arguments != (None,)) or event in _CONNECTS:  # of `dlopen`, the process itself
             self.misdeeds.add(f"{event} {arguments!r:.200}")
         elif event in {"open", "os.listdir", "os.scandir"} or event in _CHANGES:
             paths = 2 if event in {"os.rename", "os.link"} else 1
@@ -76,10 +81,15 @@ class Watch:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         above = Path(f"/proc/self/fd/{descriptor}").readlink() if descriptor >= 0 else Path()
-        absolute = os.path.realpath(above / os.fsdecode(path))
-        is_module = event == "open" and absolute.endswith((".py", ".pyc", "METADATA", "entry_points.txt"))
-        # A name is made durable by a sync of the directory that has it.
-        is_above = event == "open" and absolute == str(Path(self.directory or "/").parent)
+        full = above / os.fsdecode(path)
+        # A link that is removed or moved is not followed.
+        absolute = (
+            str(Path(os.path.realpath(full.parent)) / full.name) if event in _OF_NAMES else os.path.realpath(full)
+        )
+        is_module = event == "open" and (absolute.endswith(_MODULES) or absolute.startswith(_PACKAGE))
+        # A name is made durable by a sync of the directory that has it; a stream looks for `_ftfile` above its files.
+        parents = Path(self.directory or "/").parents
+        is_above = event == "open" and Path(absolute.removesuffix("/_ftfile") or "/") in parents
         if not (self._is_allowed(f"{absolute}/") or is_module or is_above or _is_import(event, absolute)):
             self.misdeeds.add(f"{event} {absolute}")
 
@@ -102,8 +112,22 @@ def _is_import(event: str, path: str) -> bool:
     return event in {"os.listdir", "os.scandir"} and any(path.startswith(folder) for folder in sys.path if folder)
 
 
-def _late(*_: object) -> None:
+def late(*_: object) -> None:
+    """Raise a `TimeoutError`: a handler of signals."""
     raise TimeoutError(f"it took more than {CALL_S} s")
+
+
+def outcome_of(call: Callable[[], object]) -> str:
+    """Return what a call returned or raised; only what begins with `raised` is no error of ftfile."""
+    try:
+        return f"returned {call()!r:.200}"
+    except FtfileError as error:
+        return f"{type(error).__name__}: {error}"
+    except BaseException as error:  # also MemoryError
+        frames = traceback.extract_tb(error.__traceback__)
+        own = next((frame for frame in reversed(frames) if "/ftfile/" in frame.filename), frames[-1])
+        place = f"{own.name} at {own.filename.rpartition('/ftfile/')[2]}:{own.lineno}"
+        return f"raised {type(error).__name__} {error!r:.300} in {place}"
 
 
 def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
@@ -113,13 +137,7 @@ def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
         watch.misdeeds = set()
         signal.alarm(CALL_S)
         try:
-            outcome = f"returned {call(directory)!r:.200}"
-        except FtfileError as error:
-            outcome = f"{type(error).__name__}: {error}"
-        except BaseException as error:  # also MemoryError
-            frames = traceback.extract_tb(error.__traceback__)
-            own = next((frame for frame in reversed(frames) if "/ftfile/" in frame.filename), frames[-1])
-            outcome = f"raised {error!r:.300} in {own.name} at {own.filename.rpartition('/ftfile/')[2]}:{own.lineno}"
+            outcome = outcome_of(partial(call, directory))
         finally:
             signal.alarm(0)
         outcomes[name] = {"outcome": outcome, "misdeeds": sorted(watch.misdeeds)}
@@ -135,7 +153,7 @@ def data_bytes() -> int:
 def main(checkpoint: str, whole: str, *forged: str) -> None:
     """Run all calls on a whole directory, and then, watched, on forged ones."""
     faulthandler.enable()
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGALRM, late)
     run(whole, Watch(checkpoint))
     watch = Watch(checkpoint)
     sys.addaudithook(watch)
