@@ -86,8 +86,9 @@ class _Mutator:
         self._values = _values(place, outside)
 
     def files(self) -> list[Path]:
-        """Return all files, in order."""
-        return sorted(path for path in self.place.rglob("*") if path.is_file() and not path.is_symlink())
+        """Return all files, in order, but for those of the query's checkpoint, which others cannot write to."""
+        files = (path for path in self.place.rglob("*") if path.is_file() and not path.is_symlink())
+        return sorted(path for path in files if path.relative_to(self.place).parts[0] != "checkpoint")
 
     def change_one(self) -> Iterator[str]:
         """Change one file, of a kind that is drawn first: records are not most of what there is."""
@@ -126,11 +127,11 @@ class _Mutator:
             if path.suffix == ".wal":
                 line, _, rest = content[:-_WAL_CHECKSUM_BYTES].partition(b"\n")
                 return self._change_lines(path, [line], lambda lines: _with_checksum(lines[0] + b"\n" + rest))
-            if path.suffix in {".finalPath", ".origin", ".deadLetters", ".changes"} or "checkpoint" in path.parts:
+            if path.suffix in {".finalPath", ".origin", ".deadLetters", ".changes"}:
                 change = self._change_lines(path, content.split(b"\n"), b"\n".join)
                 self._put_right(path)
                 return change
-        except (FtfileError, ValueError, LookupError, TypeError, zlib.error):
+        except (FtfileError, ValueError, LookupError, TypeError, RecursionError, zlib.error):
             pass  # an earlier change has made it none of these
         return None
 
@@ -303,7 +304,7 @@ class _Mutator:
             if root not in path.parents:
                 continue
             name = path.relative_to(root).as_posix()
-            with contextlib.suppress(FtfileError, ValueError):
+            with contextlib.suppress(FtfileError, ValueError, RecursionError):
                 trees = [json.loads(line) for line in from_checked_text(record.read_bytes(), record.name)]
                 if sum(_put_right(tree, name, content) for tree in trees):
                     record.write_bytes(to_checked_text([compact_json(tree) for tree in trees]))
@@ -352,7 +353,7 @@ def _values(place: Path, outside: Path) -> tuple[Any, ...]:
 
 
 def _kind_of(path: Path) -> str:
-    if path.suffix in {".json", ".parquet", ".gz"} or "checkpoint" in path.parts:
+    if path.suffix in {".json", ".parquet", ".gz"}:
         return ""  # not of ftfile
     return path.suffix if path.suffix else path.name
 
@@ -361,7 +362,7 @@ def _tree(line: bytes) -> Any:
     """Return JSON of a line, with what its texts hold, or a text that holds none."""
     try:
         return _expanded(json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         return line.decode("utf-8", "surrogateescape")
 
 

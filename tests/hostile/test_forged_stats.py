@@ -10,8 +10,10 @@ import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.planning.runs import Marks, open_marks
+from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, Origin
 from ftfile.log.format.record import check_entry
+from ftfile.log.state import LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.write.files.rolling_groups import GroupTotals, stats_of
@@ -118,3 +120,9 @@ def test_plans_of_other_types_are_none(field: str) -> None:
             continue
         with pytest.raises((ValueError, TypeError, LookupError)):
             Plan.from_json(PLAN | {field: value})
+
+
+@pytest.mark.parametrize("definitions", [{}, {"key": "a schema"}])
+def test_an_encoding_that_no_record_defines_is_damage(definitions: dict[str, Any]) -> None:
+    with pytest.raises(CorruptData, match="the encoding of new rows"):
+        store_of(LogState(encoding="key", definitions=definitions))

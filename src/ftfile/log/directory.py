@@ -12,6 +12,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
@@ -156,10 +157,16 @@ def _refusal(name: str, path: str) -> ConfigError:
 
 
 def store_of(head: LogState) -> dict[str, Any] | None:
-    """Return the store's definition, see `kv.definition`; None for a directory of files, or without rows."""
-    encoding = head.definitions[head.encoding] if head.encoding is not None else {}
-    definition: dict[str, Any] | None = encoding.get("store")
-    return definition
+    """Return the store's definition, see `kv.definition`; None for a directory of files, or without rows.
+
+    Raises:
+        CorruptData: the log has no such encoding.
+    """
+    if head.encoding is None:
+        return None
+    with Decoding(layout.LOG, "the encoding of new rows"):
+        definition: dict[str, Any] | None = head.definitions[head.encoding].get("store")
+        return definition
 
 
 def migration_of(head: LogState) -> dict[str, Any] | None:
