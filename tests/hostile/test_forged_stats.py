@@ -10,8 +10,9 @@ import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.planning.runs import Marks, open_marks
+from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
-from ftfile.log.format.model import Add, Origin
+from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
 from ftfile.log.format.record import check_entry
 from ftfile.log.state import LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
@@ -126,3 +127,10 @@ def test_plans_of_other_types_are_none(field: str) -> None:
 def test_an_encoding_that_no_record_defines_is_damage(definitions: dict[str, Any]) -> None:
     with pytest.raises(CorruptData, match="the encoding of new rows"):
         store_of(LogState(encoding="key", definitions=definitions))
+
+
+def test_so_is_a_schema_that_no_record_defines() -> None:
+    fold = Fold(LogState())
+    fold.apply(Record(0, "nonce", MaintenanceAuthor("vacuum", "job"), 0, schema="key"))
+    with pytest.raises(CorruptData, match="a definition with the key 'key'"):
+        fold.finish().definitions["key"]

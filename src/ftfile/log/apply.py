@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
-from ftfile.log.state import LogState, QueryState, SegmentChange, SharedMap, TransactionState, Unpublished, has_author
+from ftfile.log.state import (
+    Definitions,
+    LogState,
+    QueryState,
+    SegmentChange,
+    SharedMap,
+    TransactionState,
+    Unpublished,
+    has_author,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +72,7 @@ class Fold:
             log_start=self._log_start,
             schema=self._schema,
             encoding=self._encoding,
-            definitions=self._definitions,
+            definitions=Definitions(self._definitions),
             segments=self._segments.finish(),
             segment_changes=tuple(self._segment_changes),
             assembly_tasks=self._assembly_jobs,

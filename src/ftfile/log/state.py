@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ftfile.core.errors import CorruptData
+from ftfile.log.format import layout
 from ftfile.log.format.model import Add, AssemblyTask, Fingerprint, JobAuthor, Remove, StreamAuthor
 
 if TYPE_CHECKING:
@@ -20,6 +22,13 @@ V = TypeVar("V")
 # A copy shares the dictionary it was made of until this many entries, or this share of it, have changed.
 CHANGES_MIN = 256
 CHANGES_SHARE = 64
+
+
+class Definitions(dict[str, Any]):
+    """Definitions by key; CorruptData for a key that a record names and none defines."""
+
+    def __missing__(self, key: str) -> Any:  # noqa: ANN401 - JSON
+        raise CorruptData(layout.LOG, f"a definition with the key {key!r:.80}", "none")
 
 
 class SharedMap(Mapping[K, V]):

@@ -17,6 +17,7 @@ from ftfile.log.format import layout
 from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
 from ftfile.log.read.times import created_ms
+from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class _Builder:
             actual = f"{len(self._removed) - removed_count} others"
             raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
         adds = AddTable(self._blocks, self._others)
-        return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
+        return Snapshot(self._version, self._schema, Definitions(self._definitions), adds, self._ranges_to)
 
     def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
         """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
