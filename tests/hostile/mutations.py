@@ -431,7 +431,7 @@ def _put_right(tree: Any, name: str, content: bytes) -> int:
     if not isinstance(tree, dict):
         return 0
     count = sum(_put_right(item, name, content) for item in tree.values())
-    if name not in {tree.get("path"), tree.get("finalPath")} or "checksum" not in tree:
+    if name not in [tree.get("path"), tree.get("finalPath")] or "checksum" not in tree:
         return count
     start, size = tree.get("offsetBytes", 0), tree.get("lengthBytes", 0)
     if not (isinstance(start, int) and isinstance(size, int)):
