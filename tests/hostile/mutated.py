@@ -127,7 +127,6 @@ def calls_of_files(place: Path, file_format: str) -> tuple[dict[str, Call], dict
         "drop": lambda: ftfile.drop(out, "kind = 'b'", context=current()),
         "export to Delta": lambda: ftfile.export(out, "delta", context=current()),
         "export to Iceberg": lambda: ftfile.export(out, "iceberg", context=current()),
-        "export to Hive": lambda: ftfile.export(out, "hive", table="t", dry_run=True, context=current()),
         "write the last batch again": lambda: write(3),
         "write a batch": lambda: write(4),
         "overwrite": write_job,

@@ -13,8 +13,8 @@ from ftfile.kv.planning.runs import Marks, open_marks
 from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
-from ftfile.log.format.record import check_entry
-from ftfile.log.state import LogState
+from ftfile.log.format.tables import check_entry, definitions_from_json
+from ftfile.log.state import Definitions, LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.write.files.rolling_groups import GroupTotals, stats_of
@@ -125,8 +125,8 @@ def test_plans_of_other_types_are_none(field: str) -> None:
 
 @pytest.mark.parametrize("definitions", [{}, {"key": "a schema"}])
 def test_an_encoding_that_no_record_defines_is_damage(definitions: dict[str, Any]) -> None:
-    with pytest.raises(CorruptData, match="the encoding of new rows"):
-        store_of(LogState(encoding="key", definitions=definitions))
+    with pytest.raises(CorruptData, match="the encoding of new rows|a definition with the key 'key'"):
+        store_of(LogState(encoding="key", definitions=Definitions(definitions)))
 
 
 def test_so_is_a_schema_that_no_record_defines() -> None:
@@ -134,3 +134,23 @@ def test_so_is_a_schema_that_no_record_defines() -> None:
     fold.apply(Record(0, "nonce", MaintenanceAuthor("vacuum", "job"), 0, schema="key"))
     with pytest.raises(CorruptData, match="a definition with the key 'key'"):
         fold.finish().definitions["key"]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        1,
+        None,
+        ["json"],
+        {"partitionBy": [["kind"]]},
+        {"partitionBy": "kind"},
+        {"format": "json"},
+        {"format": {"name": 1}},
+        {"schema": {}},
+        {"filters": "gzip"},
+        {"store": []},
+    ],
+)
+def test_definitions_have_the_types_that_are_written(definition: object) -> None:
+    with pytest.raises(ValueError, match=r"is |are "):
+        definitions_from_json({"key": definition})

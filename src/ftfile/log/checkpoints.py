@@ -19,15 +19,14 @@ from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     FINGERPRINT,
     REMOVE,
-    check_entry,
     check_format,
     compact_json,
-    definitions_from_json,
     from_checked_text,
     json_value,
     to_checked_text,
     within_limits,
 )
+from ftfile.log.format.tables import check_entry, definitions_from_json
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
 

@@ -12,8 +12,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.checksum import Decoding
-from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotADirectory, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
 from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, read_within, to_checked_text
@@ -164,9 +163,11 @@ def store_of(head: LogState) -> dict[str, Any] | None:
     """
     if head.encoding is None:
         return None
-    with Decoding(layout.LOG, "the encoding of new rows"):
-        definition: dict[str, Any] | None = head.definitions[head.encoding].get("store")
-        return definition
+    encoding = head.definitions[head.encoding]
+    if type(encoding) is not dict:
+        raise CorruptData(layout.LOG, "the encoding of new rows", f"{encoding!r:.80}")
+    definition: dict[str, Any] | None = encoding.get("store")
+    return definition
 
 
 def migration_of(head: LogState) -> dict[str, Any] | None:

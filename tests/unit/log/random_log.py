@@ -104,7 +104,7 @@ def plain_record(version: int, files: int) -> Record:
         crc, origin = f"crc32:{draw.getrandbits(32):08x}", Origin(QUERY, version, version)
         adds.append(Add(add_id, "part", path, name, 1000, 1000, crc, 10, "", "e", origin))
     author = StreamAuthor(QUERY, "r", version)
-    definitions = {"e": {"format": "json"}, "s": "{}"} if version == 0 else {}
+    definitions = {"e": {"format": {"name": "json"}}, "s": "{}"} if version == 0 else {}
     start = 0 if version == 0 else None
     return Record(
         version,

@@ -24,12 +24,12 @@ from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     check_format,
     compact_json,
-    definitions_from_json,
     from_checked_text,
     json_value,
     to_checked_text,
     within_limits,
 )
+from ftfile.log.format.tables import definitions_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

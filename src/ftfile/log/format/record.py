@@ -16,6 +16,7 @@ from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format import layout, model
 from ftfile.log.format.model import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
+from ftfile.log.format.tables import definitions_from_json, tables_from_json, texts_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,52 +53,6 @@ def _int_to_json(value: object) -> object:
     if type(value) is not int or abs(value) > model.NUMBER_MAX:
         raise ConfigError(f"the version of a transaction is {value!r}, and is to be an int: nobody could read the log")
     return value
-
-
-def _texts_from_json(texts: list[Any]) -> tuple[str, ...]:
-    if not set(map(type, texts)) <= {str}:
-        raise ValueError(f"a list of texts is {texts!r:.80}")
-    return tuple(texts)
-
-
-def definitions_from_json(definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return definitions by key; a ValueError for one that is neither a schema nor an object."""
-    for key, definition in definitions.items():
-        if type(definition) not in {str, dict}:
-            raise ValueError(f"definition {key!r:.40} is {definition!r:.80}")
-    return definitions
-
-
-def check_entry(table: str, key: str, value: object) -> None:
-    """Raise a ValueError for an entry that a table of `TABLES` cannot have; other tables have any."""
-    row = TABLES.get(table)
-    if row is not None:
-        row.check(value)
-        if row.decode is not None:
-            row.decode(value)
-    if table in _BY_VERSION and not _VERSION.fullmatch(key):
-        raise ValueError(f"the table {table} has the key {key!r:.80}")
-
-
-def _tables_from_json(tables: dict[str, Any]) -> dict[str, Any]:
-    for table, change in tables.items():
-        for name, value in change.items():
-            if name in _TABLE_CHANGE:
-                _TABLE_CHANGE[name].check(value)
-        _texts_from_json(change.get("drop", []))
-        for key, value in change.get("set", {}).items():
-            check_entry(table, key, value)
-    return tables
-
-
-def _items(*rows: Field) -> Callable[[list[Any]], None]:
-    """Return the check of an array whose items are these."""
-
-    def check(values: list[Any]) -> None:
-        for row, value in zip(rows, values, strict=True):
-            row.check(value)
-
-    return check
 
 
 def _author_to_json(author: model.Author) -> dict[str, Any]:
@@ -139,7 +94,7 @@ ADD = Fields(
     # A record has few origins and many adds.
     Field("origin", "origin", OBJECT, functools.lru_cache(maxsize=1_024)(ORIGIN.to_json), ORIGIN.from_json),
     Field("offsetBytes", "offset", NUMBER),
-    Field("filters", "filters", LIST, list, _texts_from_json),
+    Field("filters", "filters", LIST, list, texts_from_json),
     many("segmentRanges", "ranges", SEGMENT_RANGE, is_rare=True),
     Field("skipRows", "skip_rows", NUMBER, is_rare=True),
     Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
@@ -171,40 +126,6 @@ TRANSACTION = Fields(
     Field("appId", "app_id", TEXT),
     Field("version", "version", NUMBER, _int_to_json, int, least=-model.NUMBER_MAX),
 )
-_TABLE_CHANGE = {"set": Field("set", "", OBJECT), "drop": Field("drop", "", LIST), "ttlMs": Field("ttlMs", "", NUMBER)}
-# By the table: the value of an entry.
-TABLES = {
-    "checkpoints": Field("the URL of a checkpoint", "", TEXT),
-    "columns": Field(
-        "a columns file",
-        "",
-        LIST,
-        decode=_items(Field("its name", "", TEXT), Field("its bytes", "", NUMBER), Field("its checksum", "", TEXT)),
-    ),
-    model.MIGRATION: Field(
-        "a migration",
-        "",
-        OBJECT,
-        decode=Fields(
-            dict,
-            Field("from", "from", TEXT),
-            Field("log", "log", TEXT + OR_NULL),
-            Field("lastEntry", "lastEntry", NUMBER + OR_NULL),
-        ).from_json,
-    ),
-    "operators": Field(
-        "an opening",
-        "",
-        LIST,
-        decode=_items(Field("its epoch", "", NUMBER), Field("that of windows", "", NUMBER), Field("an id", "", TEXT)),
-    ),
-    "partNumbers": Field("the number of a part", "", NUMBER),
-    "restores": Field("the version of a restore", "", NUMBER),
-    "unmarkedDirectories": Field("an unmarked directory", "", OR_NULL),
-    "unreportedFlushes": Field("the query of a flush", "", TEXT),
-}
-_BY_VERSION = ("columns", "unreportedFlushes")
-_VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 # By `kind`.
 AUTHORS: dict[str, Fields[Any]] = {
     "stream": Fields(
@@ -245,7 +166,7 @@ HEADER = Fields(
     one("fingerprint", "fingerprint", FINGERPRINT),
     Field("userMetadata", "user_metadata", TEXT),
     Field("metrics", "metrics", OBJECT),
-    Field("tables", "tables", OBJECT, None, _tables_from_json),
+    Field("tables", "tables", OBJECT, None, tables_from_json),
 )
 CHANGES = Fields(
     model.Record,
