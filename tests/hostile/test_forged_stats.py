@@ -125,7 +125,7 @@ def test_plans_of_other_types_are_none(field: str) -> None:
 
 @pytest.mark.parametrize("definitions", [{}, {"key": "a schema"}])
 def test_an_encoding_that_no_record_defines_is_damage(definitions: dict[str, Any]) -> None:
-    with pytest.raises(CorruptData, match="the encoding of new rows|a definition with the key 'key'"):
+    with pytest.raises(CorruptData, match=r"the encoding of new rows|a definition with the key 'key'"):
         store_of(LogState(encoding="key", definitions=Definitions(definitions)))
 
 
