@@ -20,7 +20,7 @@ from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
 from ftfile.kv.run_files import open_run
-from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.format.model import NUMBER_MAX, MaintenanceAuthor
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, is_valid, map_entries, numbers_from, values_of
 
@@ -277,7 +277,7 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
         *structs,
         pa.array(_TYPES).take(numbers_from(kinds)),
         numbers_from(np.full(count, change.version)),
-        numbers_from(np.full(count, change.time_ms * 1000)).cast(_TIME),
+        numbers_from(np.full(count, min(change.time_ms, NUMBER_MAX // 1000) * 1000)).cast(_TIME),
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch if is_changed.all() else batch.filter(bools_from(is_changed))

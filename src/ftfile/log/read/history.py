@@ -154,6 +154,9 @@ def version_of(record: Record, time_ms: int | None) -> Version:
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
     transaction = author.transaction if isinstance(author, JobAuthor) else None
+    metrics = _metrics_of(record)
+    with Decoding(layout.record_path(record.version), "the metrics of a commit"):
+        rows, bad_records = _number(record.metrics, "rows"), _number(record.metrics, "badRecords")
     return Version(
         version=record.version,
         operation=operation_of(record),
@@ -164,7 +167,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         txn_version=transaction.version if transaction else None,
         user_metadata=record.user_metadata,
         time_ms=record.time_ms if time_ms is None else time_ms,
-        rows=record.metrics.get("rows", 0),
+        rows=rows,
         size_bytes=sum(add.length for add in record.adds),
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
@@ -172,11 +175,11 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         rows_removed=record.rows_removed,
         replaces=record.replaces,
         restored_version=record.restored,
-        bad_records=record.metrics.get("badRecords", 0),
+        bad_records=bad_records,
         durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,
         writer=record.writer,
-        metrics=_metrics_of(record),
+        metrics=metrics,
     )
 
 
