@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger
@@ -233,10 +234,12 @@ class _Plan:
         if record is None:
             raise CorruptData(layout.record_path(self._version), "a record", "none", "Restore again")
         live = {layout.original_id(add.id): add for add in (*then.adds.values(), *adds) if add.kind == "segment"}
-        jobs = [
-            replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
-            for job in record.assembly_tasks
-        ]
+        path = layout.record_path(self._version)
+        with Decoding(path, "jobs of segments that were live"):
+            jobs = [
+                replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
+                for job in record.assembly_tasks
+            ]
         taken = {add.id for job in jobs for add in job.inputs}
         jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(add.id for add in job.inputs)]
         return tuple(jobs)
