@@ -15,7 +15,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.log.format.record import encode_record
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import ftfile
-from ftfile.operate.compact import CompactReport
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.spark import compact, verify
 from ftfile.storage.registry import register, unregister
 from ftfile.testing.checker import check_directory
@@ -97,10 +97,10 @@ def test_a_merge_whose_executor_is_killed(
             report = compact(spark, url, commit_every=2)
         else:
             report = running.result()
-        assert isinstance(report, CompactReport)
+        assert isinstance(report, RewriteReport)
         assert verify(spark, url).ok
     written = len(BUCKETS) - (2 if failures == 1 else 0)
-    assert (report.parts_written, report.parts_replaced) == (written, written * BATCHES)
+    assert (report.files_written, report.files_removed) == (written, written * BATCHES)
     assert len([path for path in out.rglob("part-*") if "_ftfile" not in path.parts]) == len(BUCKETS)
     rows = sorted((row["id"], row["k"]) for row in ftfile.open(out).to_arrow().to_pylist())
     assert rows == [(batch, letter) for batch in range(BATCHES) for letter in BUCKETS]

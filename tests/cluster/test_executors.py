@@ -15,7 +15,7 @@ import pytest
 
 import ftfile
 from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.operate.compact import CompactReport as FilesReport
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.spark import compact, verify
 from ftfile.testing.micro_batch import MicroBatch
 from tests.cluster.cluster import end_session
@@ -184,7 +184,7 @@ def test_files_are_merged_and_verified_by_all_executors(spark: SparkSession, tmp
     for batch in range(3):
         query.run(batch, [[{"id": batch, "k": letter} for letter in "abcd"]])
     report = compact(spark, out, commit_every=2)
-    assert isinstance(report, FilesReport)
-    assert (report.records, report.parts_replaced, report.parts_written) == (2, 12, 4)
+    assert isinstance(report, RewriteReport)
+    assert (report.records, report.files_removed, report.files_written) == (2, 12, 4)
     assert verify(spark, out).ok
     assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [0] * 4 + [1] * 4 + [2] * 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.operate.compact import CompactReport
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.spark import compact, flush, verify
 from ftfile.storage.registry import register, unregister
 from ftfile.testing.checker import check_directory
@@ -59,9 +59,9 @@ def test_tasks_that_die_are_followed_by_others(spark: SparkSession, tmp_path: Pa
     written(out, range(2, 4), encryption="aes-gcm", keyProvider=provider)
     deaths.order(0, 0)
     report = compact(spark, f"dying:{out}", key_provider=provider, commit_every=2)
-    assert isinstance(report, CompactReport)
+    assert isinstance(report, RewriteReport)
     assert not Path(out).with_suffix(".dies").exists()
-    assert (report.records, report.parts_replaced, report.parts_written) == (2, 12, 4)
+    assert (report.records, report.files_removed, report.files_written) == (2, 12, 4)
     assert verify(spark, f"dying:{out}", key_provider=provider).ok
     rows = ftfile.open(out, key_provider=provider).to_arrow().to_pylist()
     assert sorted((row["id"], row["k"]) for row in rows) == [(batch, letter) for batch in range(4) for letter in "abcd"]
@@ -82,6 +82,6 @@ def test_when_spark_gives_up_the_records_before_stay(spark: SparkSession, tmp_pa
     assert staged(out) == 0
     check_directory(open_filesystem(out))
     report = compact(spark, f"dying:{out}")
-    assert isinstance(report, CompactReport)
-    assert (parts(out), report.parts_written) == (4, 1)
+    assert isinstance(report, RewriteReport)
+    assert (parts(out), report.files_written) == (4, 1)
     check_directory(open_filesystem(out))

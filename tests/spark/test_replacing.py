@@ -250,10 +250,10 @@ def test_compaction_and_drop_beside_a_running_stream(spark: SparkSession, paths:
     out = paths["out"]
     before = spark.read.format("ftfile").option("versionAsOf", 2).load(out)
     query = start(spark, paths, partitionBy="word")
-    assert ftfile.compact(out).parts_replaced == 5
+    assert ftfile.compact(out).files_removed == 5
     script.release(5)
     query.processAllAvailable()
-    assert ftfile.drop(out, where={"word": "b"}).rows == 2
+    assert ftfile.drop(out, where={"word": "b"}).rows_removed == 2
     script.release(6)
     query.processAllAvailable()
     query.stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
@@ -31,12 +31,13 @@ from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from ftfile.core.errors import FtfileError
     from ftfile.log.commit_log import CommitLog, KnownPaths
     from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -278,6 +279,16 @@ class Accepted:
         """Return the removes of the inputs of the accepted rewrites."""
         return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
 
+    @property
+    def inputs(self) -> tuple[Add, ...]:
+        """Return the inputs of the accepted rewrites."""
+        return tuple(add for rewrite in self.rewrites for add in rewrite.inputs)
+
+    def lost(self, rewrites: Sequence[Rewrite]) -> int:
+        """Return the number of inputs of those rewrites that came too late."""
+        refused = sum(len(refusal.rewrite.inputs) for refusal in self.refused)
+        return sum(len(rewrite.inputs) for rewrite in rewrites) - len(self.inputs) - refused
+
     def metrics(self, counts_before: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return the number of parts by the reason why they ended; others are added."""
         counts = Counter(counts_before or {})
@@ -328,3 +339,18 @@ def accept_rewrites(
     for rewrite_out in left_out:
         _log.warning("rows stay where they are: %s", rewrite_out.error)
     return Accepted(tuple(accepted), tuple(left_out))
+
+
+def still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequence[Rewrite]) -> Sequence[Rewrite]:
+    """Return rewrites of live parts, of a version from which the head can tell that they are live.
+
+    It remembers some thousands of removed parts, and records of this operation may have removed more.
+    """
+    if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
+        return rewrites
+    adds = snapshot().adds
+    return [
+        replace(rewrite, read_version=head.version)
+        for rewrite in rewrites
+        if all(add.id in adds for add in rewrite.inputs)
+    ]

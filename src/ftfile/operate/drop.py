@@ -11,18 +11,16 @@ import pyarrow as pa
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import get_logger
 from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.layout import directory_of
-from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import maintaining
-from ftfile.log.protocol import commit
-from ftfile.log.read.snapshot import take_snapshot
+from ftfile.operate.rewriting import Choice, rewrite
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.write.files.directory_settings import DirectoryPattern
+from ftfile.write.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
+    from ftfile.operate.rewriting import Live, RewriteReport
 
 
 DIRECTORY_TIME = pa.field("directoryTime", pa.timestamp("us"))
@@ -87,20 +86,6 @@ def _times(directory_pattern: str, above: int) -> Callable[[Sequence[str]], pa.A
 
 ALL = "all"
 
-_log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DropReport:
-    """The result of a drop."""
-
-    version: int | None = None  # of its record; None when there was nothing to drop, and in a dry run
-    files: int = 0  # finished parts, and segments of open ones
-    rows: int = 0
-    size_bytes: int = 0  # on storage
-    dry_run: bool = False  # nothing was dropped
-    where: str | None = None  # a condition that is a text, with times by a clock written out; as it is recorded
-
 
 def drop(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
@@ -113,7 +98,7 @@ def drop(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str] | None = None,
     at_least_version: int | None = None,
     context: Context = SYSTEM,
-) -> DropReport:
+) -> RewriteReport:
     """Remove all rows of some directories, finished or open, in one record, and return how many.
 
     A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
@@ -132,30 +117,28 @@ def drop(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
     everything = _is_everything(where)
-    dropped: list[Add] = []
-
-    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        live = snapshot()
-        dropped[:] = live.adds.values() if everything else select(head, live, where, directory_pattern)
-        return _body(dropped, text) if dropped else None
-
     with maintaining("drop", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
-        if dry_run:
-            snapshot = take_snapshot(log)
-            prepare(log.refresh(), lambda: snapshot)
-            return _report(None, dropped, text, dry_run=True)
-        done = commit(log, author, prepare, progress=progress)
-        report = _report(None if done.record is None else done.version, dropped, text)
-        _log.info("dropped: %s", report)
-        return report
+        choice = Directories(None if everything else where, directory_pattern)
+        workers = Threads.of(author.job_id, 1, context)
+        return rewrite(log, author, workers, choice, where=text, dry_run=dry_run, progress=progress)
 
 
-def _body(dropped: Sequence[Add], where: str | None) -> Body:
-    rows = sum(add.rows for add in dropped)
-    return Body(removes=tuple(map(Remove.of, dropped)), replaces=where, rows_removed=rows)
+@dataclass(frozen=True, slots=True)
+class Directories(Choice):
+    """The choice of a drop: whole directories."""
+
+    where: Mapping[str, object] | str | pc.Expression | None  # None for all
+    directory_pattern: str | None
+
+    def removed(self, head: LogState, live: Live) -> Sequence[Add]:
+        """Return the adds of the directories at a head: also those that came since the drop began."""
+        snapshot = live()
+        if self.where is None:
+            return [*snapshot.adds.values()]
+        return select(head, snapshot, self.where, self.directory_pattern)
 
 
 def _is_everything(where: object) -> bool:
@@ -166,8 +149,3 @@ def _is_everything(where: object) -> bool:
             f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
         )
     return isinstance(where, str) and where == ALL
-
-
-def _report(version: int | None, dropped: Sequence[Add], where: str | None, *, dry_run: bool = False) -> DropReport:
-    rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
-    return DropReport(version, len(dropped), rows, size_bytes, dry_run, where)

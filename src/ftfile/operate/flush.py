@@ -19,7 +19,6 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import AssemblyTask, Body
 from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
-from ftfile.operate.compact import removing_unrecorded
 from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
@@ -36,7 +35,7 @@ from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
 from ftfile.write.options import durability_of
 from ftfile.write.stage import Stage
-from ftfile.write.workers import Threads, Work
+from ftfile.write.workers import Threads, Work, removing_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -8,6 +8,7 @@ import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.api import RowFilter, Wanted
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
 from ftfile.formats.parts import read_add
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading import batch_as, batch_of
 from ftfile.log.format.layout import directory_of, stem_of
 from ftfile.rows import kernels as pc
 from ftfile.rows.conditions import predicate
@@ -93,7 +94,7 @@ class Selection:
 
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
-        add, where, partition = chosen
+        add, where, _ = chosen
         schema = self.schema if where is None else self._read
         with Decoding(add.path, "rows with an encoding that the log defines"):
             encoding = self._snapshot.definitions[add.encoding]
@@ -104,28 +105,14 @@ class Selection:
         if where is None:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
             return
-        row_filter = Wanted(RowFilter(where, self.filtered, partition))
-        with self._arrow_errors_as_config_errors(where, add.final_path or add.path):
-            try:
-                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=row_filter):
-                    for rows in matching_rows(batch, where).to_batches():
-                        yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
-            except CorruptData:
-                # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
-                for batch in read_add(fs, add, encoding, schema, is_old=is_old):
-                    matching_rows(batch, where)
-                raise
+        place = self._place(add.final_path or add.path)
+        for matches in _matching(fs, chosen, encoding, schema, self.filtered, place, is_old=is_old):
+            for rows in matches.to_batches():
+                yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
 
-    @contextlib.contextmanager
-    def _arrow_errors_as_config_errors(self, where: pc.Expression | None, place: str) -> Iterator[None]:
-        """Have an expression that fails on values be a ConfigError."""
-        try:
-            yield
-        except pa.ArrowException as error:
-            columns = ", ".join(map(repr, self.filtered.names))
-            raise ConfigError(
-                f"where: {where} fails on values of {columns} in {place!r} of version {self._snapshot.version}: {error}"
-            ) from error
+    def _place(self, path: str) -> str:
+        """Return the text of where a condition fails."""
+        return f"{path!r} of version {self._snapshot.version}"
 
     def _by_clocks(self, path_zone: str, in_path: frozenset[str]) -> pc.Expression | None:
         """Return the condition; times without an offset that are compared with columns in a path are by its clocks."""
@@ -148,16 +135,79 @@ class Selection:
             schema = pa.schema([field for field in self.filtered if field.name in in_path])
             values = [path_values(encoding, directory_key, schema) for directory_key, _ in group]
             if len(schema) == len(self.filtered):
-                with self._arrow_errors_as_config_errors(where, "partitions"):
+                with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
                     are_true = _are_true(where, values, schema)
                 conditions.update(zip(group, ((None, None) if is_true else None for is_true in are_true), strict=True))
                 continue
             expressions = [partition_expression(mapping) for mapping in values]
-            with self._arrow_errors_as_config_errors(where, "partitions"):
+            with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
                 possible = _may_be_true(where, expressions, self.filtered) if len(schema) else [True] * len(group)
             for place, expression, may_be in zip(group, expressions, possible, strict=True):
                 conditions[place] = (where, expression) if may_be else None
         return conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The rows of files of one directory and encoding but those that a read with a condition returns. Picklable."""
+
+    where: pc.Expression
+    partition: pc.Expression | None  # an expression that is true for all rows of the directory
+    filtered: pa.Schema  # the columns of the condition
+
+    def matches(self, fs: FileSystem, add: Add, encoding: dict[str, Any]) -> int:
+        """Return the number of rows of an add that go. For the errors see `Selection.rows`."""
+        chosen = ChosenAdd(add, self.where, self.partition)
+        place = repr(add.final_path or add.path)
+        return sum(rows.num_rows for rows in _matching(fs, chosen, encoding, self.filtered, self.filtered, place))
+
+    def apply(self, rows: Iterable[tuple[Add, pa.RecordBatch]], encoding: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the others, in their order, given those of files with the columns that are in them."""
+        in_path = columns_in_path(encoding)
+        in_file = pa.schema([field for field in self.filtered if field.name not in in_path])
+        of_path = pa.schema([field for field in self.filtered if field.name in in_path])
+        for add, batch in rows:
+            values = path_values(encoding, add.directory_key, of_path)
+            columns = batch_as(batch, in_file)
+            table = pa.Table.from_batches([with_path_columns(columns, values, self.filtered) if values else columns])
+            numbers = pa.array(range(batch.num_rows), pa.int64())
+            with _arrow_errors_as_config_errors(self.where, self.filtered, repr(add.final_path)):
+                matches = matching_rows(table.append_column("", numbers), self.where).column(len(self.filtered))
+            yield batch.filter(pc.invert(pc.is_in(numbers, matches.combine_chunks())))
+
+
+def _matching(  # noqa: PLR0913 - the last by name
+    fs: FileSystem,
+    chosen: ChosenAdd,
+    encoding: dict[str, Any],
+    schema: pa.Schema,
+    filtered: pa.Schema,
+    place: str,
+    *,
+    is_old: bool = False,
+) -> Iterator[pa.Table]:
+    """Yield the rows of an add for which its condition is true, with the columns of `schema`."""
+    add, where, partition = chosen
+    row_filter = Wanted(RowFilter(where, filtered, partition))
+    with _arrow_errors_as_config_errors(where, filtered, place):
+        try:
+            for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=row_filter):
+                yield matching_rows(batch, where)
+        except CorruptData:
+            # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
+            for batch in read_add(fs, add, encoding, schema, is_old=is_old):
+                matching_rows(batch, where)
+            raise
+
+
+@contextlib.contextmanager
+def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Schema, place: str) -> Iterator[None]:
+    """Have an expression that fails on values be a ConfigError."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        columns = ", ".join(map(repr, filtered.names))
+        raise ConfigError(f"where: {where} fails on values of {columns} in {place}: {error}") from error
 
 
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:

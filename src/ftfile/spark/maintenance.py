@@ -26,8 +26,9 @@ from ftfile.kv.upkeep.compact import Merges, merge_all
 from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
 from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.sealed import SealedFileSystem
-from ftfile.operate.compact import TARGET_BYTES, compact_files
+from ftfile.operate.compact import TARGET_BYTES, SmallFiles
 from ftfile.operate.flush import Flush, files_each
+from ftfile.operate.rewriting import rewrite
 from ftfile.operate.verify.verify_directory import verify as verify_directory
 from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
 
     from ftfile.core.progress import OnProgress
     from ftfile.kv.reading.verify import StoreReport
-    from ftfile.kv.upkeep.compact import CompactReport as StoreCompactReport
+    from ftfile.kv.upkeep.compact import CompactReport
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
-    from ftfile.operate.compact import CompactReport
     from ftfile.operate.flush import FlushReport
+    from ftfile.operate.rewriting import RewriteReport
     from ftfile.operate.verify.findings import VerifyReport
     from ftfile.storage.api import FileSystem
     from ftfile.write.workers import Piece, Result, Work
@@ -171,7 +172,7 @@ def compact(  # noqa: PLR0913 - all by name
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     at_least_version: int | None = None,
-) -> CompactReport | StoreCompactReport:
+) -> RewriteReport | CompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
 
     Tasks of Spark merge, and this process records. What is recorded stays, and a vacuum deletes what failed tasks left.
@@ -204,9 +205,8 @@ def compact(  # noqa: PLR0913 - all by name
         if is_store:
             return merge_all(Merges(log, author, workers, progress, code_of(merge)), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
-        return compact_files(
-            log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
-        )
+        choice = SmallFiles(where, target_bytes, log.clock)
+        return rewrite(log, author, workers, choice, commit_every=commit_every, progress=progress)
 
 
 def flush(  # noqa: PLR0913 - all by name

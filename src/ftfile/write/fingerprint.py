@@ -266,3 +266,11 @@ def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts
     result = np.empty_like(words)
     result[order] = words
     return result
+
+
+def strong_digest(batches: Iterable[pa.RecordBatch]) -> Any:  # noqa: ANN401
+    """Return the digest of a strong fingerprint, which tells rows apart and does not depend on their order."""
+    accumulator = FingerprintAccumulator("strong")
+    for batch in batches:
+        accumulator.update(batch)
+    return accumulator.digest()

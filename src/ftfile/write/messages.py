@@ -258,3 +258,12 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
     if record is None:
         return 0
     return len(staged.difference(add.path for add in (*record.adds, *record.dead_letters)))
+
+
+def common_origin(inputs: Sequence[Add], mixed: Origin) -> Origin:
+    """Return the origin of all rows; `mixed` for rows of several writers."""
+    origins = [add.origin for add in inputs]
+    if len({origin.query_id for origin in origins}) > 1:
+        return mixed
+    first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
+    return Origin(origins[0].query_id, first, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import deque
 from concurrent.futures import wait
@@ -19,7 +20,7 @@ from ftfile.write.messages import StagedPart, StagedSegment
 from ftfile.write.options import durability_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
     from typing import TypeAlias
 
@@ -163,6 +164,12 @@ class OpenPart:
             taken = self._encoder.write(batch, limit_bytes)
         self.rows += taken
         return taken
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write rows, and yield them."""
+        for batch in batches:
+            self.write(batch, None)
+            yield batch
 
     def _write_about(self, batch: pa.RecordBatch, limit_bytes: int) -> int:
         """Encode as many rows as seem to fit, look how long they became, and go on."""
@@ -325,3 +332,14 @@ class Stage:
                 # The batch's first file; or a publisher of the batch removes the directory while it is empty.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
+
+
+@contextlib.contextmanager
+def staging(fs: FileSystem, task: TaskIdentity) -> Iterator[Stage]:
+    """Give a stage whose files are deleted if the block fails."""
+    stage = Stage(fs, task)
+    try:
+        yield stage
+    except BaseException:  # also when the user interrupts it; it is raised again
+        stage.discard()
+        raise

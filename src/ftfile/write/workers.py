@@ -1,15 +1,18 @@
-"""Those who do the pieces of an operation side by side: threads here, or tasks elsewhere."""
+"""Those who do the pieces of an operation side by side, in rounds: threads here, or tasks elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ftfile.core.context import cores
-from ftfile.core.errors import ConfigError
+from ftfile.core.context import cores, is_away
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.log.format import layout
+from ftfile.log.places import delete_file, list_or_empty
 from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -87,3 +90,29 @@ class Threads(Workers):
                         yield begun[future], result
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Sequence[Piece]]:
+    """Yield the pieces for each record, all at once for None; ConfigError if `commit_every` is below 1."""
+    if commit_every is not None and commit_every < 1:
+        raise ConfigError(f"commit_every={commit_every}: it takes a number of new files of 1 or more")
+    step = commit_every or max(len(pieces), 1)
+    return (pieces[start : start + step] for start in range(0, len(pieces), step))
+
+
+@contextlib.contextmanager
+def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
+    """Give a set for paths of files that a record may name; if the block fails, delete the others that the job staged.
+
+    What cannot be deleted, or is written later by a task that goes on elsewhere, is left to vacuum.
+    """
+    named: set[str] = set()
+    try:
+        yield named
+    except BaseException as error:  # also when the user interrupts it; it is raised again
+        if not (isinstance(error, Exception) and is_away(error)):
+            with contextlib.suppress(FtfileError):
+                for info in list_or_empty(fs, layout.staged_directory(job_id, JobIdentity.batch_number)):
+                    if info.path not in named:
+                        delete_file(fs, info.path)
+        raise

@@ -123,7 +123,7 @@ def test_paths_mean_the_same_in_every_call(
     directory = ftfile.open(relative)
     assert (directory.path, directory.count()) == (f"file://{link}", 1)
     assert ftfile.vacuum(relative).files == ()
-    assert ftfile.flush(relative).files == ftfile.compact(relative).parts_replaced == 0
+    assert ftfile.flush(relative).files == ftfile.compact(relative).files_removed == 0
     assert ftfile.repair(relative).steps == ()
     link.unlink()
     link.symlink_to(store)

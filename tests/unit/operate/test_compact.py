@@ -18,7 +18,8 @@ import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotPublished, OutOfSpace, Unavailable
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin
-from ftfile.operate.compact import CompactReport, plan_merges
+from ftfile.operate.compact import plan_merges
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import SeededIds, current, open_filesystem, repeatable
@@ -74,12 +75,12 @@ class TestParts:
         report = ftfile.compact(out, context=current())
         (part,) = parts(out)
         assert part.read_bytes() == before
-        assert report == CompactReport(
+        assert report == RewriteReport(
             version=3,
-            parts_replaced=3,
-            parts_written=1,
+            files_removed=3,
+            files_written=1,
             rows=6,
-            bytes_replaced=len(before),
+            bytes_removed=len(before),
             bytes_written=len(before),
             records=1,
         )
@@ -107,7 +108,7 @@ class TestParts:
             query.run(batch, [rows(10 + 2 * batch)])
         size = parts(out)[0].stat().st_size
         report = ftfile.compact(out, target_bytes=4 * size, context=current())
-        assert (report.parts_replaced, report.parts_written) == (10, 3)
+        assert (report.files_removed, report.files_written) == (10, 3)
         assert sorted(path.stat().st_size // size for path in parts(out)) == [2, 4, 4]
         assert ftfile.compact(out, target_bytes=4 * size, context=current()).version is None
         assert read(out) == rows(10, 20)
@@ -124,28 +125,28 @@ class TestParts:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert report.parts_written == merges
+        assert report.files_written == merges
         assert peak < merges * target // 2
 
     def test_a_single_part_is_left_alone(self, out: str) -> None:
         written(out, 1)
-        assert ftfile.compact(out, context=current()) == CompactReport()
+        assert ftfile.compact(out, context=current()) == RewriteReport()
         assert ftfile.open(out).version() == 0
 
     def test_each_directory_for_itself(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         for batch in range(3):
             query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
-        assert ftfile.compact(out, where={"word": "a"}, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, where={"word": "a"}, context=current()).files_removed == 3
         assert [path.parent.name for path in parts(out)] == ["word=a", "word=b", "word=b", "word=b"]
-        assert ftfile.compact(out, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).files_removed == 3
         assert len(read(out)) == 6
         check(out)
 
     def test_parts_of_several_writers_are_merged(self, out: str) -> None:
         query = written(out, 2)
         query.run_job("job", [rows(4)])
-        assert ftfile.compact(out, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).files_removed == 3
         (file,) = ftfile.open(out).files()
         assert file.job_id == ftfile.open(out).history()[-1].job_id
         assert read(out) == rows(0, 6)
@@ -196,13 +197,13 @@ class TestParts:
         before = read(out)
         opened = [add for add in ftfile.open(out).snapshot().adds.values() if add.kind == "segment"]
         report = ftfile.compact(out, context=current())
-        assert report.parts_replaced > 1
-        assert report.parts_written == 1
+        assert report.files_removed > 1
+        assert report.files_written == 1
         after = ftfile.open(out).snapshot().adds.values()
         assert [add for add in after if add.kind == "segment"] == opened
         ftfile.flush(out, context=current())
         MicroBatch(out, COLUMNS, {"fileFormat": "json"}, "q", attempts=1).run_job("job", [rows(8)])
-        assert ftfile.compact(out, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).files_removed == 3
         assert read(out) == [*before, *rows(8)]
 
     def test_text(self, out: str) -> None:
@@ -219,7 +220,7 @@ class TestParts:
             query = MicroBatch(path, {"id": "long"}, {"fileFormat": file_format, "onSchemaChange": "any"})
             for batch in (2, 3):
                 query.run(batch, [[{"id": batch}]])
-            assert (ftfile.compact(path, context=current()).parts_replaced, len(parts(path))) == (4, 2)
+            assert (ftfile.compact(path, context=current()).files_removed, len(parts(path))) == (4, 2)
             old, new = parts(path)
             if file_format == "json":
                 assert json.loads(old.read_text().splitlines()[0]) == {"id": 0, "word": "w0"}
@@ -231,7 +232,7 @@ class TestParts:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "csv", "header": "true", "onFormatChange": "accept"})
         for batch in (2, 3):
             query.run(batch, [rows(2 * batch)])
-        assert ftfile.compact(out, context=current()).parts_written == 2
+        assert ftfile.compact(out, context=current()).files_written == 2
         assert sorted(path.suffix for path in parts(out)) == [".csv", ".json"]
         assert read(out) == rows(0, 8)
 
@@ -257,14 +258,14 @@ class TestNames:
         for batch in range(5):
             query.run(batch, [[self.row(batch)]])
         assert len(parts_of(out)[0].name) == 246
-        assert ftfile.compact(out, context=current()).parts_written == 1
+        assert ftfile.compact(out, context=current()).files_written == 1
         (part,) = parts_of(out)
         assert len(part.name) == 255
         assert part.name.endswith(".json")
         assert self.in_order(out) == [0, 1, 2, 3, 4]
         check(out)
         query.run(5, [[self.row(5)]])
-        assert ftfile.compact(out, context=current()).parts_written == 1
+        assert ftfile.compact(out, context=current()).files_written == 1
         assert self.in_order(out) == [0, 1, 2, 3, 4, 5]
         check(out)
 
@@ -285,12 +286,12 @@ class TestNames:
             query.run(batch, [[self.row(10 + batch)] * size])
         small = min(path.stat().st_size for path in parts_of(out))
         rows_before = self.in_order(out)
-        assert ftfile.compact(out, target_bytes=2 * small, context=current()).parts_written == written
+        assert ftfile.compact(out, target_bytes=2 * small, context=current()).files_written == written
         assert self.in_order(out) == rows_before
         for batch in range(len(sizes), len(sizes) + 4):
             query.run(batch, [[self.row(10 + batch)]])
         if max(sizes) > 1 and sizes[-1] == 1:
-            assert ftfile.compact(out, target_bytes=2 * small, context=current()).parts_written == 2
+            assert ftfile.compact(out, target_bytes=2 * small, context=current()).files_written == 2
             assert self.in_order(out) == [*rows_before, *range(10 + len(sizes), 14 + len(sizes))]
         check(out)
 
@@ -321,7 +322,7 @@ class TestNames:
 class TestRaces:
     """Another driver commits between the look at the directory and the record."""
 
-    def race(self, inner: CrashingFileSystem, what: Any, **more: Any) -> CompactReport:
+    def race(self, inner: CrashingFileSystem, what: Any, **more: Any) -> RewriteReport:
         class Rival(WrapperFileSystem):
             armed = True
 
@@ -343,7 +344,7 @@ class TestRaces:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             query = written(url)
-            assert self.race(inner, lambda: query.run(3, [rows(6)])).parts_replaced == 3
+            assert self.race(inner, lambda: query.run(3, [rows(6)])).files_removed == 3
             self.check(url, list(range(8)))
 
     def test_an_overwrite_wins(self) -> None:
@@ -352,7 +353,7 @@ class TestRaces:
             written(url)
             rival = MicroBatch(url, COLUMNS, {"fileFormat": "json"}, overwrite=True)
             report = self.race(inner, lambda: rival.run_job("job", [rows(9)]))
-            assert report == CompactReport(parts_lost=3)
+            assert report == RewriteReport(files_lost=3)
             self.check(url, [9, 10])
             assert ftfile.open(url).version() == 3
 
@@ -360,7 +361,7 @@ class TestRaces:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
-            assert self.race(inner, lambda: ftfile.compact(url, context=current())) == CompactReport(parts_lost=3)
+            assert self.race(inner, lambda: ftfile.compact(url, context=current())) == RewriteReport(files_lost=3)
             self.check(url, list(range(6)))
 
     def test_what_a_drop_took_is_left_out_and_the_rest_is_merged(self) -> None:
@@ -370,7 +371,7 @@ class TestRaces:
             for batch in range(2):
                 query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
             report = self.race(inner, lambda: ftfile.drop(url, where={"word": "a"}, context=current()))
-            assert (report.parts_replaced, report.parts_written, report.parts_lost) == (2, 1, 2)
+            assert (report.files_removed, report.files_written, report.files_lost) == (2, 1, 2)
             self.check(url, [0, 1])
 
 
@@ -491,7 +492,7 @@ class TestFailures:
             ftfile.compact(url, context=current())
         with mounted(inner) as url:
             assert not check_directory(open_filesystem(url)).visible_rows
-            assert ftfile.compact(url, context=current()) == CompactReport()
+            assert ftfile.compact(url, context=current()) == RewriteReport()
             assert sum(check_directory(open_filesystem(url)).visible_rows.values()) == 6
 
     def test_a_part_that_cannot_be_published_is_left_out(self, out: str) -> None:
@@ -501,10 +502,10 @@ class TestFailures:
         blocked.write_text("foreign")
         with pytest.raises(NameCollision):
             query.commit(3, messages)
-        assert ftfile.compact(out, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).files_removed == 3
         blocked.unlink()
         query.run(4, [rows(8)])
-        assert ftfile.compact(out, context=current()).parts_replaced == 3
+        assert ftfile.compact(out, context=current()).files_removed == 3
         assert read(out) == rows(0, 10)
 
     def test_arguments(self, out: str) -> None:

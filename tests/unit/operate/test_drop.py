@@ -13,7 +13,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, NameCollision
 from ftfile.log.records import read_published
-from ftfile.operate.drop import DropReport
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -44,7 +44,9 @@ def ids(out: str, version: int | None = None) -> list[int]:
 
 def test_the_directories_named_are_gone_and_the_others_stay(query: MicroBatch) -> None:
     report = ftfile.drop(query.path, where={"month": "7"})
-    assert report == DropReport(version=1, files=2, rows=2, size_bytes=2 * len(b'{"id":7}\n'))
+    assert report == RewriteReport(
+        version=1, records=1, files_removed=2, rows_removed=2, bytes_removed=2 * len(b'{"id":7}\n')
+    )
     assert ids(query.path) == [6, 6, 8]
     assert ids(query.path, 0) == [6, 6, 7, 7, 8]
     history = ftfile.open(query.path).history()[-1]
@@ -52,7 +54,7 @@ def test_the_directories_named_are_gone_and_the_others_stay(query: MicroBatch) -
 
 
 def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBatch) -> None:
-    assert ftfile.drop(query.path, "all").rows == 5
+    assert ftfile.drop(query.path, "all").rows_removed == 5
     assert ids(query.path) == []
     assert ftfile.open(query.path).to_arrow().column_names == ["id", "month"]
     query.run(1, [MONTHS[:1]])
@@ -80,7 +82,7 @@ def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: 
 
 @pytest.mark.parametrize("where", ["month > '6'", pc.field("month") > "6"])
 def test_a_condition_drops_the_directories_that_match(query: MicroBatch, where: Any) -> None:
-    assert ftfile.drop(query.path, where).rows == 3
+    assert ftfile.drop(query.path, where).rows_removed == 3
     assert ids(query.path) == [6, 6]
 
 
@@ -118,10 +120,10 @@ class TestDirectoryPattern:
 
 
 def test_nothing_to_drop_is_no_commit(query: MicroBatch) -> None:
-    assert ftfile.drop(query.path, where={"month": "1"}) == DropReport()
-    assert ftfile.drop(query.path, where={"month": []}) == DropReport()
+    assert ftfile.drop(query.path, where={"month": "1"}) == RewriteReport()
+    assert ftfile.drop(query.path, where={"month": []}) == RewriteReport()
     ftfile.drop(query.path, "all")
-    assert ftfile.drop(query.path, "all") == DropReport()
+    assert ftfile.drop(query.path, "all") == RewriteReport()
     assert ftfile.open(query.path).version() == 1
 
 
@@ -138,7 +140,7 @@ def test_what_is_still_open_goes_as_well(tmp_path: Path) -> None:
         query.run(batch, [MONTHS])
     before = ftfile.open(query.path).to_arrow().num_rows
     assert before == 9
-    assert ftfile.drop(query.path, where={"month": "7"}).rows == 3
+    assert ftfile.drop(query.path, where={"month": "7"}).rows_removed == 3
     query.run(3, [MONTHS])
     ftfile.flush(query.path)
     assert ids(query.path) == [6, 6, 6, 6, 7, 8, 8, 8, 8]
@@ -169,7 +171,7 @@ def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
         rival = MicroBatch(plain, columns, {"fileFormat": "json", "partitionBy": "month"})
         rival.run(0, [MONTHS])
         fs.armed = True
-        assert ftfile.drop(raced, where={"month": "7"}).rows == 2
+        assert ftfile.drop(raced, where={"month": "7"}).rows_removed == 2
         rival.run(2, [[{"id": 71, "month": "7"}]])
         assert ids(plain) == [6, 8, 71, 80]
 
@@ -185,14 +187,14 @@ def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None
     with pytest.raises(NameCollision):
         ftfile.drop(query.path, where={"month": "7"})
     blocked.unlink()
-    assert ftfile.drop(query.path, where={"month": "7"}).rows == 3
+    assert ftfile.drop(query.path, where={"month": "7"}).rows_removed == 3
     assert ids(query.path) == [6, 6, 6, 8, 8]
 
 
 def test_a_directory_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: pytest.LogCaptureFixture) -> None:
     shutil.rmtree(f"{query.path}/month=7")
     report = ftfile.drop(query.path, where={"month": ["6", "7"]})
-    assert (report.files, report.rows) == (4, 4)
+    assert (report.files_removed, report.rows_removed) == (4, 4)
     assert "2 of 4 removed parts were gone already" in caplog.text
     assert sorted(ftfile.open(query.path).to_arrow()["id"].to_pylist()) == [8]
     query.run(1, [MONTHS[:1]])

@@ -159,5 +159,5 @@ def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pyt
         )
     assert len(CommitLog(open_filesystem(out)).refresh().definitions) < 6
     assert found(out, {"key": "a"}) == ["a"] * 12
-    assert ftfile.compact(out, {"key": "a"}).parts_written == 6
-    assert ftfile.drop(out, {"key": "a"}).rows == 12
+    assert ftfile.compact(out, {"key": "a"}).files_written == 6
+    assert ftfile.drop(out, {"key": "a"}).rows_removed == 12

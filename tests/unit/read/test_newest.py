@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as columns
 from ftfile.log.read import add_table
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.read import shares as finished_files
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 

@@ -389,7 +389,7 @@ def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Pa
     found = directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist()
     assert found == ([1, 2] if "partitionBy" in options else [2])
     if "partitionBy" in options:
-        assert ftfile.drop(out, "at = '2024-07-01 14:00:00'").rows == 2
+        assert ftfile.drop(out, "at = '2024-07-01 14:00:00'").rows_removed == 2
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "json", "orc", "avro", "arrow"])

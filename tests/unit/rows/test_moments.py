@@ -288,5 +288,5 @@ def test_reads_and_compactions_count_from_now(tmp_path: Path) -> None:
     query.run(0, [rows])
     query.run(1, [rows])
     assert ftfile.open(out).count(where="ts > now() - interval 2 days") == 2
-    assert ftfile.compact(out, "day < current_date() - interval 7 days").parts_replaced == 0
-    assert ftfile.compact(out, "day > current_date() - interval 7 days").parts_replaced == 2
+    assert ftfile.compact(out, "day < current_date() - interval 7 days").files_removed == 0
+    assert ftfile.compact(out, "day > current_date() - interval 7 days").files_removed == 2

@@ -11,8 +11,7 @@ import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
 from ftfile.core.progress import Progress
 from ftfile.log.format import layout
-from ftfile.operate.compact import CompactReport
-from ftfile.operate.merger import Merging
+from ftfile.operate.rewriting import RewriteReport, RowRewriter
 from ftfile.spark import compact, flush, verify
 from ftfile.spark import maintenance as spark_tasks
 from ftfile.spark.maintenance import shares_of
@@ -71,7 +70,7 @@ class TestRounds:
         written(other)
         report, alone = run(compact, session, out), ftfile.compact(other)
         assert session.rounds == [3]
-        assert isinstance(report, CompactReport)
+        assert isinstance(report, RewriteReport)
         assert report == alone
         assert ids(out) == IDS
         found = [ftfile.open(path).snapshot().adds.values() for path in (out, other)]
@@ -93,13 +92,13 @@ class TestRounds:
         monkeypatch.setattr(spark_tasks, "SHARE_BYTES", 1)
         session = Session()
         written(out)
-        assert run(compact, session, out).parts_written == 6
+        assert run(compact, session, out).files_written == 6
         assert session.rounds == [6]
 
     def test_of_some_partitions(self, out: str) -> None:
         written(out)
         report = run(compact, Session(), out, where={"bucket": "b"})
-        assert (report.parts_replaced, report.parts_written) == (3, 1)
+        assert (report.files_removed, report.files_written) == (3, 1)
 
     def test_a_flush(self, out: str) -> None:
         session = Session()
@@ -149,7 +148,7 @@ class TestFailures:
         assert len(parts(out)) == 4 + 6
         assert not staged(out)
         assert ids(out) == IDS
-        assert run(compact, Session(), out).parts_written == 2
+        assert run(compact, Session(), out).files_written == 2
         check_directory(open_filesystem(out))
 
     def test_an_interruption_leaves_what_is_recorded(self, out: str) -> None:
@@ -200,7 +199,7 @@ class TestFailures:
         def fail(*_: object) -> Iterator[object]:
             raise MemoryError("no memory")
 
-        monkeypatch.setattr(Merging, "do", fail)
+        monkeypatch.setattr(RowRewriter, "do", fail)
         with pytest.raises(MemoryError):
             run(compact, Session(), out)
         assert len(parts(out)) == 18
@@ -210,7 +209,7 @@ class TestBeside:
     def test_a_batch_that_commits_in_between(self, out: str) -> None:
         query = written(out)
         session = Session(after_tasks=lambda: query.run(3, [[{"id": 3, "bucket": "a"}]]))
-        assert run(compact, session, out).parts_written == 6
+        assert run(compact, session, out).files_written == 6
         assert ids(out) == [*IDS, 3]
         check_directory(open_filesystem(out))
 
@@ -218,7 +217,7 @@ class TestBeside:
         written(out)
         replacing = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "bucket"}, overwrite=True)
         session = Session(after_tasks=lambda: replacing.run_job("job", [[{"id": 9, "bucket": "a"}]]))
-        assert run(compact, session, out) == CompactReport(parts_lost=18)
+        assert run(compact, session, out) == RewriteReport(files_lost=18)
         assert ids(out) == [9]
         check_directory(open_filesystem(out))
 

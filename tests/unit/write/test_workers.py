@@ -16,7 +16,7 @@ from ftfile.core.progress import Progress
 from ftfile.formats import parts as reader
 from ftfile.formats.columnar import CollectingEncoder
 from ftfile.log import apply as fold
-from ftfile.operate.merger import Merging
+from ftfile.operate.rewriting import RowRewriter
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
@@ -87,7 +87,7 @@ class TestThreads:
 
         monkeypatch.setattr(OpenPart, "end", end)
         report = ftfile.compact(out, threads=3)
-        assert (report.parts_written, report.records) == (6, 1)
+        assert (report.files_written, report.records) == (6, 1)
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
@@ -104,7 +104,7 @@ class TestThreads:
 
     def test_an_error_ends_the_others_before_it_is_raised(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         written(out)
-        failed, honest, ended = threading.Event(), Merging._merge, []  # noqa: SLF001
+        failed, honest, ended = threading.Event(), RowRewriter._rewrite, []  # noqa: SLF001
 
         def merge(*arguments: Any) -> Any:
             if arguments[3].inputs[0].directory_key == "bucket=a":
@@ -114,7 +114,7 @@ class TestThreads:
             ended.append(honest(*arguments))
             return ended[-1]
 
-        monkeypatch.setattr(Merging, "_merge", merge)
+        monkeypatch.setattr(RowRewriter, "_rewrite", merge)
         with pytest.raises(OutOfSpace):
             ftfile.compact(out, threads=2)
         assert not staged(out)
@@ -154,7 +154,7 @@ class TestRecords:
     def test_one_after_so_many_new_parts(self, out: str) -> None:
         written(out)
         report = ftfile.compact(out, commit_every=4, context=current())
-        assert (report.records, report.version, report.parts_written, report.parts_replaced) == (2, 4, 6, 18)
+        assert (report.records, report.version, report.files_written, report.files_removed) == (2, 4, 6, 18)
         assert [record.files for record in ftfile.open(out).history()][-2:] == [4, 2]
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
@@ -163,7 +163,7 @@ class TestRecords:
         monkeypatch.setattr(fold, "REMOVED_KEPT", 4)
         written(out)
         report = ftfile.compact(out, commit_every=1, context=current())
-        assert (report.records, report.parts_lost) == (6, 0)
+        assert (report.records, report.files_lost) == (6, 0)
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
@@ -197,7 +197,7 @@ class TestInterruption:
         assert not staged(out)
         assert len(parts(out)) == 18 - 4 * ((after - 1) // 6)
         assert rows_of(out) == ROWS
-        assert ftfile.compact(out).parts_written == 6 - 2 * ((after - 1) // 6)
+        assert ftfile.compact(out).files_written == 6 - 2 * ((after - 1) // 6)
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
@@ -316,7 +316,7 @@ class TestMemory:
             length = min(file.size_bytes for file in ftfile.open(url).files())
         sizes = Sizes(inner)
         with mounted(sizes) as url:
-            assert ftfile.compact(url, context=current()).parts_written == 1
+            assert ftfile.compact(url, context=current()).files_written == 1
         assert sizes.largest < length / 2
         with mounted(inner) as url:
             assert ftfile.open(url).to_arrow()["value"].to_pylist() == 2 * values

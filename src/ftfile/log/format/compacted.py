@@ -45,7 +45,7 @@ _attributes_of = operator.attrgetter(*(row.attribute for row in FIELDS))
 # Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
-_ADVICE = "While the records that it stands for are kept, ftfile.operate.merger.merge_ranges(path) makes it anew"
+_ADVICE = "While the records that it stands for are kept, ftfile.operate.compact.merge_ranges(path) makes it anew"
 _RANGE = "a range of records"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1

@@ -291,6 +291,11 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def name_of(path: str) -> str:
+    """Return the last name of a path."""
+    return path.rpartition("/")[2]
+
+
 def ancestors(directory: str) -> list[str]:
     """Return the directory and all above it up to the root, deepest first."""
     directories = [directory]

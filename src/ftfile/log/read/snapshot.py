@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
-_ADVICE = "Delete the ranges, and ftfile.operate.merger.merge_ranges(path) makes them anew of the records"
+_ADVICE = "Delete the ranges, and ftfile.operate.compact.merge_ranges(path) makes them anew of the records"
 
 _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
 _Found = TypeVar("_Found")

@@ -84,26 +84,26 @@ def compact(
         raise ConfigError(f"--target {target!r}: it takes a size such as 128MiB") from None
     run = partial(ftfile.compact, place.path, where, target_bytes=target_bytes, **place.access)
     report = run(dry_run=True)
-    if not report.parts_replaced:
+    if not report.files_removed:
         place.require_log()
-    merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
+    merge = f"{count_text(report.files_removed, 'file')} of {bytes_text(report.bytes_removed)}"
     if not dry_run:
-        if report.parts_replaced:
-            say(f"Merging {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
+        if report.files_removed:
+            say(f"Merging {merge} with {count_text(report.rows, 'row')} into about {report.files_written:,}")
         with progress_bar("compact") as progress:
             report = run(commit_every=commit_every, threads=threads, progress=progress)
-        merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
+        merge = f"{count_text(report.files_removed, 'file')} of {bytes_text(report.bytes_removed)}"
     if json:
         print_json(report)
-    elif not report.parts_replaced:
+    elif not report.files_removed:
         put("Nothing to merge")
     elif dry_run:
-        put(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
+        put(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.files_written:,}")
     else:
-        outputs = f"{report.parts_written:,} of {bytes_text(report.bytes_written)}"
+        outputs = f"{report.files_written:,} of {bytes_text(report.bytes_written)}"
         put(f"Merged {merge} into {outputs}; the newest version is {report.version}")
-    if report.parts_lost:
-        say(f"{count_text(report.parts_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
+    if report.files_lost:
+        say(f"{count_text(report.files_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
 
 
 def vacuum(

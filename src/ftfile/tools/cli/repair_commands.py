@@ -111,17 +111,18 @@ def drop(
     run = partial(ftfile.drop, place.path, directory_pattern=directory_pattern, **place.access)
     with waiting("looking for rows"), place.requiring_log():
         report = run(where=where, dry_run=True)
-    what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
+    files = f"{count_text(report.files_removed, 'file')} of {bytes_text(report.bytes_removed)}"
+    what = f"{count_text(report.rows_removed, 'row')} in {files}"
     if not dry_run:
-        if report.files:
+        if report.files_removed:
             say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
         with progress_bar("drop") as progress:
             report = run(where=report.where or where, progress=progress)
-        what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
+        what = f"{count_text(report.rows_removed, 'row')} in {count_text(report.files_removed, 'file')}"
     if json:
         print_json(report)
-    elif not report.files:
+    elif not report.files_removed:
         put("Nothing to remove")
     else:
         put(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")

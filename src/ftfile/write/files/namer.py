@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
+    from ftfile.storage.api import Capabilities
     from ftfile.write.files.naming import Naming
 
 
@@ -166,3 +167,35 @@ class _NamesOfRecord:
             return int(number)
         self._forgotten.add(directory_key)
         return 0
+
+
+def rewritten_path(
+    first: Add, least_name: str | None, part_id: str, extension: str, place: str, store: Capabilities
+) -> str:
+    """Return the name of the first of the inputs with another unique piece: sorted names keep the order of rows.
+
+    Where that is too long for the store, it is cut, and sorts before all other names of the directory that begin so,
+    or, if the `least_name` of them comes before the first part, after them; among names that are cut, `place` decides.
+
+    Raises:
+        ConfigError: there is no name that the store keeps.
+    """
+    assert first.final_path is not None, f"{first.id} is no part"
+    directory = layout.parent(first.final_path)
+    name = layout.name_of(first.final_path)
+    unique = layout.unique_part(part_id)
+    if layout.unique_part(first.id) in name:
+        return join(directory, name.replace(layout.unique_part(first.id), unique))
+    stem = name.removesuffix(extension)
+    path = join(directory, f"{stem}-{unique}{extension}")
+    fault = store.fault_of(path)
+    if fault is None:
+        return path
+    separator = "~" if least_name is not None and least_name < name else "-"
+    for length in range(len(stem) - 1, 0, -1):
+        path = join(directory, f"{stem[:length]}{separator}{place}-{unique}{extension}")
+        if store.fault_of(path) is None:
+            return path
+    raise ConfigError(
+        f"parts from {first.final_path!r} on cannot become one: it would be called {path!r}, which {fault}"
+    )

@@ -45,7 +45,7 @@ def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
 
 def test_compact(out: str) -> None:
     (plan,) = documents("compact", out, "--where", "month = '6'", "--dry-run")
-    assert (plan["version"], plan["parts_replaced"], plan["parts_written"], plan["rows"]) == (None, 3, 1, 6)
+    assert (plan["version"], plan["files_removed"], plan["files_written"], plan["rows"]) == (None, 3, 1, 6)
     assert ftfile.open(out).version() == 2
     assert run("compact", out, "--dry-run").stdout.endswith(" with 12 rows into about 2\n")
     result = run("compact", out, "--commit-every", 1)

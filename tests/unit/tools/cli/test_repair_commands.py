@@ -54,7 +54,7 @@ def test_drop(out: str) -> None:
     assert ftfile.open(out).version() == 2
     assert run("drop", out, *where, "--yes").stdout == "Removed 6 rows in 3 files, in version 3\n"
     assert run("drop", out, *where).stdout == "Nothing to remove\n"
-    assert documents("drop", out, *where)[0]["files"] == 0
+    assert documents("drop", out, *where)[0]["files_removed"] == 0
     assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
 

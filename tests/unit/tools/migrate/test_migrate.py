@@ -86,7 +86,7 @@ def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     assert ftfile.open(str(out)).to_arrow(where="day IS NULL")["id"].to_pylist() == [4]
     check_directory(open_filesystem(str(out)), rows_of=rows_of)
     merged = ftfile.compact(str(out))
-    assert (merged.parts_replaced, merged.parts_written) == (3, 1)
+    assert (merged.files_removed, merged.files_written) == (3, 1)
     assert ids(out) == [1, 2, 3, 4, 5]
     check_directory(open_filesystem(str(out)), rows_of=rows_of)
     assert sorted(ftfile.open(str(out)).to_arrow(version=0)["id"].to_pylist()) == [1, 2, 3, 4]
@@ -395,7 +395,7 @@ def test_formats(out: Path) -> None:
     migrated(out / "parquet")
     assert ftfile.open(str(out / "parquet")).to_arrow().to_pylist() == [{"id": 1, "at": at}, {"id": 2, "at": None}] * 2
     MicroBatch(str(out / "json"), {"id": "long", "name": "string"}, {"fileFormat": "json"}).run(0, [[{"id": 3}]])
-    assert ftfile.compact(str(out / "json")).parts_replaced == 2
+    assert ftfile.compact(str(out / "json")).files_removed == 2
     assert ids(out / "json") == [1, 1, 2, 2, 3]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.log.opening import open_log
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
 from ftfile.tools.report.charts import BINS_MAX, BYTES, COUNT, SECONDS, binned, scale_of, starts_of, timeline_of

@@ -20,7 +20,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.filters import independent_decoder
 from tests.unit.write.files.encrypted import (

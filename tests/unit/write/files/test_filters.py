@@ -162,7 +162,7 @@ def test_compaction_and_dropping(out: str, codec: str) -> None:
         query.run(batch, [[{"word": f"{batch}-{n}", "kind": "ab"[n % 2]} for n in range(50)]])
     expected = sorted(f"{batch}-{n}" for batch in range(5) for n in range(50))
     report = ftfile.compact(out)
-    assert (report.parts_replaced, report.parts_written) == (10, 2)
+    assert (report.files_removed, report.files_written) == (10, 2)
     assert committed(out) == expected
     assert {add.filters for add in adds_of(out)} == {() if codec == "none" else (codec,)}
     ftfile.drop(out, {"kind": "a"})

@@ -166,7 +166,7 @@ def test_small_files_are_compacted(out: str, case: str) -> None:
     for number, batch in enumerate(batches):
         query.run(number, batch)
     report = ftfile.compact(out)
-    assert (report.parts_replaced, report.parts_written, report.rows) == (3, 1, 12)
+    assert (report.files_removed, report.files_written, report.rows) == (3, 1, 12)
     assert read(out) == expected(CASES[case][0], *batches)
     check(out, case)
 

@@ -15,7 +15,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.read.snapshot import added_by
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch

@@ -14,7 +14,7 @@ from ftfile.log import apply as fold
 from ftfile.log import checks
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch

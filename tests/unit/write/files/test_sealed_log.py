@@ -21,7 +21,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import record as record_format
 from ftfile.log.records import read_published
 from ftfile.log.sealed import Seal
-from ftfile.operate.merger import merge_ranges
+from ftfile.operate.compact import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import some
 from tests.unit.filters import independent_decoder

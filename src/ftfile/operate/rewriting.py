@@ -1,0 +1,400 @@
+"""Files written anew: what an operation chooses passes through a function of rows, is checked, and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, Retry
+from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.formats.api import format_from_definition
+from ftfile.formats.parts import chain_of, extension_of, read_part
+from ftfile.log.checks import Accepted, Rewrite, accept_rewrites, still_known
+from ftfile.log.format.layout import name_of
+from ftfile.log.format.model import Add, Body, Remove
+from ftfile.log.opening import written_settings
+from ftfile.log.protocol import catch_up, commit
+from ftfile.log.read.snapshot import snapshot_at, take_snapshot
+from ftfile.log.sealed import keys_of
+from ftfile.rows.spark_types import recorded_schema
+from ftfile.write.files.namer import rewritten_path
+from ftfile.write.fingerprint import strong_digest
+from ftfile.write.messages import add_of, common_origin
+from ftfile.write.options import durability_of
+from ftfile.write.stage import staging
+from ftfile.write.workers import Work, removing_unrecorded, rounds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from ftfile.core.progress import OnProgress
+    from ftfile.formats.api import Format
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import MaintenanceAuthor
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.read.selection import Without
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import TaskIdentity
+    from ftfile.write.workers import Workers
+
+    # The snapshot of a head, taken when it is needed.
+    Live: TypeAlias = Callable[[], Snapshot]
+
+# Of an operation that must take all it has chosen, while others replace some of it.
+TRIES = 5
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteReport:
+    """The result of a compaction, a drop or a delete."""
+
+    version: int | None = None  # of its last record; None where there was nothing to do, and in a dry run
+    records: int = 0  # that it created
+    files_removed: int = 0  # finished ones that end, replaced or not, and segments of open ones
+    files_written: int = 0  # in the place of some of them
+    rows: int = 0  # of the files written
+    rows_removed: int = 0
+    bytes_removed: int = 0  # of the files that end, on storage
+    bytes_written: int = 0  # of the files written; of those of a dry run, it is not known
+    files_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
+    where: str | None = None  # a condition that is a text, with times by a clock written out; as it is recorded
+    dry_run: bool = False  # nothing was done
+
+    def plus(self, other: RewriteReport) -> RewriteReport:
+        """Return the result of both, the other one after this."""
+        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)[1:-2]}
+        return replace(self, version=self.version if other.version is None else other.version, **sums)
+
+
+class Piece(NamedTuple):
+    """Files that become one, or none."""
+
+    inputs: tuple[Add, ...]  # in the order of their rows, of one directory and encoding
+    place: int  # number of the first of them among all that are written anew
+    least_name: str | None  # the first name among those of the files of the directory that stay; None without any
+    without: Without | None  # the rows that go; None where all stay
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows."""
+        return sum(add.rows for add in self.inputs)
+
+    def rows_removed(self, fs: FileSystem, definitions: Mapping[str, Any]) -> int:
+        """Return the number of rows that go; files are read for it. For the errors see `Selection.rows`."""
+        without = self.without
+        return 0 if without is None else sum(without.matches(fs, add, definitions[add.encoding]) for add in self.inputs)
+
+    @property
+    def length(self) -> int:
+        """Return the bytes on storage."""
+        return sum(add.length for add in self.inputs)
+
+
+class Outcome(NamedTuple):
+    """The result of a piece; of one with a file that cannot be read, those of the files before and after it."""
+
+    rewrites: tuple[Rewrite, ...] = ()  # each has one new file, or none where no row stays
+    errors: tuple[FtfileError, ...] = ()  # of what stays as it is
+    rows_removed: int = 0
+
+
+class Choice:
+    """The pieces of an operation, and the adds that it ends whole, at a head; by default none."""
+
+    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[Piece]:
+        """Return the pieces, without files that cannot be taken now or are done already, by id."""
+        del head, live, apart
+        return ()
+
+    def removed(self, head: LogState, live: Live) -> Sequence[Add]:
+        """Return the adds that end with all of their rows; nothing of them is read."""
+        del head, live
+        return ()
+
+
+class Recorded(NamedTuple):
+    """All that could be done is recorded."""
+
+    report: RewriteReport
+    errors: tuple[FtfileError, ...]  # of what stays as it is
+
+
+class Overtaken(NamedTuple):
+    """Nothing is recorded: others replaced what was chosen."""
+
+    pending: tuple[Rewrite, ...]  # to be recorded with the rest
+
+
+def pieces_of(
+    adds: Iterable[Add], lists: Sequence[Sequence[Add]], without_of: Callable[[Add], Without | None]
+) -> list[Piece]:
+    """Return the pieces of lists of inputs, given all live adds, and what is done with the rows of each list."""
+    taken = {add.id for inputs in lists for add in inputs}
+    keys = {inputs[0].directory_key for inputs in lists}
+    least: dict[str, str] = {}
+    for add in adds:
+        if add.final_path is not None and add.directory_key in keys and add.id not in taken:
+            name = name_of(add.final_path)
+            least[add.directory_key] = min(name, least.get(add.directory_key, name))
+    places = accumulate(map(len, lists), initial=0)
+    return [
+        Piece(tuple(inputs), place, least.get(inputs[0].directory_key), without_of(inputs[0]))
+        for inputs, place in zip(lists, places, strict=False)
+    ]
+
+
+def rewrite(  # noqa: PLR0913 - all by name
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    workers: Workers,
+    choice: Choice,
+    *,
+    where: str | None = None,
+    takes_all: bool = False,
+    commit_every: int | None = None,
+    dry_run: bool = False,
+    progress: OnProgress | None = None,
+) -> RewriteReport:
+    """Do what is chosen, by these workers, and record it; what others replaced meanwhile is left out.
+
+    With `takes_all` there is one record of all that is chosen, or none: where others replaced some of it, the rest is
+    chosen anew at the new head. With `dry_run`, nothing is written. `where` is what the record says of the choice.
+
+    Raises:
+        CommitError: as for a batch write; or others replaced some of what was chosen at each of `TRIES` tries.
+        FtfileError: some of it could not be done; all else was, but with `takes_all` nothing was.
+    """
+    operation = _Operation(log, author, workers, choice, where, takes_all, progress)
+    if dry_run:
+        return operation.plan()
+    pending: tuple[Rewrite, ...] = ()
+    with removing_unrecorded(log.fs, author.job_id) as named:
+        for _ in range(TRIES):
+            result = operation.run(pending, commit_every, named)
+            if isinstance(result, Recorded):
+                break
+            pending = result.pending
+        else:
+            raise CommitError(
+                f"others replaced files at each of {TRIES} tries, and nothing was recorded: {author.operation} again"
+            )
+    _log.info("%s: %s", author.operation, result.report)
+    for error in result.errors:
+        raise error
+    return result.report
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """One call of `rewrite`."""
+
+    log: CommitLog
+    author: MaintenanceAuthor
+    workers: Workers
+    choice: Choice
+    where: str | None
+    takes_all: bool
+    progress: OnProgress | None
+
+    def plan(self) -> RewriteReport:
+        """Return the report of a run, and write nothing."""
+        head, snapshot = self.log.refresh(), take_snapshot(self.log)
+        pieces = self.choice.pieces(head, lambda: snapshot, ())
+        removed = self.choice.removed(head, lambda: snapshot)
+        report = replace(_reported(removed, ()), where=self.where, dry_run=True)
+        for number, outcome in self._outcomes(head, lambda: snapshot, pieces, dry_run=True):
+            for error in outcome.errors:
+                raise error
+            piece = pieces[number]
+            if piece.without is not None and not outcome.rows_removed:
+                continue
+            rows = piece.row_count - outcome.rows_removed
+            ended = replace(_reported(piece.inputs, ()), files_written=int(rows > 0), rows=rows)
+            report = report.plus(replace(ended, rows_removed=outcome.rows_removed))
+        return report
+
+    def run(self, pending: Sequence[Rewrite], commit_every: int | None, named: set[str]) -> Recorded | Overtaken:
+        """Do and record what is chosen now, with what is `pending`; add paths of files that a record may have."""
+        head, problems = catch_up(self.log, self.author)
+        live = cache(partial(snapshot_at, self.log, head))
+        # What must be taken is not passed over where it is stuck: the commit is refused, and says why.
+        stuck = () if self.takes_all else (add.id for problem in problems for add in problem.adds)
+        apart = {*stuck, *(add.id for rewrite in pending for add in rewrite.inputs)}
+        pieces = self.choice.pieces(head, live, apart)
+        rounds = [*rounds_of(pieces, commit_every)] or [()]
+        assert len(rounds) == 1 or not self.takes_all, "all of it in several records"
+        files, length = sum(len(piece.inputs) for piece in pieces), sum(piece.length for piece in pieces)
+        tracker = Tracker(self.author.operation, self.log.clock, self.progress, files, length)
+        report, errors = RewriteReport(where=self.where), list[FtfileError]()
+        for some in rounds:
+            outcomes = dict[int, Outcome]()
+            for number, outcome in self._outcomes(head, live, some):
+                outcomes[number] = outcome
+                tracker.add(len(some[number].inputs), some[number].length)
+            results = [outcome for _, outcome in sorted(outcomes.items())]
+            errors += [error for outcome in results for error in outcome.errors]
+            rewrites = [*pending, *(rewrite for outcome in results for rewrite in outcome.rewrites)]
+            named |= {add.path for rewrite in rewrites for add in rewrite.adds}
+            if self.takes_all and errors:
+                raise errors[0]
+            result = self._record(rewrites)
+            if isinstance(result, Overtaken):
+                return result
+            report, errors = report.plus(result.report), [*errors, *result.errors]
+        return Recorded(report, tuple(errors))
+
+    def _outcomes(
+        self, head: LogState, live: Live, pieces: Sequence[Piece], *, dry_run: bool = False
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Yield the results of pieces as they come, each with its number."""
+        if pieces:
+            snapshot = live()
+            definitions = {key: snapshot.definitions[key] for key in {piece.inputs[0].encoding for piece in pieces}}
+            work = RowRewriter(snapshot.version, definitions, dry_run)
+            yield from self.workers.do(work, pieces, self.log.fs, dict(written_settings(head)))
+
+    def _record(self, rewrites: Sequence[Rewrite]) -> Recorded | Overtaken:
+        """Record rewrites whose inputs are live, and what ends whole at the head; with `takes_all`, all or nothing."""
+        accepted, report = Accepted(), RewriteReport()
+
+        def is_overtaken() -> bool:
+            return self.takes_all and len(accepted.rewrites) < len(rewrites)
+
+        def prepare(head: LogState, live: Live) -> Body | None:
+            nonlocal accepted, report
+            accepted = accept_rewrites(self.log, head, still_known(head, live, rewrites))
+            ended = () if is_overtaken() else (*accepted.inputs, *self.choice.removed(head, live))
+            report = _reported(ended, accepted.adds if ended else ())
+            if not ended:
+                return None
+            return Body(
+                adds=accepted.adds,
+                removes=tuple(map(Remove.of, ended)),
+                replaces=self.where,
+                rows_removed=report.rows_removed,
+                metrics={"durability": durability_of("auto", self.log.fs.capabilities)} if accepted.adds else {},
+            )
+
+        # Where files are written, it is they that are counted.
+        committed = commit(self.log, self.author, prepare, progress=None if rewrites else self.progress)
+        errors = tuple(refused.error for refused in accepted.refused)
+        if self.takes_all and errors:
+            raise errors[0]
+        if is_overtaken():
+            return Overtaken(accepted.rewrites)
+        report = replace(report, files_lost=accepted.lost(rewrites))
+        if committed.record is not None:
+            report = replace(report, version=committed.version, records=1)
+        return Recorded(report, errors)
+
+
+def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
+    """Return the report of one record, or of a plan."""
+    rows = sum(add.rows for add in written)
+    return RewriteReport(
+        files_removed=len(ended),
+        files_written=len(written),
+        rows=rows,
+        rows_removed=sum(add.rows for add in ended) - rows,
+        bytes_removed=sum(add.length for add in ended),
+        bytes_written=sum(add.length for add in written),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RowRewriter(Work[Piece, Outcome]):
+    """Writes files anew that were live at a version; takes memory for some row groups."""
+
+    read_version: int
+    definitions: Mapping[str, Any]  # of the encodings of the files, by key
+    dry_run: bool  # rows that go are counted, and nothing is written
+
+    def size_of(self, piece: Piece) -> int:
+        """Return the bytes of the files."""
+        return piece.length
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[Outcome]:
+        """Yield the result of each piece.
+
+        Raises:
+            StorageError: the store failed; files of other pieces stay, for the caller or a vacuum to delete.
+        """
+        for piece in pieces:
+            yield self._outcome(fs, task, piece)
+
+    def _outcome(self, fs: FileSystem, task: TaskIdentity, whole: Piece) -> Outcome:
+        outcome, waiting = Outcome(), [whole]
+
+        def note(error: FtfileError, what: str) -> Outcome:
+            _log.error("%s: %s", what, error)
+            return outcome._replace(errors=(*outcome.errors, error))
+
+        while waiting:
+            piece = waiting.pop()
+            inputs = piece.inputs
+            try:
+                rows_removed = piece.rows_removed(fs, self.definitions)
+                outcome = outcome._replace(rows_removed=outcome.rows_removed + rows_removed)
+                if self.dry_run or (piece.without is not None and not rows_removed):
+                    continue
+                adds = () if rows_removed == piece.row_count else (self._rewrite(fs, task, piece, rows_removed),)
+                outcome = outcome._replace(rewrites=(*outcome.rewrites, Rewrite(inputs, adds, self.read_version)))
+            except _UnreadableInput as unreadable:
+                number, cause = unreadable.args
+                outcome = note(cause, f"{inputs[number].final_path!r} is not merged")
+                after = piece._replace(inputs=inputs[number + 1 :], place=piece.place + number + 1)
+                before = piece._replace(inputs=inputs[:number])
+                waiting += [rest for rest in (after, before) if len(rest.inputs) > 1]
+            except (ConfigError, CorruptData) as error:
+                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not merged")
+        return outcome
+
+    def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: Piece, rows_removed: int) -> Add:
+        """Write the rows that stay to one file, and check that all are in it before anybody relies on that."""
+        first, keys, advice = piece.inputs[0], keys_of(fs), "Nothing was replaced by it"
+        encoding = self.definitions[first.encoding]
+        file_format = format_from_definition(encoding["format"], keys)
+        schema = recorded_schema(encoding["schema"])
+        rows = _rows_of_all(fs, piece.inputs, file_format, schema)
+        batches = (batch for _, batch in rows) if piece.without is None else piece.without.apply(rows, encoding)
+        with staging(fs, task) as stage:
+            part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
+            before = strong_digest(part.write_all(batches))
+            stage.finish(part)
+            stage.wait_closed()
+            add = add_of(stage.finished[-1], first.encoding, common_origin(piece.inputs, task.origin()))
+            if strong_digest(read_part(fs, add, file_format, schema, keys)) != before:
+                raise CorruptData(add.path, "the rows of the parts it is made of", "other rows", advice)
+            if add.rows != piece.row_count - rows_removed:
+                expected = f"{piece.row_count - rows_removed} rows, without those that a read returns"
+                raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
+        place = f"{self.read_version:010d}{piece.place:07d}"
+        path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)
+        return replace(add, final_path=path)
+
+
+class _UnreadableInput(Exception):
+    """`args` are the number of a part that cannot be read, from 0, and what was found."""
+
+
+def _rows_of_all(
+    fs: FileSystem, inputs: Sequence[Add], file_format: Format, schema: pa.Schema
+) -> Iterator[tuple[Add, pa.RecordBatch]]:
+    """Yield the rows of parts one after the other; raise `_UnreadableInput` for one that nobody can read."""
+    for number, add in enumerate(inputs):
+        try:
+            for batch in read_part(fs, add, file_format, schema, keys_of(fs)):
+                yield add, batch
+        except FtfileError as error:
+            if error.retry is not Retry.NEVER:
+                raise
+            raise _UnreadableInput(number, error) from error
