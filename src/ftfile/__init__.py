@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ftfile.core.version import __version__
     from ftfile.log.vacuum import expire, vacuum
     from ftfile.operate.compact import compact
+    from ftfile.operate.delete import delete, drop
     from ftfile.operate.doctor import doctor
-    from ftfile.operate.drop import drop
     from ftfile.operate.flush import flush
     from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.operate.repair import repair
@@ -37,6 +37,7 @@ __all__ = (
     "FtKvDataSource",
     "__version__",
     "compact",
+    "delete",
     "doctor",
     "drop",
     "errors",
@@ -64,8 +65,9 @@ __getattr__ = lazy_names(
         "FtKvDataSource": "ftfile.spark.datasource",
         "__version__": "ftfile.core.version",
         "compact": "ftfile.operate.compact",
+        "delete": "ftfile.operate.delete",
         "doctor": "ftfile.operate.doctor",
-        "drop": "ftfile.operate.drop",
+        "drop": "ftfile.operate.delete",
         "errors": "ftfile.errors:",
         "expire": "ftfile.log.vacuum",
         "export": "ftfile.tools.export.export",

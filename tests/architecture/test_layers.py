@@ -65,7 +65,7 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
         "formats": "write.messages",
         "write": "read.selection",
         "read": "write.messages",
-        "kv": "operate.drop",
+        "kv": "operate.delete",
         "operate": "tools.export.limits",
         "tools": "spark.settings",
         "spark": "testing.context",

@@ -66,6 +66,26 @@ RESTORING_OPEN = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
+# Of one file all rows go, of another some, one stays as it is, and one comes later.
+DELETING = Scenario(
+    "deleting",
+    (
+        Batch("ab"),
+        Batch("b", batch_id=1),
+        Batch("c", batch_id=2),
+        Batch("b", "delete", "upkeep"),
+        Batch("d", batch_id=3),
+    ),
+    settled=3,
+)
+# What is open is finished first.
+DELETING_OPEN = Scenario(
+    "deleting-open",
+    (Batch("abc"), Batch("b", batch_id=1), Batch("b", "delete", "upkeep"), Batch("d", batch_id=2)),
+    settled=2,
+    options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    flush=True,
+)
 # A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
 REPEATING = Scenario(
     "repeating",

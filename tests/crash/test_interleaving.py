@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
+DELETE = Batch("x", "delete", "deleting")
 # To the first batch.
 RESTORE = Batch("ax", "restore", "restoring")
 REPLACED = Batch("yz", "overwrite", query="before")
@@ -137,6 +138,17 @@ RACES = [
         (Batch("b", batch_id=1), Batch("", batch_id=2)),
         (*ROLLING, ("maxRecordsPerFile", "1")),
         before=(DROP,),
+    ),
+    Race("delete and compaction", (DELETE,), (COMPACT,)),
+    Race("delete and append", (DELETE,), (Batch("b", batch_id=1),)),
+    Race("delete and overwrite", (DELETE,), (Batch("c", "overwrite", query="q"),)),
+    Race("two deletes", (DELETE,), (replace(DELETE, query="too"),)),
+    Race("delete and a flush", (DELETE,), (), ROLLING),
+    Race(
+        "delete and open files",
+        (DELETE,),
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
     ),
     StoreRace("two queries into a store", (Batch("ab", batch_id=2),), (Batch("Ac", query="q"),)),
     StoreRace("compaction of a store and append", (COMPACT,), (Batch("Ab", query="q"),)),

@@ -34,7 +34,17 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.volume import Store
 
 Change = Literal[
-    "append", "overwrite", "replace", "transaction", "compact", "drop", "restore", "purge", "rebucket", "window"
+    "append",
+    "overwrite",
+    "replace",
+    "transaction",
+    "compact",
+    "drop",
+    "delete",
+    "restore",
+    "purge",
+    "rebucket",
+    "window",
 ]
 
 
@@ -66,7 +76,8 @@ class Batch:
     """One micro-batch of one query, or what else is done to the directory; one row for each letter.
 
     Attributes:
-        letters: of a drop, what it drops; none for everything. Of a restore, the rows that are there then.
+        letters: of a drop, what it drops; none for everything. Of a delete, those of the rows that go. Of a restore,
+            the rows that are there then.
         change: what is done; `replace` overwrites the partitions of its rows. A `transaction` is a batch write, of the
             application `query` and the version `batch_id`; a `window` is one of an operator, likewise.
         troubled: in its first run a speculative attempt loses, another fails, and both leave files.
@@ -89,7 +100,7 @@ class Batch:
 
     @property
     def is_upkeep(self) -> bool:
-        return self.change in {"compact", "drop", "restore", "purge", "rebucket"}
+        return self.change in {"compact", "drop", "delete", "restore", "purge", "rebucket"}
 
     @property
     def lines(self) -> list[str]:
@@ -243,6 +254,10 @@ class Scenario:
         if batch.change == "restore":
             ftfile.restore(path, batch.batch_id, context=current())
             return
+        if batch.change == "delete":
+            ranges = (f"(value >= '{letter}' AND value < '{chr(ord(letter) + 1)}')" for letter in batch.letters)
+            ftfile.delete(path, " OR ".join(ranges), context=current())
+            return
         where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
         ftfile.compact(path, commit_every=1, context=current()) if batch.change == "compact" else ftfile.drop(
             path, where, context=current()
@@ -259,7 +274,7 @@ class Scenario:
         for batch in batches:
             dropped = batch.change in {"overwrite", "restore"} or (batch.change == "drop" and not batch.letters)
             for row in list(rows):
-                if dropped or (batch.change in {"drop", "replace"} and row[:1].decode() in batch.letters):
+                if dropped or (batch.change in {"drop", "delete", "replace"} and row[:1].decode() in batch.letters):
                     del rows[row]
             if not batch.is_upkeep or batch.change == "restore":
                 rows.update(row for row in batch.rows if not self.is_bad(row))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from ftfile.core.errors import FtfileError, StaleFiles
 from ftfile.log.vacuum import vacuum
 from ftfile.operate.compact import compact
-from ftfile.operate.drop import drop
+from ftfile.operate.delete import delete, drop
 from ftfile.operate.flush import flush
 from ftfile.testing.context import current
 from tests.kit.liveness import check_flushed
@@ -25,7 +27,8 @@ def _has_log(world: World) -> bool:
     return world.oracle.records > 0
 
 
-FLUSH = partial(flush, code=["tests.histories.hook:hear"])
+HOOKS = ["tests.histories.hook:hear"]
+FLUSH = partial(flush, code=HOOKS)
 
 
 def flush_all(world: World) -> None:
@@ -66,6 +69,18 @@ def _drop_directories(world: World, directories: set[str]) -> None:
     world.call("a drop", drop, world.url, where, context=current())
     world.oracle.follow(world.clock.now_ms())
     world.oracle.dropping = None
+
+
+def _delete(world: World, step: Step) -> None:
+    """Delete the rows that end in a digit, as many batches after each other have some."""
+    if not _has_log(world):
+        return
+    ending = str(step.pick(0, 10))
+    world.oracle.deleting = ending.encode()
+    where = pc.ends_with(pc.field("value"), ending)
+    world.call("a delete", delete, world.url, where, code=HOOKS, of_damage=True, context=current())
+    world.oracle.follow(world.clock.now_ms())
+    world.oracle.deleting = None
 
 
 def _compact(world: World, step: Step) -> None:
@@ -112,6 +127,7 @@ def _wait(world: World, step: Step) -> None:
 MAINTAINING = {
     "drop": _drop,
     "drop_all": _drop_all,
+    "delete": _delete,
     "compact": _compact,
     "flush": _flush,
     "vacuum": _vacuum,

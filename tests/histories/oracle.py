@@ -43,6 +43,7 @@ class Oracle:
     fs: FileSystem  # without troubles
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
     dropping: frozenset[str] | None = None  # directories of the drop that is under way
+    deleting: bytes | None = None  # how rows end of the delete that is under way
     expected: set[bytes] = field(default_factory=set)  # rows that must be there
     live: dict[str, Add] = field(default_factory=dict)  # adds of the head
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)  # by id of an add
@@ -109,7 +110,7 @@ class Oracle:
             strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.directory_key]
             require(not strange, "rows", f"{add.id} of {add.directory_key!r} has {strange}")
             self._found |= rows
-            if add.final_path is not None and not _is_of(record.author, "compact"):
+            if add.final_path is not None and not _is_of(record.author, "compact", "delete"):
                 self.published_by_queries.append(add)
 
     def _is_copy_of_damage(self, add: Add) -> bool:
@@ -134,6 +135,9 @@ class Oracle:
                 require(self.dropping is not None, "rows", "nobody drops anything")
                 dropped = self.dropping or ()
                 self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in dropped}
+            if author.operation == "delete":
+                require(self.deleting is not None, "rows", "nobody deletes anything")
+                self.expected = {row for row in self.expected if not row.endswith(self.deleting or b"")}
             return
         key = key_of_author(author)
         require(key in self.claims, "I2", f"{author} is in the log, and nobody wrote it")
@@ -156,8 +160,8 @@ def key_of_author(author: StreamAuthor | JobAuthor) -> Hashable:
     return author.job_id
 
 
-def _is_of(author: Author, operation: str) -> bool:
-    return isinstance(author, MaintenanceAuthor) and author.operation == operation
+def _is_of(author: Author, *operations: str) -> bool:
+    return isinstance(author, MaintenanceAuthor) and author.operation in operations
 
 
 def _some(rows: Iterable[bytes]) -> list[bytes]:

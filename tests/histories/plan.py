@@ -32,6 +32,7 @@ KINDS: dict[str, int] = {
     "overwrite": 1,
     "drop": 4,
     "drop_all": 1,
+    "delete": 3,
     "compact": 4,
     "flush": 8,
     "vacuum": 4,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from ftfile.core.checksum import check_known_checksum, checksum, matches
-from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.core.errors import CorruptData, FtfileError, Retry, SchemaError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
@@ -253,6 +253,24 @@ def read_part(
     file = io.BytesIO(content)
     file.name = add.final_path or add.path  # what errors call it
     yield from _part_rows(file, add, file_format, schema, keys)
+
+
+class UnreadablePart(Exception):
+    """`args` are the number of a part that cannot be read, from 0, and what was found."""
+
+
+def rows_of_parts(
+    fs: FileSystem, inputs: Sequence[Add], file_format: Format, schema: pa.Schema
+) -> Iterator[tuple[Add, pa.RecordBatch]]:
+    """Yield the rows of parts one after the other; raise `UnreadablePart` for one that nobody can read."""
+    for number, add in enumerate(inputs):
+        try:
+            for batch in read_part(fs, add, file_format, schema, keys_of(fs)):
+                yield add, batch
+        except FtfileError as error:
+            if error.retry is not Retry.NEVER:
+                raise
+            raise UnreadablePart(number, error) from error
 
 
 def is_splittable(add: Add, encoding: dict[str, Any]) -> bool:

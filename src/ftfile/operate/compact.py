@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.read.compacted_records import merge_all
-from ftfile.operate.drop import select, settled_for
+from ftfile.operate.delete import select, settled_for
 from ftfile.operate.rewriting import Choice, pieces_of, rewrite
 from ftfile.write.workers import Threads
 

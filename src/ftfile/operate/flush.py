@@ -30,7 +30,7 @@ from ftfile.write.files.publishing import (
     queries_with_unreported,
     report_pending_flushes,
 )
-from ftfile.write.files.rolling_groups import by_group
+from ftfile.write.files.rolling_groups import by_group, key_of
 from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
 from ftfile.write.options import durability_of
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import Durability, FileSystem
+    from ftfile.write.files.rolling_groups import GroupKey
     from ftfile.write.files.rolling_rules import RollingSettings
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
@@ -136,6 +137,7 @@ class Flush:
     commit_every: int
     code: frozenset[str]  # names of classes and functions that may be imported
     progress: OnProgress | None
+    only: frozenset[GroupKey] | None = None  # groups of segments that are finished; None for all
     last_batches: dict[str, int] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
     stale: set[str] = field(default_factory=set)
@@ -190,9 +192,13 @@ class Flush:
                         f"directory names it: if you know it, flush with code=[{name!r}]"
                     )
 
+    def _segments(self, head: LogState) -> list[Add]:
+        """Return the open segments of the groups that are finished."""
+        return [segment for segment in head.segments.values() if self.only is None or key_of(segment) in self.only]
+
     def _queries(self, head: LogState) -> list[str]:
         """Return the queries with open files that are to be finished."""
-        queries = {segment.origin.query_id: None for segment in head.segments.values()}
+        queries = {segment.origin.query_id: None for segment in self._segments(head)}
         return [query_id for query_id in queries if self.query_id in {None, query_id}]
 
     def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
@@ -292,7 +298,7 @@ class Flush:
         """Yield the jobs for segments that were open at the start and have not failed."""
         segments_by_id = {
             segment.id: segment
-            for segment in head.segments.values()
+            for segment in self._segments(head)
             if segment.origin.query_id == query_id
             and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
             and segment.id not in self.errors

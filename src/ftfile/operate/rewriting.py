@@ -7,11 +7,11 @@ from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, Retry
+from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.formats.api import format_from_definition
-from ftfile.formats.parts import chain_of, extension_of, read_part
+from ftfile.formats.parts import UnreadablePart, chain_of, extension_of, read_part, rows_of_parts
 from ftfile.log.checks import Accepted, Rewrite, accept_rewrites, still_known
 from ftfile.log.format.layout import name_of
 from ftfile.log.format.model import Add, Body, Remove
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    import pyarrow as pa
-
     from ftfile.core.progress import OnProgress
-    from ftfile.formats.api import Format
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.log.read.snapshot import Snapshot
@@ -245,7 +242,10 @@ class _Operation:
             rewrites = [*pending, *(rewrite for outcome in results for rewrite in outcome.rewrites)]
             named |= {add.path for rewrite in rewrites for add in rewrite.adds}
             if self.takes_all and errors:
-                raise errors[0]
+                now = self.log.refresh(durable=True)
+                if all(now.is_live(add, head.version) for piece in some for add in piece.inputs):
+                    raise errors[0]
+                return Overtaken(tuple(rewrites))  # what could not be read has moved
             result = self._record(rewrites)
             if isinstance(result, Overtaken):
                 return result
@@ -348,14 +348,14 @@ class RowRewriter(Work[Piece, Outcome]):
                     continue
                 adds = () if rows_removed == piece.row_count else (self._rewrite(fs, task, piece, rows_removed),)
                 outcome = outcome._replace(rewrites=(*outcome.rewrites, Rewrite(inputs, adds, self.read_version)))
-            except _UnreadableInput as unreadable:
+            except UnreadablePart as unreadable:
                 number, cause = unreadable.args
-                outcome = note(cause, f"{inputs[number].final_path!r} is not merged")
+                outcome = note(cause, f"{inputs[number].final_path!r} stays as it is")
                 after = piece._replace(inputs=inputs[number + 1 :], place=piece.place + number + 1)
                 before = piece._replace(inputs=inputs[:number])
                 waiting += [rest for rest in (after, before) if len(rest.inputs) > 1]
             except (ConfigError, CorruptData) as error:
-                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not merged")
+                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on stay as they are")
         return outcome
 
     def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: Piece, rows_removed: int) -> Add:
@@ -364,7 +364,7 @@ class RowRewriter(Work[Piece, Outcome]):
         encoding = self.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys)
         schema = recorded_schema(encoding["schema"])
-        rows = _rows_of_all(fs, piece.inputs, file_format, schema)
+        rows = rows_of_parts(fs, piece.inputs, file_format, schema)
         batches = (batch for _, batch in rows) if piece.without is None else piece.without.apply(rows, encoding)
         with staging(fs, task) as stage:
             part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
@@ -380,21 +380,3 @@ class RowRewriter(Work[Piece, Outcome]):
         place = f"{self.read_version:010d}{piece.place:07d}"
         path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)
         return replace(add, final_path=path)
-
-
-class _UnreadableInput(Exception):
-    """`args` are the number of a part that cannot be read, from 0, and what was found."""
-
-
-def _rows_of_all(
-    fs: FileSystem, inputs: Sequence[Add], file_format: Format, schema: pa.Schema
-) -> Iterator[tuple[Add, pa.RecordBatch]]:
-    """Yield the rows of parts one after the other; raise `_UnreadableInput` for one that nobody can read."""
-    for number, add in enumerate(inputs):
-        try:
-            for batch in read_part(fs, add, file_format, schema, keys_of(fs)):
-                yield add, batch
-        except FtfileError as error:
-            if error.retry is not Retry.NEVER:
-                raise
-            raise _UnreadableInput(number, error) from error

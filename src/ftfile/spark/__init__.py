@@ -8,19 +8,31 @@ from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.spark.listener import attach, detach
-    from ftfile.spark.maintenance import compact, flush, verify
+    from ftfile.spark.maintenance import compact, delete, flush, verify
     from ftfile.spark.native_load import load, load_plan
     from ftfile.spark.query_metrics import listen, unlisten
     from ftfile.spark.store_lookup import lookup
 
 
-__all__ = ("attach", "compact", "detach", "flush", "listen", "load", "load_plan", "lookup", "unlisten", "verify")
+__all__ = (
+    "attach",
+    "compact",
+    "delete",
+    "detach",
+    "flush",
+    "listen",
+    "load",
+    "load_plan",
+    "lookup",
+    "unlisten",
+    "verify",
+)
 
 
 # Workers import this package and never need what is here.
 _HOMES = {
     "listener": ("attach", "detach"),
-    "maintenance": ("compact", "flush", "verify"),
+    "maintenance": ("compact", "delete", "flush", "verify"),
     "native_load": ("load", "load_plan"),
     "query_metrics": ("listen", "unlisten"),
     "store_lookup": ("lookup",),

@@ -27,6 +27,7 @@ from ftfile.log.directory import check_is_files, read_marker, store_of, write_ma
 from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.compact import TARGET_BYTES, SmallFiles
+from ftfile.operate.delete import Deleting
 from ftfile.operate.flush import Flush, files_each
 from ftfile.operate.rewriting import rewrite
 from ftfile.operate.verify.verify_directory import verify as verify_directory
@@ -252,6 +253,44 @@ def flush(  # noqa: PLR0913 - all by name
         reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM, at_least_version)
         files_max = files_each(commit_every)
         return Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress).run()
+
+
+def delete(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | str | pc.Expression,
+    *,
+    dry_run: bool = False,
+    code: Collection[str] = (),
+    progress: OnProgress | None = None,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> RewriteReport:
+    """Remove the rows for which a condition is true, as `ftfile.delete` does; return how many.
+
+    Tasks of Spark read and write files, and this process records. All of it is one record, or none.
+
+    Args:
+        spark: see `compact`.
+        path: of the directory.
+        where: see `ftfile.delete`.
+        dry_run: likewise; tasks count the rows.
+        code: see `ftfile.flush`.
+        progress: called with a `Progress` for each file, once the tasks have ended.
+        tasks: see `compact`.
+        key_provider: likewise.
+        storage: likewise.
+
+    Raises:
+        ConfigError: as `ftfile.delete`; or executors see another directory there.
+        FtfileError, CommitError: as `ftfile.delete`.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was removed.
+    """
+    with _maintaining("delete", spark, path, tasks, key_provider, storage) as (log, author, workers):
+        url = workers.place.path
+        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM)
+        return Deleting(url, log, author, workers, reopen, frozenset(code), progress).run(where, dry_run=dry_run)
 
 
 def verify(  # noqa: PLR0913 - all by name

@@ -13,7 +13,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.operate.drop import select
+from ftfile.operate.delete import select
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 

@@ -1,10 +1,11 @@
-"""`ftfile.spark.compact`, `flush` and `verify` of files without a JVM: rounds, interruptions, what travels to tasks."""
+"""`ftfile.spark.compact` and the like of files without a JVM: rounds, interruptions, what travels to tasks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -12,7 +13,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
 from ftfile.core.progress import Progress
 from ftfile.log.format import layout
 from ftfile.operate.rewriting import RewriteReport, RowRewriter
-from ftfile.spark import compact, flush, verify
+from ftfile.spark import compact, delete, flush, verify
 from ftfile.spark import maintenance as spark_tasks
 from ftfile.spark.maintenance import shares_of
 from ftfile.testing.checker import check_directory
@@ -203,6 +204,52 @@ class TestFailures:
         with pytest.raises(MemoryError):
             run(compact, Session(), out)
         assert len(parts(out)) == 18
+
+
+class TestDeletes:
+    @pytest.mark.parametrize("where", ["id = 1", "id = 1 AND bucket = 'b'", pc.field("id") == 1], ids=str)
+    def test_of_rows_are_as_in_one_process(self, out: str, tmp_path: Path, where: Any) -> None:
+        session, other = Session(), str(tmp_path / "other")
+        for path in (out, other):
+            query = MicroBatch(path, COLUMNS, {"fileFormat": "parquet", "partitionBy": "bucket"})
+            for batch in range(3):
+                query.run(batch, [[{"id": n, "bucket": letter} for n in range(4) for letter in "abc"]])
+        plan = run(delete, session, out, where=where, dry_run=True)
+        assert ftfile.open(out).version() == 2
+        report, alone = run(delete, session, out, where=where), ftfile.delete(other, where)
+        assert session.rounds == [3, 3]
+        assert report == alone
+        assert plan.rows_removed == report.rows_removed == (3 if "bucket" in str(where) else 9)
+        assert ids(out) == ids(other)
+        assert ftfile.open(out).count(where=where) == 0
+        assert ftfile.open(out).verify(full=True).ok
+
+    def test_finish_open_files_first(self, out: str) -> None:
+        session = Session()
+        written(out, rolling="policy")
+        assert run(delete, session, out, where="id = 1").rows_removed == 6
+        assert len(session.rounds) == 3, "tasks look for rows, finish files, and write them anew"
+        assert ids(out) == [number for number in IDS if number != 1]
+        check_directory(open_filesystem(out))
+
+    def test_encrypted_rows(self, out: str, ring: Path) -> None:
+        provider, session = f"file:{ring}", Session()
+        written(out, encryption="aes-gcm", keyProvider=provider)
+        assert run(delete, session, out, where="id = 1", key_provider=provider).rows_removed == 6
+        assert ids(out, provider) == [number for number in IDS if number != 1]
+
+    def test_a_compaction_in_between(self, out: str) -> None:
+        query = written(out)
+        query.run(3, [[{"id": number, "bucket": letter} for letter in LETTERS for number in (1, 5)]])
+        passed = list[object]()
+
+        def compact_once() -> None:
+            if not passed:
+                passed.append(ftfile.compact(out))
+
+        assert run(delete, Session(after_tasks=compact_once), out, where="id = 1").rows_removed == 12
+        assert 1 not in ids(out)
+        check_directory(open_filesystem(out))
 
 
 class TestBeside:

@@ -76,7 +76,7 @@ class Version:
 
     Attributes:
         operation: `stream`, `batch`; of batch writes, `overwrite` for one of everything, `replace` for one of some
-            partitions; `migrate`; or a maintenance operation, such as `compact` or `drop`.
+            partitions; `migrate`; or a maintenance operation, such as `compact` or `delete`.
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
@@ -88,10 +88,10 @@ class Version:
         size_bytes: of the files added, or of the runs.
         files: number of files added; none in a store.
         files_removed: number of finished files that it ended.
-        rows_removed: number that it ended: of an overwrite, a drop, a restore. 0 where the rows are in other files.
+        rows_removed: number that it ended: of an overwrite, a drop, a restore … 0 where the rows are in other files.
         overwrite: True if it replaced everything that was there.
-        replaces: the condition on the partitions that it replaced or dropped, or `partitions of the rows`; None if it
-            is no overwrite of partitions, nor a drop by a text.
+        replaces: the condition on what it replaced, dropped or deleted, or `partitions of the rows`; None if it
+            is no overwrite of partitions, nor a drop or delete by a text.
         restored_version: of a restore, the version whose rows came back, else None.
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.

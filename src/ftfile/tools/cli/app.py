@@ -80,6 +80,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile expire /data/out --keep-last 10 --dry-run",
         "ftfile expire /data/out --older-than 30d --keep-last 100 --yes",
     ),
+    "delete": (
+        'ftfile delete /data/out --where "id = 70" --dry-run',
+        "ftfile delete /data/out --where \"name = 'x' AND month < 7\" --yes",
+    ),
     "drop": (
         'ftfile drop /data/out --where "month < 7" --dry-run',
         "ftfile drop /data/out --where \"directoryTime < DATE '2024-07-01'\" --directory-pattern yyyy-MM-dd",
@@ -155,7 +159,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (verify, doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
-    "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
+    "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.delete, mending.restore),
 }
 
 for _panel, _functions in _PANELS.items():

@@ -10,7 +10,19 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text, parse_size_bytes, time_text
 from ftfile.tools.cli.output import agree, heading, print_fields, print_json, progress_bar, put, say, waiting
-from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Where, Yes, settings_of
+from ftfile.tools.cli.place import (
+    AtLeastVersion,
+    Code,
+    DryRun,
+    Json,
+    Path,
+    Place,
+    Storage,
+    Threads,
+    Where,
+    Yes,
+    settings_of,
+)
 from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
 
 if TYPE_CHECKING:
@@ -30,9 +42,7 @@ def flush(
     *,
     due_only: Annotated[bool, typer.Option("--due-only", help="Finish only files whose rule has fired.")] = False,
     query: Annotated[str | None, typer.Option(metavar="ID", help="Finish only files of this query.")] = None,
-    code: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported; repeatable.")
-    ] = None,
+    code: Code = None,
     commit_every: CommitEvery = None,
     threads: Threads = None,
     dry_run: DryRun = False,

@@ -81,6 +81,9 @@ Where = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Code = Annotated[
+    list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported; repeatable.")
+]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
 
 

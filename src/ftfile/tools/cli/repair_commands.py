@@ -1,4 +1,4 @@
-"""`repair`, `drop` and `restore`: faults are mended, rows are removed or come back."""
+"""`repair`, `drop`, `delete` and `restore`: faults are mended, rows are removed or come back."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +10,15 @@ from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
 from ftfile.tools.cli.exit_codes import CONFLICT, FOUND
 from ftfile.tools.cli.output import agree, heading, print_json, progress_bar, put, say, waiting
-from ftfile.tools.cli.place import DryRun, Json, Place, Yes
+from ftfile.tools.cli.place import Code, DryRun, Json, Place, Threads, Yes
 from ftfile.tools.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ftfile.operate.repair import RepairReport
     from ftfile.operate.restore import RestoredFile
+    from ftfile.operate.rewriting import RewriteReport
 
 
 GiveUp = Annotated[
@@ -109,23 +110,72 @@ def drop(
     Older versions can be read until a vacuum.
     """
     run = partial(ftfile.drop, place.path, directory_pattern=directory_pattern, **place.access)
+    _remove_rows(run, "drop", where, place, dry_run=dry_run, yes=yes, json=json)
+
+
+def delete(
+    place: Place,
+    *,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where",
+            "-w",
+            metavar="CONDITION",
+            help="Of any columns, such as \"id = 70\" or \"name IN ('a', 'b') AND at < DATE '2024-07-01'\".",
+        ),
+    ],
+    code: Code = None,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove the rows that match, in one version: files that have some are written anew. It asks before.
+
+    Rows of open files are finished first. Older versions can be read until a vacuum.
+    """
+    run = partial(ftfile.delete, place.path, code=code or (), threads=threads, **place.access)
+    _remove_rows(run, "delete", where, place, dry_run=dry_run, yes=yes, json=json)
+
+
+def _remove_rows(
+    run: "Callable[..., RewriteReport]",
+    operation: str,
+    where: str,
+    place: Place,
+    *,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+) -> None:
+    """Remove rows once somebody agrees to what is planned; print how many were removed, or would be."""
     with waiting("looking for rows"), place.requiring_log():
         report = run(where=where, dry_run=True)
-    files = f"{count_text(report.files_removed, 'file')} of {bytes_text(report.bytes_removed)}"
-    what = f"{count_text(report.rows_removed, 'row')} in {files}"
+    what = f"{_removed(report)} of {bytes_text(report.bytes_removed)}{_written_anew(report)}"
     if not dry_run:
         if report.files_removed:
             say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
-        with progress_bar("drop") as progress:
+        with progress_bar(operation) as progress:
             report = run(where=report.where or where, progress=progress)
-        what = f"{count_text(report.rows_removed, 'row')} in {count_text(report.files_removed, 'file')}"
+        what = f"{_removed(report)}{_written_anew(report)}"
     if json:
         print_json(report)
     elif not report.files_removed:
         put("Nothing to remove")
     else:
         put(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
+
+
+def _removed(report: "RewriteReport") -> str:
+    return f"{count_text(report.rows_removed, 'row')} in {count_text(report.files_removed, 'file')}"
+
+
+def _written_anew(report: "RewriteReport") -> str:
+    if not report.files_written:
+        return ""
+    return f"; {count_text(report.rows, 'row')} of these files stay, in {count_text(report.files_written, 'new file')}"
 
 
 def restore(

@@ -181,6 +181,7 @@ CASES = {
     "flush": Case(write_open, ("flush",)),
     "compact": Case(write, ("compact",)),
     "drop": Case(write, ("drop",), ("--where", "month = '7'", "--yes")),
+    "delete": Case(write, ("delete",), ("--where", "id < 3", "--yes")),
     "restore": Case(write_and_drop, ("restore",), ("--version", "3", "--yes")),
     "repair": Case(write_and_harm, ("repair",), ("--give-up", "month=7/*", "--yes")),
     "vacuum": Case(write_and_merge, ("vacuum",), ("--retention", "0s", *AT_ONCE)),

@@ -26,6 +26,7 @@ TOLD = {
     "flush": ("flush", "files"),
     "compact": ("compact", "files"),
     "drop": ("publish", "files"),
+    "delete": ("delete", "files"),
     "restore": ("publish", "files"),
     "repair": ("repair", "steps"),
     "vacuum": ("vacuum", "files"),

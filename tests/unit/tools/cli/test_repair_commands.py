@@ -1,4 +1,4 @@
-"""`repair` and `drop`."""
+"""`repair`, `drop`, `delete` and `restore`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,28 @@ def test_drop(out: str) -> None:
     assert documents("drop", out, *where)[0]["files_removed"] == 0
     assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
+
+
+def test_delete(out: str) -> None:
+    (row, *_) = ftfile.open(out).to_arrow().to_pylist()
+    where, count = ("--where", f"id = {row['id']}"), ftfile.open(out).count(where=f"id = {row['id']}")
+    plan = run("delete", out, *where, "--dry-run").stdout
+    (document,) = documents("delete", out, *where, "--dry-run")
+    assert (document["dry_run"], document["rows_removed"]) == (True, count)
+    assert plan.startswith(f"Would remove {count} row{'s' if count > 1 else ''} in ")
+    asked = run("delete", out, *where, code=2).stderr
+    assert "This removes" in asked
+    assert "--yes" in asked
+    assert ftfile.open(out).version() == 2
+    assert run("delete", out, *where, "--yes", "--threads", 1).stdout.endswith(", in version 3\n")
+    assert ftfile.open(out).count() == 12 - count
+    assert run("delete", out, *where).stdout == "Nothing to remove\n"
+    assert "none of the columns" in run("delete", out, "--where", "nothing = 7", code=2).stderr
+
+
+def test_a_delete_says_what_stays(out: str) -> None:
+    where = ("--where", "id < 2 AND month = '7'")
+    assert "of these files stay, in" in run("delete", out, *where, "--dry-run").stdout
 
 
 def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
