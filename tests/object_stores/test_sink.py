@@ -318,5 +318,5 @@ def test_the_command(sink: Sink) -> None:
     assert documents("tail", sink.url, "-n", 1, *settings) == [{"month": "8", "value": "1"}]
     assert "Merged 4 files" in run("compact", sink.url, *settings).stdout
     assert "no log" in run("ls", f"{sink.url}-nowhere", *settings, code=2).stderr
-    assert documents("drop", sink.url, "--where", "month = '7'", "--yes", *settings)[0]["rows"] == 2
+    assert documents("drop", sink.url, "--where", "month = '7'", "--yes", *settings)[0]["rows_removed"] == 2
     assert documents("status", sink.url, *settings)[0]["version"] == 3

@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.operate.rewriting import RewriteReport
-from ftfile.spark import compact, flush, verify
+from ftfile.spark import compact, delete, flush, verify
 from ftfile.storage.registry import register, unregister
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -66,6 +66,24 @@ def test_tasks_that_die_are_followed_by_others(spark: SparkSession, tmp_path: Pa
     rows = ftfile.open(out, key_provider=provider).to_arrow().to_pylist()
     assert sorted((row["id"], row["k"]) for row in rows) == [(batch, letter) for batch in range(4) for letter in "abcd"]
     assert not any(b"id" in path.read_bytes() for path in Path(out).rglob("part-*"))
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_delete_whose_task_dies(spark: SparkSession, tmp_path: Path) -> None:
+    out, ring = str(tmp_path / "out"), tmp_path / "keys"
+    write_ring(ring, first=FIRST)
+    provider, deaths = f"file:{ring}", Deaths(Path(out))
+    written(out, range(2), encryption="aes-gcm", keyProvider=provider)
+    written(out, range(2, 4), encryption="aes-gcm", keyProvider=provider, rolling="policy")
+    where = "id = 1 OR (id = 3 AND k = 'b')"
+    assert delete(spark, f"dying:{out}", where, dry_run=True, key_provider=provider).rows_removed == 5
+    deaths.order(0, 0)
+    assert delete(spark, f"dying:{out}", where, key_provider=provider).rows_removed == 5
+    assert not Path(out).with_suffix(".dies").exists()
+    rows = ftfile.open(out, key_provider=provider).to_arrow().to_pylist()
+    expected = [(batch, letter) for batch in (0, 2, 3) for letter in "abcd"]
+    assert sorted((row["id"], row["k"]) for row in rows) == [row for row in expected if row != (3, "b")]
+    assert verify(spark, f"dying:{out}", key_provider=provider).ok
 
 
 @pytest.mark.usefixtures("dying")
