@@ -48,9 +48,9 @@ def compact(  # noqa: PLR0913 - all by name
 ) -> RewriteReport:
     """Merge small finished parts of one directory and encoding into parts of about `target_bytes`; return how many.
 
-    A second compaction with nothing new to merge creates no record. Safe beside running queries and readers. Replaced
-    parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a directory keep their
-    order where all of its parts are small. It may be interrupted or killed at any point: what is recorded stays.
+    A second compaction with nothing new to merge creates no record. Safe beside queries and readers: those of older
+    versions read replaced parts, which are hidden at once, until a vacuum. The rows of a directory keep their order
+    where all of its parts are small. It may be interrupted or killed at any point: what is recorded stays.
 
     Args:
         path: of the directory.
@@ -70,19 +70,12 @@ def compact(  # noqa: PLR0913 - all by name
         FtfileError: some parts could not be merged, such as one that is not what was recorded (`CorruptData`). They
             are as they were, and all others were merged.
         StorageError: the store failed; nothing was changed since the last record.
-        CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
+        CommitError: as for a batch write; `NotPublished`: the compaction is recorded, and published later.
     """
     with maintaining("compact", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
-        return rewrite(
-            log,
-            author,
-            Threads.of(author.job_id, threads, context),
-            SmallFiles(where, target_bytes, log.clock),
-            commit_every=commit_every,
-            dry_run=dry_run,
-            progress=progress,
-        )
+        workers, choice = Threads.of(author.job_id, threads, context), SmallFiles(where, target_bytes, log.clock)
+        return rewrite(log, author, workers, choice, commit_every=commit_every, dry_run=dry_run, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ def drop(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> RewriteReport:
     """Remove all rows of some directories, finished or open, in one record, and return how many.
@@ -131,7 +132,7 @@ def drop(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
     everything = _is_everything(where)
-    with maintaining("drop", path, key_provider, storage, context) as (log, author):
+    with maintaining("drop", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
@@ -165,6 +166,7 @@ def delete(  # noqa: PLR0913 - all by name
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> RewriteReport:
     """Remove the rows for which a condition is true, finished or open, in one record, and return how many.
@@ -187,6 +189,7 @@ def delete(  # noqa: PLR0913 - all by name
         progress: called in this thread with a `Progress` after each file; what it raises ends the delete.
         key_provider: see `ftfile.open`.
         storage: likewise.
+        at_least_version: likewise.
         context: likewise.
 
     Raises:
@@ -197,9 +200,9 @@ def delete(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; or others replaced files with such rows again and again. But for
             `NotPublished`, which means that the rows are gone, and their files hidden later, nothing was removed.
     """
-    with maintaining("delete", path, key_provider, storage, context) as (log, author):
+    with maintaining("delete", path, key_provider, storage, context, at_least_version) as (log, author):
         url = normalise(os.fspath(path))
-        reopen = partial(open_with_written_settings, path, key_provider, storage, context)
+        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
         workers = Threads.of(author.job_id, threads, context)
         deleting = Deleting(url, log, author, workers, reopen, frozenset(code), progress)
         return deleting.run(where, dry_run=dry_run)

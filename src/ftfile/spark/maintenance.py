@@ -266,6 +266,7 @@ def delete(  # noqa: PLR0913 - all by name
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
 ) -> RewriteReport:
     """Remove the rows for which a condition is true, as `ftfile.delete` does; return how many.
 
@@ -281,15 +282,16 @@ def delete(  # noqa: PLR0913 - all by name
         tasks: see `compact`.
         key_provider: likewise.
         storage: likewise.
+        at_least_version: likewise.
 
     Raises:
         ConfigError: as `ftfile.delete`; or executors see another directory there.
         FtfileError, CommitError: as `ftfile.delete`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was removed.
     """
-    with _maintaining("delete", spark, path, tasks, key_provider, storage) as (log, author, workers):
+    with _maintaining("delete", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
         url = workers.place.path
-        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM)
+        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM, at_least_version)
         return Deleting(url, log, author, workers, reopen, frozenset(code), progress).run(where, dry_run=dry_run)
 
 

@@ -34,6 +34,7 @@ FRAME: Any = SimpleNamespace(schema=StructType([StructField("k", StringType())])
 
 FILES: dict[str, Call] = {
     "ftfile.compact": ftfile.compact,
+    "ftfile.delete": lambda path, **more: ftfile.delete(path, "word = 'a'", **more),
     "ftfile.drop": lambda path, **more: ftfile.drop(path, "all", **more),
     "ftfile.expire": lambda path, **more: ftfile.expire(path, dry_run=False, **more),
     "ftfile.export": lambda path, **more: ftfile.export(path, "iceberg", **more),
@@ -46,6 +47,7 @@ FILES: dict[str, Call] = {
     "dry run: ftfile.repair": ftfile.repair,
     "dry run: ftfile.vacuum": ftfile.vacuum,
     "ftfile.spark.compact": lambda path, **more: ftfile.spark.compact(SESSION, path, tasks=1, **more),
+    "ftfile.spark.delete": lambda path, **more: ftfile.spark.delete(SESSION, path, "word = 'a'", tasks=1, **more),
     "ftfile.spark.flush": lambda path, **more: ftfile.spark.flush(SESSION, path, tasks=1, **more),
     "ftfile.spark.load": lambda path, **more: ftfile.spark.load(SESSION, path, **more),
     "ftfile.spark.load_plan": lambda path, **more: ftfile.spark.load_plan(SESSION, path, **more),

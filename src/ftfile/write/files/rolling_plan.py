@@ -311,11 +311,3 @@ def _is_awaited(job: AssemblyTask, head: LogState) -> bool:
     """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
     query = head.queries.get(job.inputs[0].origin.query_id)
     return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS
-
-
-def files_of(job: AssemblyTask) -> int:
-    """Return the number of files that a job makes, as far as it is known before."""
-    limits = limits_of(job)
-    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
-    of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
-    return max(of_bytes, of_rows, 1)
