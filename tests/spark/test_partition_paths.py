@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -90,3 +90,37 @@ def test_spark_reads_every_value_back(spark: SparkSession, tmp_path: Path, type_
     frame = spark.read.schema(f"n int, `.key` {type_}, _v string").parquet(str(tmp_path))
     found = {row["n"]: row["key"] for row in frame.selectExpr("n", "`.key` AS key").toArrow().to_pylist()}
     assert found == dict(enumerate(values.to_pylist()))
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_instants_come_back_in_a_session_of_their_zone(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Names are by the clocks of the session that wrote first, as Spark's own; a session of another one keeps them."""
+    out, zones = str(tmp_path / "out"), ["America/New_York", "Asia/Tokyo"]
+    try:
+        for number, name in enumerate(zones):
+            spark.conf.set("spark.sql.session.timeZone", name)
+            moments = "explode(array(timestamp_seconds(1782963000), timestamp_seconds(1729989000), null))"
+            if kind == "batch":
+                frame = spark.range(1).selectExpr(f"id + {number} AS id", f"{moments} AS at")
+                frame.write.format("ftfile").mode("append").options(path=out, partitionBy="at").save()
+                continue
+            rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load()
+            stream = rows.selectExpr(f"value + {number} AS id", f"{moments} AS at").writeStream.format("ftfile")
+            where = {"path": out, "partitionBy": "at", "onNewQuery": "continue"}
+            query = stream.options(checkpointLocation=str(tmp_path / name[:4]), **where).trigger(availableNow=True)
+            query.start().awaitTermination()
+        names = {path.name for path in (tmp_path / "out").iterdir() if "=" in path.name}
+        null, *clocks = "__HIVE_DEFAULT_PARTITION__", "2026-07-01 23%3A30%3A00", "2024-10-26 20%3A30%3A00"
+        assert names == {f"at={clock}" for clock in (null, *clocks)}
+        assert seconds(spark.read.format("ftfile").load(out)) == [None, 1729989000, 1782963000]
+        spark.conf.set("spark.sql.session.timeZone", zones[0])
+        assert seconds(spark.read.parquet(out)) == [None, 1729989000, 1782963000]
+        assert spark.read.parquet(out).where("at = TIMESTAMP '2026-07-01 23:30:00'").count() > 0
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", ZONE)
+
+
+def seconds(frame: DataFrame) -> list[int | None]:
+    """Return the distinct moments of a column, null first."""
+    rows = frame.selectExpr("unix_seconds(at) AS at").distinct().orderBy("at").collect()
+    return [row["at"] for row in rows]

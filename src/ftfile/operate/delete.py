@@ -57,7 +57,7 @@ def settled_for(
 
 def _time_zone(head: LogState) -> str:
     """Return the time zone of the newest writer."""
-    zone: str = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+    zone: str = UTC if head.encoding is None else head.definitions[head.encoding].get("timeZone", UTC)
     return zone
 
 

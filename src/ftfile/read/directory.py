@@ -133,7 +133,7 @@ class Directory:
     def time_zone(self) -> str:
         """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
         head = self._log.refresh()
-        zone: str = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+        zone: str = UTC if head.encoding is None else head.definitions[head.encoding].get("timeZone", UTC)
         return zone
 
     @checked

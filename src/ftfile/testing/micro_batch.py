@@ -44,7 +44,15 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
     return json.dumps({"type": "struct", "fields": fields})
 
 
-_arrow_schema = functools.lru_cache(maxsize=64)(arrow_schema)
+@functools.lru_cache(maxsize=64)
+def _in_zone(schema_json: str, time_zone: str) -> pa.Schema:
+    """Return the Arrow schema of the rows of a session in a time zone."""
+    zoned = pa.timestamp("us", time_zone)
+    columns = arrow_schema(schema_json)
+    return pa.schema([column.with_type(zoned) if column.type == _INSTANT else column for column in columns])
+
+
+_INSTANT = pa.timestamp("us", "UTC")
 
 
 @dataclass
@@ -62,6 +70,7 @@ class BatchQuery(ABC):
     checkpoint: str | None = None  # where to keep `metadata`, `offsets/N` and `commits/N` as Spark does
     overwrite: bool = False  # every batch replaces all that is there, as in complete mode or `mode("overwrite")`
     attempts: int = 1  # of a failing task, as `spark.task.maxFailures` says: 1 on a local master, else 4
+    time_zone: str = "UTC"  # of the session: that of timestamps in what Spark sends to tasks
     run_id: str = "run-1"  # changes with each restart
     _runs: int = field(default=1, init=False)
 
@@ -174,7 +183,7 @@ class BatchQuery(ABC):
         return self.run_task(planned, writer, partition, rows, self.attempts - 1)
 
     def _batches(self, rows: Sequence[Row], error: BaseException | None) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist(list(rows), schema=_arrow_schema(spark_schema(self.columns)))
+        yield pa.RecordBatch.from_pylist(list(rows), schema=_in_zone(spark_schema(self.columns), self.time_zone))
         if error is not None:
             raise error
 

@@ -118,6 +118,7 @@ class TaskCommit:
     planned_ms: int = 0  # the driver's clock when the batch was planned
     metrics: dict[str, float] = field(default_factory=dict)
     definition: str | None = None  # key of the definition of the store for which it wrote rows
+    time_zone: str | None = None  # of instants in names of directories; None if no batch came to say it
     writer_version: str = __version__  # of the ftfile that ran in the executor
 
 

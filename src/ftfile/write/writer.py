@@ -79,6 +79,7 @@ class Writer(ABC, Generic[_C]):
             config = config.for_store(log.fs.capabilities)
             with file_as_config_error(log, config.path):
                 head, definitions = cls._check_directory(config, log)
+            config = cls._following(config, head)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None
@@ -236,6 +237,12 @@ class Writer(ABC, Generic[_C]):
     @abstractmethod
     def _check_directory(config: _C, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         """Return the head, which records of these settings may follow, and the definitions that its due jobs need."""
+
+    @staticmethod
+    def _following(config: _C, head: LogState) -> _C:
+        """Return the settings, as far as the records before decide them."""
+        del head
+        return config
 
     @abstractmethod
     def _write_rows(

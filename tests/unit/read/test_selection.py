@@ -385,6 +385,7 @@ def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Pa
         assert (directory.count(where=where), directory.to_arrow(where=where).num_rows) == (1, 1)
     assert directory.count(where="at = '2024-07-01 12:00:00'") == 0
     # A path goes by its own clocks, as a drop has it; a column of instants is compared with one instant.
+    options |= {"timeZone": "UTC", "onFormatChange": "accept"}
     MicroBatch(out, columns, options, "2").run_job("job", [[{"id": 2, "at": NOON.replace(hour=14)}]])
     found = directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist()
     assert found == ([1, 2] if "partitionBy" in options else [2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
 from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
 from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of
+from ftfile.rows.value_text import value_type
 from ftfile.write.files.directories import (
     Assignment,
     Destination,
@@ -27,7 +28,7 @@ from ftfile.write.files.naming import path_fault
 from ftfile.write.options import resolve_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -180,6 +181,7 @@ class DirectorySettings:
     user_options: tuple[tuple[str, str], ...]  # of the class: `directoryAssigner.<name>` by name
     file_name: str | None  # the column with paths of files
     time_zone: str  # of timestamps in directory names
+    takes_zone: bool  # no option says the zone, and names show instants: it is that of the directory, or of the session
     stem_bytes_max: int  # of the part of a file's name that rows say
 
     @classmethod
@@ -197,15 +199,27 @@ class DirectorySettings:
         if not file_columns:
             names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
             raise SchemaError(f"{names} every column: at least one must be left for the files")
+        time = None if pattern is None else DirectoryPattern.parse(pattern, schema, parsed["timeZone"])
+        columns = [*partition_by, *([time.column] if time is not None and time.column is not None else [])]
         return cls(
             partition_by=partition_by,
-            pattern=None if pattern is None else DirectoryPattern.parse(pattern, schema, parsed["timeZone"]),
+            pattern=time,
             user_class=_user_class(parsed, schema),
             user_options=tuple(sorted(parsed.prefixed("directoryAssigner").items())),
             file_name=file_name,
             time_zone=parsed["timeZone"],
+            takes_zone="timeZone" not in parsed.given and _show_instants(schema, columns),
             stem_bytes_max=stem_bytes_max,
         )
+
+    def in_zone(self, time_zone: str) -> DirectorySettings:
+        """Return the settings with the zone that names are written by."""
+        pattern = None if self.pattern is None else replace(self.pattern, time_zone=time_zone)
+        return replace(self, pattern=pattern, time_zone=time_zone, takes_zone=False)
+
+    def has_instants(self, schema: pa.Schema) -> bool:
+        """Return True if readers find instants in paths, by the clocks of a zone that paths do not say."""
+        return _show_instants(schema, self.partition_by)
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -219,7 +233,9 @@ class DirectorySettings:
 
     def definition(self) -> dict[str, Any]:
         """Return the definition by which readers find these columns in a directory."""
-        definition: dict[str, Any] = {"partitionBy": list(self.partition_by), "timeZone": self.time_zone}
+        definition: dict[str, Any] = {"partitionBy": list(self.partition_by)}
+        if not self.takes_zone:  # else no rows came to say it, and the next record with rows does
+            definition["timeZone"] = self.time_zone
         if self.file_name:
             above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
             definition["fileName"] = {"column": self.file_name, "directoriesAbove": above}
@@ -249,6 +265,11 @@ class DirectorySettings:
         if self.file_name is not None:
             assigners.append(FileNames(self.file_name, self.stem_bytes_max))
         return Router(assigners, refuse, path_check)
+
+
+def _show_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
+    kinds = (value_type(schema.field(column).type) for column in columns)
+    return any(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds)
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:

@@ -86,6 +86,21 @@ class SinkConfig(WriteConfig):
         partition_replacement = Replacement(partition_schema(self.schema, columns), self.directories.time_zone, None)
         return replace(self, replacement=partition_replacement)
 
+    def in_zone(self, time_zone: str | None) -> SinkConfig:
+        """Return the settings with the zone of names that no option says, once it is known."""
+        if time_zone is None or not self.directories.takes_zone:
+            return self
+        directories = self.directories.in_zone(time_zone)
+        encoding = {**self.encoding, **directories.definition()}
+        replacement = None if self.replacement is None else replace(self.replacement, time_zone=time_zone)
+        return replace(
+            self,
+            directories=directories,
+            replacement=replacement,
+            encoding=encoding,
+            encoding_key=definition_key(encoding),
+        )
+
     @property
     def storage_options(self) -> Storage:
         """Return how files are stored."""

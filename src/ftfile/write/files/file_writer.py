@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
@@ -12,7 +14,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import check_foreign_tables, list_new_directory
 from ftfile.log.format import layout
 from ftfile.write.files.file_options import SinkConfig, forget_configs
-from ftfile.write.files.proposal import check_head, check_paths
+from ftfile.write.files.proposal import check_head, check_paths, recorded_zone, session_zone
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import StreamIdentity
 from ftfile.write.options import forget_logs
@@ -87,6 +89,21 @@ class SinkWriter(Writer[SinkConfig]):
         needed = {job.inputs[0].encoding for job in head.assembly_tasks} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}
 
+    @staticmethod
+    def _following(config: SinkConfig, head: LogState) -> SinkConfig:
+        return config.in_zone(recorded_zone(head))
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
+        """See `Writer.write`: tasks alone know the time zone of the session, by the types of what Spark sends them."""
+        directories = self.config.directories
+        if not directories.takes_zone:
+            return replace(super().write(identity, batches, context), time_zone=directories.time_zone)
+        rest = iter(batches)
+        for first in rest:
+            config = self.config.in_zone(session_zone(first.schema))
+            return SinkWriter(config, self.planned).write(identity, chain([first], rest), context)
+        return super().write(identity, (), context)
+
     def _final_path(self, identity: TaskIdentity) -> Callable[[str, str], str] | None:
         """Return the function that names parts which are written under their final names."""
         config, writer = self.config, identity.writer
@@ -112,33 +129,21 @@ class SinkWriter(Writer[SinkConfig]):
     def _propose(
         self, author: Author, messages: list[TaskCommit], log: CommitLog
     ) -> tuple[Prepare, Callable[[Committed], None]]:
-        from ftfile.write.files.proposal import make_proposal  # noqa: PLC0415 - commits alone need it
+        from ftfile.write.files.proposal import make_proposal, make_proposal_without_zone  # noqa: PLC0415 - likewise
 
         writer = messages[0].identity.writer
-        planner = self._planner(writer, log.ids)
+        config = self.config
+        if config.directories.takes_zone:
+            config = config.in_zone(next((message.time_zone for message in messages if message.time_zone), None))
+        planner = _planner(config, writer, log.ids)
 
         def follow_up(done: Committed) -> None:
             if planner is not None and planner.in_progress and self.config.rolling is not None:
                 self._log_files_in_progress(planner)
             self._announce(log, writer, done)
 
-        return make_proposal(self.config, author, messages, log, planner), follow_up
-
-    def _planner(self, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
-        """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
-        if not isinstance(writer, StreamIdentity):
-            return None
-        from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
-
-        encoding, rolling = self.config.encoding_key, self.config.rolling or ALL_END
-        key = (self.config.path, writer.query_id, encoding, rolling, ids)
-        # Queries that share a directory may share a process, too.
-        with _planners_lock:
-            planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
-            _planners[key] = planner
-            if len(_planners) > PLANNERS_KEPT:
-                _planners.pop(next(iter(_planners)))
-        return planner
+        make = make_proposal_without_zone if config.directories.takes_zone else make_proposal
+        return make(config, author, messages, log, planner), follow_up
 
     def _log_files_in_progress(self, planner: RollingPlanner) -> None:
         """Log the number of files that no plain reader sees yet: a warning the first time."""
@@ -172,6 +177,23 @@ class SinkWriter(Writer[SinkConfig]):
         if is_stream:
             with log.lock:
                 report_pending_flushes(log, hook, path, writer.owner)
+
+
+def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
+    """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
+    if not isinstance(writer, StreamIdentity):
+        return None
+    from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
+
+    encoding, rolling = config.encoding_key, config.rolling or ALL_END
+    key = (config.path, writer.query_id, encoding, rolling, ids)
+    # Queries that share a directory may share a process, too.
+    with _planners_lock:
+        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
+        _planners[key] = planner
+        if len(_planners) > PLANNERS_KEPT:
+            _planners.pop(next(iter(_planners)))
+    return planner
 
 
 def _snapshot_of(log: CommitLog) -> Snapshot:

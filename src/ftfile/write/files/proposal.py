@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
+from ftfile.formats.reading import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
+from ftfile.rows.value_text import UTC
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.rolling_groups import Moment
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
@@ -83,6 +87,38 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
             f"this write is {_partition_by(partition_by)}, but the directory was written {_partition_by(recorded)}: "
             "readers could not tell which columns are in the paths. Use a new directory, or overwrite this one"
         )
+    if partition_by:
+        _check_zone(config, recorded_zone(head))
+
+
+def _check_zone(config: SinkConfig, recorded: str | None) -> None:
+    directories = config.directories
+    is_other = recorded not in {None, directories.time_zone} and not directories.takes_zone
+    if is_other and config.on_format_change == "fail" and directories.has_instants(config.schema):
+        raise ConfigError(
+            f"timeZone={directories.time_zone}, but names of directories have instants by the clocks of {recorded}: "
+            f"plain readers would misread those of one zone. Set timeZone={recorded}, or overwrite the directory; if "
+            "only ftfile reads it, set onFormatChange=accept"
+        )
+
+
+def recorded_zone(head: LogState) -> str | None:
+    """Return the zone by which names of directories are written; None in a directory without rows."""
+    zone: str | None = None if head.encoding is None else head.definitions[head.encoding].get("timeZone")
+    return zone
+
+
+def session_zone(schema: pa.Schema) -> str:
+    """Return the zone of the session, by the types of columns that Spark sends; UTC where no type says it.
+
+    Raises:
+        ConfigError: Arrow does not know it.
+    """
+    name = next((kind.tz for kind in schema.types if pa.types.is_timestamp(kind) and kind.tz is not None), UTC)
+    try:
+        return TimeFormats.from_options({"timeZone": name}).zone
+    except ConfigError as error:
+        raise ConfigError(f"spark.sql.session.timeZone={name!r} is the zone of instants in paths. {error}") from error
 
 
 def _partition_by(columns: Sequence[str]) -> str:
@@ -168,6 +204,17 @@ def make_proposal(
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
         return replace(body, assembly_tasks=jobs)
+
+    return prepare
+
+
+def make_proposal_without_zone(
+    config: SinkConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None
+) -> Prepare:
+    """Return the proposal of tasks without rows, none of which knows the zone of names: it keeps the recorded one."""
+
+    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        return make_proposal(config.in_zone(recorded_zone(head)), author, messages, log, planner)(head, snapshot)
 
     return prepare
 

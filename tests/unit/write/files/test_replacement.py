@@ -106,7 +106,9 @@ class TestDynamic:
         later = noon + datetime.timedelta(hours=2)
         moments = [{"id": 1, "month": noon}, {"id": 2, "month": later}]
         stream(out, columns, timeZone="Europe/Berlin").run(0, [moments])
-        overwrite(out, DYNAMIC, columns).run_job("job", [[{"id": 3, "month": noon}]])
+        overwrite(out, DYNAMIC, columns, timeZone="UTC", onFormatChange="accept").run_job(
+            "job", [[{"id": 3, "month": noon}]]
+        )
         assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [2, 3]
 
     def test_below_partitions_everything_goes(self, tmp_path: Path) -> None:
