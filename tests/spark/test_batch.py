@@ -354,3 +354,30 @@ def delta_ids(out: str) -> list[int]:
     if not deltalake.DeltaTable.is_deltatable(out):
         return []
     return sorted(deltalake.DeltaTable(out).to_pyarrow_table(columns=["id"])["id"].to_pylist())
+
+
+class TestNested:
+    def test_a_write_inside_a_directory_is_refused(self, frame: DataFrame, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        frame.write.format("ftfile").mode("append").save(str(out))
+        text = message(lambda: frame.write.format("ftfile").mode("append").save(str(out / "month=1")))
+        assert f"{out}', a directory or a store of ftfile" in text
+        assert "partitionBy=month" in text
+        assert not (out / "month=1").exists()
+
+    @pytest.mark.parametrize("source", ["directory", "files"])
+    def test_a_stream_into_its_own_source_is_refused(self, spark: SparkSession, tmp_path: Path, source: str) -> None:
+        out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+        reader = spark.readStream.format("ftfile")
+        if source == "directory":
+            spark.range(3).write.format("ftfile").mode("append").save(str(out))
+        else:
+            out.mkdir()
+            (out / "a.txt").write_text(f"{'x' * 300}\n")
+            reader = reader.options(fileFormat="text", checkpointLocation=str(checkpoint)).schema("value string")
+        before = sorted(path for path in out.rglob("*") if not path.name.startswith("clock"))
+        writer = reader.load(str(out)).writeStream.format("ftfile").option("onNewQuery", "continue")
+        writer = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
+        text = message(lambda: writer.start(str(out)).awaitTermination())
+        assert ("whose files the query reads" if source == "files" else "is the directory that the query reads") in text
+        assert sorted(path for path in out.rglob("*") if not path.name.startswith("clock")) == before

@@ -19,7 +19,7 @@ from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
-from ftfile.log.directory import check_foreign_tables, list_new_directory
+from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
@@ -138,6 +138,7 @@ class StoreWriter(Writer[StoreConfig]):
         log.fs.prove(layout.META)
         head = log.refresh()
         if head.version < 0:
+            check_outside_directories(config.path, dict(config.storage_options.client_settings), log.fs.context)
             list_new_directory(log.fs, config.path)
             with contextlib.suppress(NotFound):
                 log.check_layout()

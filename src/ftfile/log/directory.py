@@ -9,19 +9,32 @@ from __future__ import annotations
 import contextlib
 import socket
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotADirectory, NotFound
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    CorruptData,
+    FtfileError,
+    NotADirectory,
+    NotFound,
+    StorageError,
+)
+from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
 from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, read_within, to_checked_text
 from ftfile.log.places import list_or_empty, list_own, stat_or_none
-from ftfile.storage.registry import normalise
+from ftfile.storage.calls import parallel
+from ftfile.storage.paths import join, parse
+from ftfile.storage.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileInfo, FileSystem
@@ -82,7 +95,7 @@ def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
     """Return the entries of a directory without a log; none if there is no directory.
 
     Raises:
-        ConfigError: it is a table of another program, see `_TABLES`.
+        ConfigError: it is a table of another program, see `_TABLES`, or one of its entries is a directory of ftfile.
         NotADirectory: it is a file.
     """
     entries = list_own(fs, "")
@@ -92,7 +105,64 @@ def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
         table = None
     if table is not None:
         raise _refusal(table, path)
+    directories = [info.path for info in entries if info.is_directory]
+    inner = next((name for name, is_one in zip(directories, _have_logs(fs, directories), strict=True) if is_one), None)
+    if inner is not None:
+        raise ConfigError(
+            f"path={path!r} has the ftfile directory {inner!r} in it: plain readers would read the rows of both. Write "
+            f"to {inner!r} itself, move it out of this path, or choose another path"
+        )
     return entries
+
+
+_BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another one
+
+
+def has_log(fs: FileSystem, directory: str = "") -> bool:
+    """Return True for a directory of ftfile, or a store; a StorageError if it cannot be read."""
+    with contextlib.suppress(NotFound, NotADirectory):
+        return fs.read(join(directory, layout.FORMAT_FILE), len(_BEGINNING)).startswith(_BEGINNING)
+    return False
+
+
+def _have_logs(fs: FileSystem, directories: list[str]) -> list[bool]:
+    """Return for each entry if it is a directory of ftfile, as far as this process may look into it."""
+
+    def has_one(directory: str) -> bool:
+        with contextlib.suppress(StorageError):
+            return has_log(fs, directory)
+        return False
+
+    return parallel(fs, has_one, directories)
+
+
+def directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
+    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
+    parsed = parse(url)
+    for parent in PurePosixPath(parsed.path).parents:
+        above = replace(parsed, path=str(parent)).url
+        try:
+            if has_log(open_filesystem(above, context, storage)):
+                return above
+        except NotADirectory:
+            continue
+        except FtfileError:  # nobody has asked for what lies there
+            break
+    return None
+
+
+def check_outside_directories(url: str, storage: Mapping[str, str], context: Context) -> None:
+    """Raise a ConfigError for a path, of a new directory, that lies in a directory of ftfile, or in a store."""
+    above = directory_above(url, storage, context)
+    if above is None:
+        return
+    names = [name.partition("=") for name in url[len(above) :].split("/")]
+    columns = ",".join(name for name, equals, _ in names if equals)
+    by = f" with the option partitionBy={columns}, which puts rows into such directories" if columns else ""
+    raise ConfigError(
+        f"path={url!r} lies within {above!r}, a directory or a store of ftfile: plain readers of that would read the "
+        f"rows of both, and ftfile's readers only its own. Write to {above!r}{by}; or choose a path outside of it"
+    )
 
 
 @contextlib.contextmanager

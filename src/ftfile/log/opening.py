@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotADirectory, NotFound
 from ftfile.core.logs import log_context
 from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import directory_above
 from ftfile.log.format import layout
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.format.record import IS_SEALED
 from ftfile.log.sealed import SealedFileSystem, open_with_keys
-from ftfile.storage.paths import parse
-from ftfile.storage.registry import normalise, open_filesystem
+from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,26 +66,11 @@ def open_log(  # noqa: PLR0913 - the last one by name
 
 def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
     """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
-    above = _directory_above(url, storage, context)
+    above = directory_above(url, storage, context)
     if above is None:
         return ""
     chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
     return f". It lies within {above!r}: give that{chosen}"
-
-
-def _directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
-    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
-    parsed = parse(url)
-    for parent in PurePosixPath(parsed.path).parents:
-        above = replace(parsed, path=str(parent)).url
-        try:
-            if open_filesystem(above, context, storage).exists(layout.FORMAT_FILE):
-                return above
-        except NotADirectory:
-            continue
-        except FtfileError:  # nobody has asked for what lies there
-            break
-    return None
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
+from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.read.foreign.plan import position_of as plan_of
 from ftfile.read.log_positions import Beginning, check_position, position_of
@@ -190,12 +191,13 @@ class Lag:
     def _files(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
         # NumPy takes longer to import than all else, and few directories are written from files.
         from ftfile.read.foreign.status import status_of  # noqa: PLC0415
-        from ftfile.read.foreign.stream import STATE_IN_CHECKPOINT  # noqa: PLC0415
 
         position = plan_of(source.offset)
         assert position is not None, "it has a plan"
         storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
-        status = status_of(f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, context, {})
+        status = status_of(
+            f"{checkpoint.rstrip('/')}/{layout.STATE_IN_CHECKPOINT}", position.log_id, storage, context, {}
+        )
         if status is None:
             return replace(source, unknown=_STATE_ELSEWHERE)
         return replace(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
 from ftfile.log.places import list_or_empty
 from ftfile.storage.registry import normalise, open_filesystem
 
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
 
 # Table with the places of queries' checkpoints.
 CHECKPOINTS = "checkpoints"
+
+_WILDCARDS = frozenset("*?[{")
 
 _log = get_logger(__name__)
 
@@ -70,6 +74,47 @@ def read_progress(
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
     offsets = None if planned is None else _parsed(fs.read(f"offsets/{planned}"))
     return SparkProgress(planned, offsets, committed)
+
+
+def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, head: LogState) -> None:
+    """Raise a ConfigError if a query is to write where it reads, as far as its checkpoint tells: it would never end."""
+    try:
+        offsets = read_progress(checkpoint, query_id, log.fs.context).offsets
+    except (ConfigError, StorageError):
+        return
+    for offset in offsets.offsets if offsets is not None else ():
+        if isinstance(offset, dict) and offset.get("kind") == "log" and _is_of(offset, log, head):
+            raise ConfigError(
+                f"path={path!r} is the directory that the query reads, or a copy of it, and each batch would be new "
+                "rows for the next one. Choose another path; of a copy, one that has a version of its own"
+            )
+        source = _files_of(checkpoint, offset, log.fs.context)
+        if source is not None and f"{path}/".startswith(f"{source}/"):
+            raise ConfigError(
+                f"path={path!r} lies within {source!r}, whose files the query reads: it would read what it writes. "
+                "Choose a path outside of it"
+            )
+
+
+def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
+    """Return True if an offset names a version of this log."""
+    # Of a version that is read in part, the nonce is its own; see `read.log_positions`.
+    version = offset.get("snapshot", offset.get("version", -1) + bool(offset.get("next")))
+    record = log.read_record(version) if head.log_start <= version <= head.version else None
+    return record is not None and record.nonce == offset.get("nonce")
+
+
+def _files_of(checkpoint: str, offset: Any, context: Context) -> str | None:  # noqa: ANN401 - whatever a checkpoint has
+    """Return the URL of the directory whose files a source reads; None for other sources, and for patterns."""
+    from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog  # noqa: PLC0415 - asked once for each query
+
+    try:
+        state = f"{normalise(checkpoint).rstrip('/')}/{layout.STATE_IN_CHECKPOINT}/{offset['id']}"
+        plans = CommitLog(open_filesystem(state, context), layout_line=PLANS_LAYOUT).refresh()
+        url = normalise(plans.definitions[plans.queries[offset["id"]].settings or ""]["path"]).rstrip("/")
+    except (ConfigError, StorageError, LookupError, TypeError):
+        return None
+    return None if _WILDCARDS.intersection(url) else url
 
 
 def recorded_checkpoint(head: LogState, query_id: str) -> str | None:

@@ -17,7 +17,7 @@ from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.policy import check_known_query, find_record
 from ftfile.write.messages import StreamIdentity
 from ftfile.write.options import WriteConfig, open_for_writer
-from ftfile.write.spark_checkpoint import read_query_id
+from ftfile.write.spark_checkpoint import check_sources, read_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,6 +82,8 @@ class Writer(ABC, Generic[_C]):
             config = cls._following(config, head)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
+                if query_id not in head.queries and config.checkpoint is not None:
+                    check_sources(config.path, config.checkpoint, query_id, log, head)
             app_id = config.transaction.app_id if config.transaction is not None else None
             if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write

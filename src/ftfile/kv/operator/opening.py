@@ -15,7 +15,7 @@ from ftfile.kv.driver import StoreChange, body_of, definition_after
 from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
 from ftfile.kv.operator.wal import Wal, read_wal
 from ftfile.kv.operator.windows import aligned
-from ftfile.log.directory import check_foreign_tables, list_new_directory, store_of
+from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory, store_of
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
@@ -72,6 +72,7 @@ def open_writer(
     config = config.for_store(log.fs.capabilities)
     head = log.refresh()
     if head.version < 0:
+        check_outside_directories(config.path, dict(config.storage_options.client_settings), context)
         list_new_directory(log.fs, config.path)
     else:
         check_foreign_tables(log, head, config.path)

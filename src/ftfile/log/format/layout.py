@@ -35,6 +35,7 @@ MIGRATED = f"{META}/migrated"
 WAL = f"{META}/wal"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
+STATE_IN_CHECKPOINT = "ftfile-source"  # of streams of files: it lives and dies with the checkpoint of Spark
 DIRECTORIES = (META, LOG, CHECKPOINTS, COMPACTED, HINTS, STAGED, RETIRED)
 
 _LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, read_note, stat_or_none, walk
 from ftfile.operate.verify.findings import Action, Finding, find, lost
@@ -36,6 +37,7 @@ class Files:
     rows: int = 0
     size_bytes: int = 0
     live_sum: int = 0  # of the hashes of all live adds
+    nested: list[str] = field(default_factory=list)  # other directories of ftfile in this one
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -45,7 +47,10 @@ def list_files(fs: FileSystem) -> Files:
     waiting = [""]
     while waiting:
         for info in list_or_empty(fs, waiting.pop()):
-            if info.path.rpartition("/")[2][0] in "_.":
+            directory, _, name = info.path.rpartition("/")
+            if name == layout.META and directory and has_log(fs, directory):
+                files.nested.append(directory)
+            if name[0] in "_.":
                 continue
             if info.is_directory and info.is_link:
                 continue  # parts behind it are looked for one by one
@@ -184,7 +189,11 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
 
 def report_unknown_files(files: Files, history: History, published: int) -> None:
     """Report visible files of no live part; everything up to version `published` is said to be published."""
-    unknown = {path: size for path, size in files.visible.items() if size >= 0}
+    for directory in files.nested:
+        expected, actual = "no other directory of ftfile", "one, or a store"
+        files.findings.append(find("nested-directory", directory, expected, actual))
+    inner = tuple(f"{directory}/" for directory in files.nested)
+    unknown = {path: size for path, size in files.visible.items() if size >= 0 and not path.startswith(inner)}
     foreign: list[str] = []
     for path, (remove, version) in history.removed.items():
         if unknown.pop(path, None) is None:

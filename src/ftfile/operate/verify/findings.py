@@ -47,6 +47,10 @@ _OLD = (
     f"{_RESTORE}. The newest version does not need it; older ones cannot be read, nor restored, and a follower that is "
     "not so far stops there. A vacuum ends these versions"
 )
+_MOVE_OUT = (
+    "Stop its writers, and move it out with all that is in it; or, if its rows belong here, read them, write them here "
+    "with partitionBy, and delete it"
+)
 _NAMED = (
     "Nothing has to be done. Who knows the code names it: writers by their options, ftfile.flush by code=[…], and "
     "readers of a store by merge=…"
@@ -105,6 +109,9 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "link": "There is a link, a pipe, a socket or a device in the place of one of ftfile's own files"
     },
     ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that no commit has yet are damaged"},
+    ("error", "no", _MOVE_OUT): {
+        "nested-directory": "Another directory of ftfile lies in this one: plain readers read the rows of both"
+    },
     ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
         "bad-record": "The record of a commit was changed by hand",

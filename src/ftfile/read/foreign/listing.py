@@ -14,7 +14,7 @@ import numpy as np
 
 from ftfile.core.errors import ConfigError, NotADirectory, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
-from ftfile.log.commit_log import LAYOUT_VERSION
+from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.read.foreign.known import identity_hash, key_of
 from ftfile.read.foreign.settings import alternatives, has_wildcard, matcher
@@ -285,9 +285,6 @@ def _once(files: _Files) -> _Files:
     return _Files._make([column[place] for place in first.values()] for column in files)
 
 
-_BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another one
-
-
 def refuse_rows(
     fs: FileSystem, settings: FilesSettings, directories: Sequence[str], advice: str = "", *, url: str | None = None
 ) -> None:
@@ -295,11 +292,11 @@ def refuse_rows(
 
     If it is another one, a user may have a right to the input alone.
     """
-    ignored = (NotFound, NotADirectory) if url is None else (NotFound, NotADirectory, PermissionDenied)
+    ignored = () if url is None else (PermissionDenied,)
 
     def has_rows(directory: str) -> bool:
         with suppress(*ignored):
-            return fs.read(join(directory, layout.FORMAT_FILE), len(_BEGINNING)).startswith(_BEGINNING)
+            return has_log(fs, directory)
         return False
 
     for directory, is_one in zip(directories, parallel(fs, has_rows, directories), strict=True):

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# Below Spark's checkpoint, so that a query's state lives and dies with it.
-STATE_IN_CHECKPOINT = "ftfile-source"
-
 
 @dataclass(frozen=True, slots=True)
 class FilesConfig:
@@ -189,7 +186,7 @@ def state_location(parsed: ParsedOptions) -> str:
             "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
             "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
         )
-    return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{STATE_IN_CHECKPOINT}"
+    return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{layout.STATE_IN_CHECKPOINT}"
 
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:

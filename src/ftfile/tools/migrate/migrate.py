@@ -13,7 +13,13 @@ from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import directory_url, file_as_config_error, is_foreign, migration_of
+from ftfile.log.directory import (
+    check_outside_directories,
+    directory_url,
+    file_as_config_error,
+    is_foreign,
+    migration_of,
+)
 from ftfile.log.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
 from ftfile.log.policy import Policy
 from ftfile.log.protocol import commit
@@ -109,12 +115,18 @@ def migrate(  # noqa: PLR0913 - all by name
         SchemaError: columns of files do not fit together. Likewise.
         CommitError: as for a batch write, or the other program went on.
     """
-    fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))
+    fs = _open(os.fspath(path), dict(storage or {}), context)
     workers = Threads.of("migrate", threads, context)
     arguments = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
     request = Request(*arguments, dry_run, confirm, workers, progress)
     with log_context(job=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
         return _migrate(fs, os.fspath(path), request)
+
+
+def _open(path: str, storage: Mapping[str, str], context: Context) -> FileSystem:
+    url = normalise(directory_url(path))
+    check_outside_directories(url, storage, context)
+    return open_filesystem(url, context, storage)
 
 
 def _migrate(fs: FileSystem, path: str, request: Request) -> MigrateReport:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.log.directory import check_foreign_tables, list_new_directory
+from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
 from ftfile.log.format import layout
 from ftfile.write.files.file_options import SinkConfig, forget_configs
 from ftfile.write.files.proposal import check_head, check_paths, recorded_zone, session_zone
@@ -204,6 +204,7 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
 
 def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
+    check_outside_directories(config.path, dict(config.storage_options.client_settings), log.fs.context)
     foreign_entries = [info.path for info in list_new_directory(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
         log.check_layout()

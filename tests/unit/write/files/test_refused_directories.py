@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch, StoreBatch
+from ftfile.testing.source_run import SourceRun
+from tests.kit.files_run import FilesRun
 from tests.unit.write.files.encrypted import forget_all
 
 ROWS = [[{"id": 1}]]
@@ -179,3 +182,131 @@ def test_an_overwrite_may_change_the_format(out: Path) -> None:
     query.overwrite, query.options = True, {}
     query.run(1, ROWS)
     assert ftfile.open(str(out)).to_arrow().num_rows == 1
+
+
+KEYED = [[{"id": 1, "n": 1}]]
+
+
+def one_of(kind: str, path: Path) -> tuple[BatchQuery, list[list[dict[str, int]]]]:
+    if kind == "store":
+        return StoreBatch(str(path), {"id": "long", "n": "long"}, {"keyColumns": "id"}), KEYED
+    return MicroBatch(str(path), {"id": "long"}), ROWS
+
+
+class TestNested:
+    """A directory or a store in another one: plain readers would read the rows of both."""
+
+    @pytest.mark.parametrize("inner", ["files", "store"])
+    @pytest.mark.parametrize("outer", ["files", "store"])
+    def test_nothing_is_written_inside(self, out: Path, outer: str, inner: str) -> None:
+        query, rows = one_of(outer, out)
+        query.run(0, rows)
+        before = sorted(out.rglob("*"))
+        within, _ = one_of(inner, out / "year=2024/month=1")
+        advice = r"lies within '.*/out', a directory or a store .*Write to '.*/out' with .*partitionBy=year,month"
+        with pytest.raises(ConfigError, match=advice):
+            within.plan()
+        assert sorted(out.rglob("*")) == before
+
+    @pytest.mark.parametrize("outer", ["files", "store"])
+    def test_no_operator_opens_a_store_inside(self, out: Path, outer: str) -> None:
+        query, rows = one_of(outer, out)
+        query.run(0, rows)
+        with pytest.raises(ConfigError, match=r"lies within .*/out', a directory or a store"):
+            ftfile.kv.KeyValueStore(out / "state", writer="w")
+        assert not (out / "state").exists()
+
+    @pytest.mark.parametrize("inner", ["files", "store"])
+    @pytest.mark.parametrize("outer", ["files", "store"])
+    def test_nothing_is_begun_around(self, out: Path, outer: str, inner: str) -> None:
+        query, rows = one_of(inner, out / "month=1")
+        query.run(0, rows)
+        around, _ = one_of(outer, out)
+        with pytest.raises(ConfigError, match="has the ftfile directory 'month=1' in it"):
+            around.plan()
+        assert [path.name for path in out.iterdir()] == ["month=1"]
+
+    def test_nothing_is_migrated_inside(self, out: Path) -> None:
+        MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
+        put(out / "old/a.json")
+        with pytest.raises(ConfigError, match=r"lies within .*/out', a directory or a store"):
+            ftfile.migrate(out / "old", from_="files", file_format="json", schema="id long", dry_run=False)
+
+    def test_one_that_was_moved_in_is_found_and_goes_on(self, out: Path) -> None:
+        elsewhere, inner = out.parent / "elsewhere", out / "deep/inner"
+        for path in (elsewhere, out):
+            MicroBatch(str(path), {"id": "long"}).run(0, ROWS)
+        inner.parent.mkdir()
+        elsewhere.rename(inner)
+        forget_all()
+        (finding,) = ftfile.open(str(out)).verify().findings
+        facts = (finding.code, finding.severity, finding.repair, finding.path)
+        assert facts == ("nested-directory", "error", "no", "deep/inner")
+        assert ftfile.open(str(inner)).verify().findings == ()
+        MicroBatch(str(inner), {"id": "long"}).run(1, ROWS)
+
+    def test_the_state_of_a_stream_is_no_directory_of_rows(self, out: Path) -> None:
+        log_file(out / "logs/a.txt")
+        file_source(out / "logs")
+        assert list(out.rglob("format"))
+        MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
+        assert [finding.code for finding in ftfile.open(str(out)).verify().findings] == ["unknown-files"]
+
+
+class TestOwnSource:
+    """A query that writes where it reads would never end; its checkpoint tells what it reads."""
+
+    @pytest.mark.parametrize("options", [{}, {"maxFilesPerTrigger": "1"}, {"startingVersion": "0"}])
+    def test_a_directory_that_is_followed(self, out: Path, options: dict[str, str]) -> None:
+        MicroBatch(str(out), {"id": "long"}).run(0, [*ROWS, *ROWS])
+        source = SourceRun(str(out), {"id": "long"}, options)
+        source.run()
+        with pytest.raises(ConfigError, match="is the directory that the query reads"):
+            sink_of(source, out).run(0, ROWS)
+        sink_of(source, out.parent / "other").run(0, ROWS)
+        assert ftfile.open(str(out)).count() == 2
+
+    def test_a_copy_with_versions_of_its_own(self, out: Path) -> None:
+        copy = out.parent / "copy"
+        MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
+        shutil.copytree(out, copy)
+        for path in (out, copy):
+            MicroBatch(str(path), {"id": "long"}).run(1, ROWS)
+        source = SourceRun(str(out), {"id": "long"})
+        source.run()
+        sink_of(source, copy).run(0, ROWS)
+
+    @pytest.mark.parametrize("below", ["", "sink", "deep/sink"])
+    def test_a_directory_of_files(self, out: Path, below: str) -> None:
+        log_file(out / "a.txt")
+        source = file_source(out)
+        with pytest.raises(ConfigError, match=r"lies within .*/out', whose files the query reads"):
+            sink_of(source, out / below).run(0, ROWS)
+        assert [path.name for path in out.iterdir()] == ["a.txt"]
+        sink_of(source, out.parent / "out-2").run(0, ROWS)
+
+    def test_a_pattern_may_leave_the_sink_out(self, out: Path) -> None:
+        log_file(out / "logs-1/a.txt")
+        sink_of(file_source(out / "logs-*", out), out / "sink").run(0, ROWS)
+
+
+def log_file(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{'x' * 300}\n")
+
+
+def file_source(path: Path, beside: Path | None = None) -> SourceRun:
+    options = {"fileFormat": "text", "checkpointLocation": str((beside or path).parent / "checkpoint")}
+    source = FilesRun(str(path), {"value": "string"}, options)
+    source.run()
+    return source
+
+
+def sink_of(source: SourceRun, path: Path) -> MicroBatch:
+    """Return a query as Spark starts it: the offsets of its first batch are in the checkpoint."""
+    checkpoint = Path(source.options.get("checkpointLocation", f"{source.path}-checkpoint"))
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets/0").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source.offsets[0]}')
+    (checkpoint / "metadata").write_text('{"id":"q"}')
+    forget_all()
+    return MicroBatch(str(path), {"id": "long"}, {"onNewQuery": "continue"}, "q", str(checkpoint))
