@@ -12,7 +12,7 @@ from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
-from ftfile.log.records import Records, outcome_unknown
+from ftfile.log.records import Records, StoreClock, outcome_unknown
 from ftfile.log.state import LogState
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ class CommitLog(Records):
     ) -> None:
         super().__init__(fs)
         self._layout_line = layout_line
+        # Versions of other logs have no times.
+        self.store_clock = StoreClock(fs) if layout_line == LAYOUT_VERSION else None
         self._at_least_version = at_least_version
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()

@@ -109,8 +109,10 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
     said["assembly_tasks"] = head.jobs_left(body.removes) if body.assembly_tasks is None else body.assembly_tasks
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     context = log.fs.context
+    now_ms = context.clock.now_ms()
     return Record(
-        *(head.version + 1, nonce, author, context.clock.now_ms()),
+        *(head.version + 1, nonce, author, now_ms),
+        store_ms=None if log.store_clock is None else log.store_clock.time_at(now_ms),
         previous_nonce=head.nonce,
         writer=context.writer,
         **said,

@@ -75,6 +75,37 @@ def store_now_ms(fs: FileSystem) -> int:
     return fs.stat(layout.CLOCK_HINT).modified_ms
 
 
+# In ms: clocks that are further apart were not just read at different moments.
+CLOCK_ERROR_MS = 10_000
+
+
+class StoreClock:
+    """The store's clock as this machine's tells it, for the times of records: these are copied with them.
+
+    It is looked at once, and anew when this machine's clock was set since, or stood still with the machine.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._offset_ms = 0
+        self._booted_ms: float | None = None  # the machine's time less that since its start, when it was looked at
+
+    def time_at(self, now_ms: int) -> int | None:
+        """Return the store's time when it is `now_ms` here; None while both agree, or if the store does not tell."""
+        clock = self._fs.context.clock
+        booted_ms = now_ms - clock.monotonic_s() * 1000
+        if self._booted_ms is None or abs(booted_ms - self._booted_ms) > CLOCK_ERROR_MS:
+            try:
+                store_ms = store_now_ms(self._fs)
+            except StorageError as error:
+                _log.warning("the store's time is not known, the record has that of this machine: %s", error)
+                return None
+            after_ms = clock.now_ms()
+            is_apart = not now_ms - CLOCK_ERROR_MS <= store_ms <= after_ms + CLOCK_ERROR_MS
+            self._offset_ms, self._booted_ms = store_ms - after_ms if is_apart else 0, booted_ms
+        return now_ms + self._offset_ms if self._offset_ms else None
+
+
 # Times that a creation without a certain outcome is tried again, over some 1.5 seconds.
 CREATE_TRIES = 5
 

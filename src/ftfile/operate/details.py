@@ -14,7 +14,7 @@ from ftfile.log.places import Place, find_part
 from ftfile.log.read.compacted_records import cover, list_compacted, read_range
 from ftfile.log.read.history import operation_of, version_of
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.log.read.times import created_ms
+from ftfile.log.read.times import created_ms, version_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     return FileDetails(
         path=path,
         version=added,
-        time_ms=created_ms(log, added),
+        time_ms=version_time_ms(log, added),
         operation=None if record is None else operation_of(record),
         rows=add.rows,
         size_bytes=add.length,

@@ -11,7 +11,7 @@ from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
-from ftfile.log.read.times import created_ms
+from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
 from ftfile.operate.verify.log_scan import look_at_head
 from ftfile.storage.calls import parallel
@@ -103,10 +103,10 @@ def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = 
     checkpoints = {} if lag is None else lag.look(log, head)
     queries = sorted(head.queries.items())
     unneeded = _unneeded(log.fs, head) if staged else None
-    times = parallel(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
+    times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
     return DirectoryStatus(
         version=head.version,
-        time_ms=created_ms(log, head.version) if head.version >= 0 else None,
+        time_ms=version_time_ms(log, head.version) if head.version >= 0 else None,
         oldest_version=head.log_start,
         horizon_ms=head.horizon_ms,
         queries=tuple(

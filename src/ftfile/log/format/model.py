@@ -314,12 +314,18 @@ class Record(Body):
     version: int  # 0, 1, 2 … without a gap
     nonce: str  # unique and kept over retries: tells an own record from another's
     author: Author
-    time_ms: int  # the author's clock, for information
+    time_ms: int  # the author's clock
+    store_ms: int | None = field(default=None, kw_only=True)  # the store's clock then, where the author's is another
     assembly_tasks: tuple[AssemblyTask, ...] = field(default=(), kw_only=True)
     lineage_start: int | None = field(default=None, kw_only=True)  # batch with which the author's query starts anew
     fingerprint: Fingerprint | None = field(default=None, kw_only=True)
     previous_nonce: str | None = field(default=None, kw_only=True)  # empty for the first record; None: unknown
     writer: str = field(default="", kw_only=True)  # `user@host` of the process that created it; empty: unknown
+
+    @property
+    def created_ms(self) -> int:
+        """Return when it was created, by the store's clock within some seconds, as its author knew it."""
+        return self.time_ms if self.store_ms is None else self.store_ms
 
     @property
     def is_change(self) -> bool:

@@ -148,6 +148,7 @@ HEADER = Fields(
     Field("version", "version", NUMBER),
     Field("nonce", "nonce", TEXT),
     Field("timeMs", "time_ms", NUMBER),
+    Field("storeTimeMs", "store_ms", NUMBER),
     Field("author", "author", OBJECT, _author_to_json, _author_from_json),
     Field("previousNonce", "previous_nonce", TEXT),
     Field("writer", "writer", TEXT),

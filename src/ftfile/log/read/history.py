@@ -10,7 +10,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION, NUMBER_MAX, JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import read_records
-from ftfile.log.read.times import created_ms
+from ftfile.log.read.times import created_ms, time_of
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -144,13 +144,13 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
     kept_versions = [version for version in versions if version.version >= oldest]
     times = parallel(log.fs, lambda version: created_ms(log, version.version), kept_versions)
     return [
-        _with_times(version, time_ms, later.get(version.version))
-        for version, time_ms in zip(kept_versions, times, strict=True)
+        _with_times(version, stored_ms, later.get(version.version))
+        for version, stored_ms in zip(kept_versions, times, strict=True)
     ]
 
 
-def version_of(record: Record, time_ms: int | None) -> Version:
-    """Return a record in a few numbers, given its time by the store's clock, or None where that is not known."""
+def version_of(record: Record, stored_ms: int | None) -> Version:
+    """Return a record in a few numbers, given the modification time of its file, or None where that is not known."""
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
     transaction = author.transaction if isinstance(author, JobAuthor) else None
@@ -166,7 +166,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         txn_app_id=transaction.app_id if transaction else None,
         txn_version=transaction.version if transaction else None,
         user_metadata=record.user_metadata,
-        time_ms=record.time_ms if time_ms is None else time_ms,
+        time_ms=time_of(record.created_ms, stored_ms),
         rows=rows,
         size_bytes=sum(add.length for add in record.adds),
         files=sum(add.kind == "part" for add in record.adds),
@@ -236,8 +236,8 @@ def _metrics_of(record: Record) -> VersionMetrics:
         )
 
 
-def _with_times(version: Version, time_ms: int | None, last: LastCommit | None) -> Version:
+def _with_times(version: Version, stored_ms: int | None, last: LastCommit | None) -> Version:
     metrics = version.metrics
     if last is not None:
         metrics = replace(metrics, create_seconds=last.create_seconds, publish_seconds=last.publish_seconds)
-    return replace(version, time_ms=version.time_ms if time_ms is None else time_ms, metrics=metrics)
+    return replace(version, time_ms=time_of(version.time_ms, stored_ms), metrics=metrics)

@@ -16,7 +16,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
-from ftfile.log.read.times import created_ms
+from ftfile.log.read.times import version_time_ms
 from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -357,5 +357,5 @@ def _whole_from(log: CommitLog, head: LogState) -> int:
     """
     versions = range(head.log_start, head.version + 1)
     # One that is gone since was older than any that is there.
-    behind = bisect_right(versions, head.horizon_ms, key=lambda version: created_ms(log, version) or 0)
+    behind = bisect_right(versions, head.horizon_ms, key=lambda version: version_time_ms(log, version) or 0)
     return versions[max(behind - 1, 0)]

@@ -1,4 +1,8 @@
-"""When versions were created, by the store's clock: the modification times of their records."""
+"""When versions were created, by the store's clock: the modification times of their records, or what these say.
+
+A copy of a directory may have the times at which it was made. Each record has that of its creation, too, by the
+store's clock as its author knew it. Vacuums go by modification times alone: what is copied is as young as its copy.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.units import parse_time
 from ftfile.log.format import layout
 
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileInfo
 
+
+# In ms: a record whose file is younger than it says by more is in a copy, since no creation takes as long.
+COPIED_MS = 60_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -29,19 +36,38 @@ def created_ms(log: CommitLog, version: int) -> int | None:
         return None
 
 
+def version_time_ms(log: CommitLog, version: int) -> int | None:
+    """Return the time of a version, or None if its record is not in the log."""
+    stored_ms = created_ms(log, version)
+    if stored_ms is None:
+        return None
+    try:
+        record = log.read_record(version)
+    except CorruptData:
+        return stored_ms
+    return stored_ms if record is None else time_of(record.created_ms, stored_ms)
+
+
+def time_of(record_ms: int, stored_ms: int | None) -> int:
+    """Return the time of a version, of that in its record and of that of its file, or None where that is gone."""
+    return record_ms if stored_ms is None or stored_ms - record_ms > COPIED_MS else stored_ms
+
+
 def version_at(log: CommitLog, time: datetime) -> int:
     """Return the newest version that was created at or before a time; reads the times of few records."""
     head = log.refresh()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
     # One that is gone since was older than any that is there.
-    at = bisect_right(versions, time_ms, key=lambda version: created_ms(log, version) or 0) - 1
-    if at >= 0 and created_ms(log, versions[at]) is not None:
+    at = bisect_right(versions, time_ms, key=lambda version: version_time_ms(log, version) or 0) - 1
+    if at >= 0 and version_time_ms(log, versions[at]) is not None:
         return versions[at]
-    oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
+    oldest = bisect_left(versions, x=True, key=lambda version: version_time_ms(log, version) is not None)
     kept_versions = versions[oldest:]
     oldest_text = (
-        f"version {kept_versions[0]} of {time_text(created_ms(log, kept_versions[0]))}" if kept_versions else "none"
+        f"version {kept_versions[0]} of {time_text(version_time_ms(log, kept_versions[0]))}"
+        if kept_versions
+        else "none"
     )
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {oldest_text}")
 
@@ -64,7 +90,7 @@ def first_since(log: CommitLog, time: datetime) -> int:
     head = log.refresh()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
-    at = bisect_left(versions, time_ms, key=lambda version: created_ms(log, version) or 0)
+    at = bisect_left(versions, time_ms, key=lambda version: version_time_ms(log, version) or 0)
     return versions[at] if at < len(versions) else head.version + 1
 
 

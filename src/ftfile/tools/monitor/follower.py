@@ -12,7 +12,7 @@ from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.publish import skip_published
 from ftfile.log.read.history import WRITES, last_commit_of, version_of
-from ftfile.log.read.times import created_ms
+from ftfile.log.read.times import version_time_ms
 from ftfile.log.state import LogState
 from ftfile.storage.registry import normalise
 from ftfile.tools.monitor.metrics import METRICS
@@ -239,7 +239,7 @@ class Follower:
 
 
 def _created_s(log: CommitLog, version: int) -> float | None:
-    time_ms = created_ms(log, version)
+    time_ms = version_time_ms(log, version)
     return None if time_ms is None else time_ms / 1000
 
 

@@ -13,6 +13,7 @@ from ftfile.log.format import layout
 from ftfile.log.places import list_or_empty
 from ftfile.log.read.history import last_commit_of, version_of
 from ftfile.log.read.snapshot import live_columns
+from ftfile.log.read.times import time_of
 from ftfile.operate.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class CommitColumns:
         columns = columns[columns["version"] >= oldest]
         times = _times(log)
         columns["time_ms"] = [
-            times.get(version, time_ms) for version, time_ms in columns[["version", "time_ms"]].tolist()
+            time_of(time_ms, times.get(version)) for version, time_ms in columns[["version", "time_ms"]].tolist()
         ]
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
@@ -132,7 +133,7 @@ def read_commits(log: CommitLog) -> Commits:
 
 
 def _times(log: CommitLog) -> dict[int, int]:
-    """Return when records were created, by the store's clock; one listing."""
+    """Return the modification times of records; one listing."""
     named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
     return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
 

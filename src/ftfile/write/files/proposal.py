@@ -232,13 +232,15 @@ def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot:
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
     key, schema = config.encoding_key, config.recorded_schema_json
-    definitions: dict[str, Any] = {key: config.encoding, definition_key(schema): schema}
+    schema_key = definition_key(schema)
+    definitions: dict[str, Any] = {key: config.encoding, schema_key: schema}
     if not is_stream:
-        return definition_key(schema), key, None, definitions
+        return schema_key, key, None, definitions
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
     rolling = ROLLING.to_json(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
-    return definition_key(schema), key, definition_key(settings), {**definitions, definition_key(settings): settings}
+    settings_key = definition_key(settings)
+    return schema_key, key, settings_key, {**definitions, settings_key: settings}
 
 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:

@@ -12,12 +12,14 @@ import tempfile
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import ftfile
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.filters.keys import Keys, forget_keys
+from ftfile.log import records
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import write_marker
@@ -37,6 +39,9 @@ from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.files.file_writer import forget_caches
 from tests.unit.kv.runs import NUMBERS, numbered, written
 from tests.wrappers import InContext
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = f"golden {base64.b64encode(bytes(range(32))).decode()}"
@@ -58,9 +63,14 @@ def row(number: int, kind: str = "a") -> dict[str, object]:
     return {"id": number, "kind": kind, "at": datetime(2026, 1, 1, 0, number, tzinfo=timezone.utc)}
 
 
+def _one_clock() -> AbstractContextManager[object]:
+    """Let the disk have the clock of the authors, so that records do not say when they were made."""
+    return mock.patch.object(records, "store_now_ms", lambda fs: fs.context.clock.now_ms())
+
+
 def make_plain(path: Path) -> None:
     """Make a directory of a query, a batch write and a compaction, with every kind of file that is not encrypted."""
-    with repeatable(), mock.patch.object(record, "COMPANION_FROM_BYTES", 3_000):
+    with repeatable(), _one_clock(), mock.patch.object(record, "COMPANION_FROM_BYTES", 3_000):
         forget_caches()
         query = MicroBatch(str(path), COLUMNS, OPTIONS)
         query.run(0, [[row(1), row(2), row(3)], [row(4, "b"), row(5, "much too long for a record of thirty bytes")]])
@@ -157,7 +167,7 @@ STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none", "blockBytes":
 
 def make_store(path: Path) -> None:
     """Make a store of words, due merges and their result, a purge, and windows of which one is not recorded."""
-    with repeatable():
+    with repeatable(), _one_clock():
         forget_caches()
         options = {"keyColumns": "word", "deleteColumn": "gone", "merge": "n:sum", "buckets": "1"} | STORE_OPTIONS
         query = StoreBatch(str(path), {"word": "string", "n": "long", "gone": "boolean"}, options)

@@ -1,0 +1,205 @@
+"""Times of versions: by the store's clock, whatever the clocks of authors say, and in copies, too."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError, OutOfSpace
+from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog
+from ftfile.log.format import layout
+from ftfile.log.places import walk
+from ftfile.log.read.times import COPIED_MS, time_of
+from ftfile.log.records import CLOCK_ERROR_MS, StoreClock
+from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.file_writer import forget_caches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ftfile.testing.fs.volume import VolumeFileSystem
+
+START_MS, HOUR_MS = 1_700_000_000_000, 3_600_000
+CLOCKS = {
+    "right": (0.0, 0.0, 0.0, 0.0),
+    "ahead": (8.0, 8.0, 8.0, 8.0),
+    "behind": (-8.0, -8.0, -8.0, -8.0),
+    "apart": (0.0, -8.0, 8.0, 0.0),
+    "seconds apart": (0.002, -0.002, 0.0, 0.002),
+}
+
+
+@pytest.fixture
+def store() -> Iterator[MemoryFileSystem]:
+    """A store with a clock of its own."""
+    yield MemoryFileSystem("times", clock=ManualClock(START_MS))
+    MemoryFileSystem.drop("times")
+    forget_caches()
+
+
+def clock_of(store: VolumeFileSystem) -> ManualClock:
+    clock = store._volume.clock  # noqa: SLF001 - the one of the store, whatever its users have
+    assert isinstance(clock, ManualClock)
+    return clock
+
+
+def write(store: MemoryFileSystem, hours_ahead: tuple[float, ...]) -> None:
+    """Commit version n, of which 2 is a drop, at hour n of the store's clock, each by a process with its own clock."""
+    ids = SeededIds()
+    for number, ahead in enumerate(hours_ahead):
+        clock_of(store).set(START_MS + number * HOUR_MS)
+        forget_caches()
+        author = ManualClock(START_MS + int((number + ahead) * HOUR_MS))
+        with mounted(store) as url, repeatable(author, ids) as context:
+            if number == 2:
+                ftfile.drop(url, {"id": 0}, context=context)
+                continue
+            query = MicroBatch(url, {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
+            query.run(min(number, 2), [[{"id": number, "n": number}]])
+
+
+def on_disk(store: MemoryFileSystem, path: Path) -> Path:
+    """Return the directory as a disk with the store's clock has it."""
+    for name, info in walk(store, "").items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(store.read(name))
+        os.utime(path / name, ns=(info.modified_ms * 1_000_000,) * 2)
+    for directory in layout.DIRECTORIES:
+        (path / directory).mkdir(exist_ok=True)
+    return path
+
+
+def uploaded(path: Path, target: Path) -> Path:
+    """Return a copy as object stores have it: each file is as old as its upload, one after the other, in any order."""
+    shutil.copytree(path, target, copy_function=shutil.copyfile)
+    for number, file in enumerate(sorted(target.rglob("*"), reverse=True)):
+        if file.is_file():
+            os.utime(file, ns=((START_MS + 100 * HOUR_MS + number * 1000) * 1_000_000,) * 2)
+    return target
+
+
+def copied(path: Path, target: Path) -> Path:
+    return shutil.copytree(path, target, copy_function=shutil.copy)
+
+
+def text_at(hours: float) -> str:
+    return dt.datetime.fromtimestamp((START_MS + hours * HOUR_MS) / 1000, dt.timezone.utc).isoformat()
+
+
+def check_times(path: Path) -> None:
+    """Check that each version is found by the time that the store's clock showed, within some seconds."""
+    directory = ftfile.open(path)
+    for version in range(4):
+        for hours in (0.01, 0.5, 0.99):
+            assert directory.version_at(text_at(version + hours)) == version
+    with pytest.raises(ConfigError, match="no version is as old as"):
+        directory.version_at(text_at(-0.01))
+    times = [(entry.time_ms - START_MS) / HOUR_MS for entry in directory.history()]
+    assert times == pytest.approx(range(4), abs=0.01)
+    assert (directory.status().time_ms or 0) / 1000 == pytest.approx((START_MS + 3 * HOUR_MS) / 1000, abs=20)
+    assert directory.version_details(1).commit.time_ms == directory.history()[1].time_ms
+
+
+@pytest.mark.parametrize("clocks", CLOCKS)
+@pytest.mark.parametrize("copy", [None, copied, uploaded])
+def test_versions_are_found_by_their_times(
+    store: MemoryFileSystem, tmp_path: Path, clocks: str, copy: Callable[[Path, Path], Path] | None
+) -> None:
+    write(store, CLOCKS[clocks])
+    path = on_disk(store, tmp_path / "original")
+    check_times(path if copy is None else copy(path, tmp_path / "copy"))
+
+
+def test_a_copy_goes_on(store: MemoryFileSystem, tmp_path: Path) -> None:
+    write(store, CLOCKS["right"])
+    path = copied(on_disk(store, tmp_path / "original"), tmp_path / "copy")
+    query = MicroBatch(str(path), {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
+    query.run(3, [[{"id": 9, "n": 9}]])
+    directory = ftfile.open(path)
+    assert [directory.version_at(text_at(hours)) for hours in (0.5, 3.5)] == [0, 3]
+    assert directory.version_at("2999-01-01") == 4
+    restored = ftfile.restore(path, timestamp=text_at(1.5), dry_run=False)
+    assert restored.restored_version == 1
+    assert sorted(row["id"] for row in ftfile.open(path).to_arrow().to_pylist()) == [0, 1]
+
+
+def test_a_vacuum_of_a_copy_takes_what_is_copied_for_young(store: MemoryFileSystem, tmp_path: Path) -> None:
+    """By the modification times of files: they, and nothing that a record says, tell what may still be read."""
+    write(store, CLOCKS["right"])
+    original = on_disk(store, tmp_path / "original")
+    copy = copied(original, tmp_path / "copy")
+    assert ftfile.vacuum(original, retention="1d").files
+    assert ftfile.vacuum(copy, retention="1d").files == ()
+
+
+def test_what_is_vacuumed_is_not_promised_by_a_copy(store: MemoryFileSystem, tmp_path: Path) -> None:
+    write(store, CLOCKS["right"])
+    original = on_disk(store, tmp_path / "original")
+    ftfile.vacuum(original, retention="1d", dry_run=False)
+    copy = copied(original, tmp_path / "copy")
+    assert ftfile.open(copy).oldest_version() == ftfile.open(original).oldest_version() > 0
+
+
+class TestStoreClock:
+    def test_it_is_that_of_the_machine_while_they_agree(self, store: MemoryFileSystem) -> None:
+        clock = clock_of(store)
+        with mounted(store) as url, repeatable(ManualClock(START_MS + CLOCK_ERROR_MS)):
+            fs = open_filesystem(url)
+            assert StoreClock(fs).time_at(START_MS + CLOCK_ERROR_MS) is None
+            clock.set(START_MS - 1)
+            assert StoreClock(fs).time_at(START_MS + CLOCK_ERROR_MS) == START_MS - 1
+
+    def test_it_is_looked_at_again_when_the_machine_was_set_right(self, store: MemoryFileSystem) -> None:
+        clock = clock_of(store)
+        machine = _SetClock(START_MS - 8 * HOUR_MS)
+        with mounted(store) as url, repeatable(machine):
+            store_clock = StoreClock(open_filesystem(url))
+            assert store_clock.time_at(machine.now_ms()) == START_MS
+            machine.advance(60)
+            assert store_clock.time_at(machine.now_ms()) == START_MS + 60_000, (
+                "without a look: the store's own stands still"
+            )
+            clock.set(START_MS + 120_000)
+            machine.set_right(START_MS + 120_000)
+            assert store_clock.time_at(machine.now_ms()) is None
+
+    def test_a_store_that_does_not_tell_fails_no_commit(self, store: MemoryFileSystem) -> None:
+        faulty = FaultyFileSystem(store, [Fault(OutOfSpace, operations=frozenset({"put"}))])
+        with mounted(faulty) as url, repeatable(ManualClock(START_MS + HOUR_MS)):
+            clock = StoreClock(open_filesystem(url))
+            assert clock.time_at(START_MS + HOUR_MS) is None
+            assert clock.time_at(START_MS + HOUR_MS) == START_MS, "and it is asked again"
+
+
+class _SetClock(ManualClock):
+    """A wall clock that somebody sets."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self._set_by_ms = 0.0
+
+    def set_right(self, now_ms: int) -> None:
+        self._set_by_ms += now_ms - self.now_ms()
+        self.set(now_ms)
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() - self._set_by_ms / 1000
+
+
+@pytest.mark.parametrize(("late_ms", "is_copy"), [(-HOUR_MS, False), (COPIED_MS, False), (COPIED_MS + 1, True)])
+def test_a_file_that_is_much_younger_than_its_record_is_a_copy(late_ms: int, is_copy: bool) -> None:
+    assert time_of(START_MS, START_MS + late_ms) == (START_MS if is_copy else START_MS + late_ms)
+
+
+def test_logs_of_plans_have_no_clock_of_a_store(store: MemoryFileSystem) -> None:
+    assert CommitLog(store, layout_line=PLANS_LAYOUT).store_clock is None
+    assert CommitLog(store).store_clock is not None
