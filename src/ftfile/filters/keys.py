@@ -268,6 +268,8 @@ def _load(reference: str) -> KeyProvider:
 
 
 def _path_holds_key(path: str) -> bool:
+    if os.path.isfile(path):  # paths may look like keys: `/etc/ftfile/Prod2/orders_keyring` has 32 characters of base64
+        return False
     # Directories may be named by digests, in hexadecimal digits.
     name = path.strip().rpartition("/")[2]
     return _holds_base64_key(path) or looks_like_a_key(name) or looks_like_a_key(path.strip())

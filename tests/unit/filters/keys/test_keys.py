@@ -242,6 +242,13 @@ class TestKeysInOptions:
     def test_commands_are_none(self, reference: str) -> None:
         Keys.from_reference(reference)
 
+    @pytest.mark.parametrize("name", [f"Prod2{'a' * length}" for length in (27, 38, 81)])
+    def test_files_that_are_there_are_none(self, tmp_path: Path, name: str) -> None:
+        assert "looks like a key itself" in refusal(f"file:{tmp_path / name}")
+        (tmp_path / name).write_text(RING)
+        (tmp_path / name).chmod(0o600)
+        assert Keys.from_reference(f"file:{tmp_path / name}").key_to_use("2024").key_id == "2024"
+
     def test_as_a_key_id(self) -> None:
         with pytest.raises(ConfigError, match="looks like a key itself") as caught:
             check_key_id(TEXT[FIRST])
