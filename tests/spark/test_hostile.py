@@ -100,7 +100,7 @@ class TestDirectories:
         assert ids_by_load(spark, path) == ids_by_load(spark, open_files) == [0, 1]
         assert ids_by_stream(following(spark), path, tmp_path) == [0, 1]
         assert errors_in(spark, path) == []
-        assert getattr(ftfile.spark.compact(spark, str(path), tasks=2), "parts_replaced", None) == 2
+        assert getattr(ftfile.spark.compact(spark, str(path), tasks=2), "files_removed", None) == 2
         assert ids_by_load(spark, path) == [0, 1]
         with pytest.raises(ConfigError, match="code is not imported because a directory names it"):
             ftfile.spark.flush(spark, str(open_files), tasks=2)

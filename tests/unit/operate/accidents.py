@@ -49,6 +49,7 @@ CHANGING = (
     (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),
     (r"^(durability +)\w+$", r"\g<1>none"),
     (r"^(seconds +)\d+\.\d+$", r"\g<1>0.123"),
+    (r"^(writer +)\S+@\S+ *$", r"\g<1>spark@node-1"),
     (r"\s+", " "),  # lines of a page are folded
 )
 

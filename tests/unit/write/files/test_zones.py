@@ -52,7 +52,7 @@ class TestZoneOfTheSession:
         assert rows(tmp_path) == [(1, AT)]
         directory = ftfile.open(str(tmp_path))
         assert directory.count(where=f"at = '{LOCAL}'") == directory.count(where="at = '2026-07-02T03:30:00Z'") == 1
-        assert ftfile.drop(str(tmp_path), f"at = '{LOCAL}'").rows == 1
+        assert ftfile.drop(str(tmp_path), f"at = '{LOCAL}'").rows_removed == 1
 
     def test_a_task_without_rows_does_not_say_it(self, tmp_path: Path) -> None:
         writer = query(tmp_path)
@@ -119,7 +119,7 @@ class TestZoneOfTheSession:
     def test_a_batch_without_rows_does_not_decide_it(self, tmp_path: Path) -> None:
         run_nothing(query(tmp_path), 0)
         assert ftfile.open(str(tmp_path)).count(where="at = '2026-07-02 03:30:00'") == 0
-        assert ftfile.drop(str(tmp_path), "at < now()").rows == 0
+        assert ftfile.drop(str(tmp_path), "at < now()").rows_removed == 0
         query(tmp_path).run(1, [ROWS])
         assert names(tmp_path) == [f"at={LOCAL}"]
 
@@ -150,7 +150,7 @@ class TestZoneOfTheSession:
         query(tmp_path, directoryPattern="at:yyyy-MM-dd--HH").run(0, [ROWS])
         assert names(tmp_path) == ["2026-07-01--23"]
         where = f"directoryTime >= TIMESTAMP '{LOCAL[:13]}:00:00'"
-        assert ftfile.drop(str(tmp_path), where, directory_pattern="yyyy-MM-dd--HH").rows == 1
+        assert ftfile.drop(str(tmp_path), where, directory_pattern="yyyy-MM-dd--HH").rows_removed == 1
 
     def test_exports_have_instants(self, tmp_path: Path) -> None:
         query(tmp_path).run(0, [ROWS])
