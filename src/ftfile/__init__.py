@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ftfile.operate.flush import flush
     from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.operate.repair import repair
-    from ftfile.operate.restore import restore
+    from ftfile.operate.restore import restore, undo
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
     from ftfile.tools.export.export import export
@@ -53,6 +53,7 @@ __all__ = (
     "restore",
     "source_status",
     "spark",
+    "undo",
     "undo_migration",
     "vacuum",
 )
@@ -81,6 +82,7 @@ __getattr__ = lazy_names(
         "restore": "ftfile.operate.restore",
         "source_status": "ftfile.read.foreign.status",
         "spark": "ftfile.spark:",
+        "undo": "ftfile.operate.restore",
         "undo_migration": "ftfile.tools.migrate.undo",
         "vacuum": "ftfile.log.vacuum",
     },

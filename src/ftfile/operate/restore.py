@@ -1,4 +1,4 @@
-"""Restoring: one record makes the rows of an older version those of the newest one."""
+"""Restoring: one record makes the rows of an older version those of the newest one. Undoing is that, too."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
+from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger
 from ftfile.log.checks import find_files
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, Remove
+from ftfile.log.format.model import MIGRATION, Body, Remove
 from ftfile.log.opening import maintaining
 from ftfile.log.places import list_or_empty, stat_or_none
 from ftfile.log.protocol import commit
+from ftfile.log.read.history import version_of
 from ftfile.log.read.snapshot import RESTORES, not_vacuumed, snapshot_as_moved, snapshot_at, take_snapshot
 from ftfile.log.read.times import parsed_version_at
 
@@ -50,14 +51,15 @@ class RestoredFile:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """The result of a restore, or of a dry run."""
+    """The result of a restore or of an undo, or of a dry run."""
 
     version: int | None  # of its record; None in a dry run, or when the newest version has these rows already
-    restored_version: int  # whose rows these are
+    restored_version: int | None  # whose rows these are; None for no rows, those before the first write
     restored: tuple[RestoredFile, ...]  # that come back
     removed: tuple[RestoredFile, ...]  # that the newest version has and the older one has not
     missing: tuple[str, ...] = ()  # paths of files that cannot come back; only in a dry run
     dry_run: bool = False  # nothing was changed
+    undone_version: int | None = None  # of an undo: the write that was taken back
 
 
 def restore(  # noqa: PLR0913 - all by name
@@ -98,30 +100,91 @@ def restore(  # noqa: PLR0913 - all by name
     if (version is None) == (timestamp is None):
         raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
     with maintaining("restore", path, key_provider, storage, context, at_least_version) as (log, author):
-        check_is_files(head := log.refresh(), os.fspath(path))
+        check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
         restored_version = take_snapshot(log, version).version  # which refuses one that is not there
-        plan = _Plan(log, restored_version)
-        if dry_run:
-            plan.make(head, snapshot_at(log, head), require=False)
-            return plan.report(None, dry_run=True)
-        done = plan.commit(author, progress)
-        report = plan.report(done.version if done.record is not None else None)
-        back, gone = len(report.restored), len(report.removed)
-        _log.info("restored version %d: %d files came back, %d were removed", restored_version, back, gone)
-        return report
+        return _Plan(log, restored_version).carry_out(author, progress, dry_run=dry_run)
+
+
+def undo(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = True,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
+    context: Context = SYSTEM,
+) -> RestoreReport:
+    """Take the last write back: `restore` the version before it, in one record, and return what changed.
+
+    The last write is the newest version that brought rows, or ended some: a batch, an overwrite, a drop, a delete, a
+    restore, or an undo, which another undo takes back. Merges and other upkeep are none. A write that comes meanwhile
+    is never taken back. Queries go on with their next batch: what they have read of their sources stays read.
+
+    Args:
+        path: of the directory.
+        dry_run: change nothing, and return what an undo would do, and the files that are missing for it.
+        progress: see `restore`.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        at_least_version: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory; or there is no such write, it is a migration, or the version
+            before it is no longer kept.
+        HistoryGone, NameCollision: as `restore`.
+        CommitError: as `restore`; or another write came meanwhile, and nothing was changed.
+    """
+    with maintaining("undo", path, key_provider, storage, context, at_least_version) as (log, author):
+        check_is_files(head := log.refresh(), os.fspath(path))
+        undone = _last_write(log, head)
+        if undone is None:
+            raise ConfigError(f"{os.fspath(path)!r} has no write that could be undone, as far as its log is kept")
+        if undone > 0:
+            take_snapshot(log, undone - 1)  # which refuses one that is not there
+        return _Plan(log, undone - 1, undone).carry_out(author, progress, dry_run=dry_run)
+
+
+def _last_write(log: CommitLog, head: LogState) -> int | None:
+    """Return the newest version that brought or ended rows; None where no record that is kept did."""
+    for version in range(head.version, head.log_start - 1, -1):
+        record = log.read_record(version)
+        if record is None:
+            raise CorruptData(layout.record_path(version), "a record", "none", "Undo again")
+        if MIGRATION in record.tables:
+            raise ConfigError(f"version {version} is a migration: ftfile.undo_migration(path) takes that back")
+        write = version_of(record, None)
+        if write.rows or write.rows_removed:
+            return version
+    return None
 
 
 class _Plan:
-    """The changes that make the rows of a version those of the newest one."""
+    """The changes that make the rows of a version, or no rows, those of the newest one."""
 
-    def __init__(self, log: CommitLog, version: int) -> None:
+    def __init__(self, log: CommitLog, version: int, undone: int | None = None) -> None:
+        """Take the version, -1 for no rows; and the last write, if it is to be that still when this is recorded."""
         self._log = log
         self._version = version
+        self._undone = undone
         self._restored: Sequence[Add] = ()
         self._removed: Sequence[Add] = ()
         self._missing: Sequence[str] = ()
         self._head_version = -1
+
+    def carry_out(self, author: MaintenanceAuthor, progress: OnProgress | None, *, dry_run: bool) -> RestoreReport:
+        """Record the changes, or only find them."""
+        if dry_run:
+            head = self._log.refresh()
+            self.make(head, snapshot_at(self._log, head), require=False)
+            return self.report(None, dry_run=True)
+        done = self.commit(author, progress)
+        report = self.report(done.version if done.record is not None else None)
+        back, gone = len(report.restored), len(report.removed)
+        _log.info("restored version %d: %d files came back, %d were removed", self._version, back, gone)
+        return report
 
     def commit(self, author: MaintenanceAuthor, progress: OnProgress | None) -> Committed:
         """Create the record; what is missing, or taken, because another commit was faster is looked at again."""
@@ -143,6 +206,11 @@ class _Plan:
 
     def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         """Return the record's body; None if the head has these rows already."""
+        if self._undone is not None and (newest := _last_write(self._log, head)) != self._undone:
+            raise CommitError(
+                f"version {newest} was written after version {self._undone}, which was to be undone. Nothing was "
+                "changed: look at it, and undo again"
+            )
         then = self.make(head, snapshot())
         encoding = self._encoding(head, then)
         is_same = then.schema in {None, head.schema} and encoding in {None, head.encoding}
@@ -156,20 +224,22 @@ class _Plan:
         return Body(
             adds=adds,
             removes=removes,
-            restored=self._version,
+            restored=self._version if self._version >= 0 else None,
             rows_removed=sum(add.rows for add in self._removed),
             assembly_tasks=self._jobs(head, removes, then, adds),
             schema=then.schema,
             encoding=encoding,
             definitions={key: then.definitions[key] for key in used if key is not None},
             metrics={"rows": sum(add.rows for add in adds)},
-            tables={RESTORES: {"set": {"last": following}}},
+            tables={RESTORES: {"set": {"last": following}}} if self._version >= 0 else {},
         )
 
     def make(self, head: LogState, live: Snapshot, *, require: bool = True) -> Snapshot:
         """Compare the version with the head, and return it; HistoryGone if files are missing that it requires."""
         self._head_version = head.version
-        then = snapshot_as_moved(self._log, head, self._version)
+        then = replace(live, adds={})
+        if self._version >= 0:
+            then = snapshot_as_moved(self._log, head, self._version)
         self._restored = [add for add in then.adds.values() if add.id not in live.adds]
         self._removed = [add for add in live.adds.values() if add.id not in then.adds]
         self._missing = self._find_missing(head)
@@ -184,7 +254,8 @@ class _Plan:
         """Return the planned changes."""
         restored, removed = tuple(map(_restored_file, self._restored)), tuple(map(_restored_file, self._removed))
         missing = tuple(self._missing) if dry_run else ()
-        return RestoreReport(version, self._version, restored, removed, missing, dry_run)
+        restored_version = self._version if self._version >= 0 else None
+        return RestoreReport(version, restored_version, restored, removed, missing, dry_run, self._undone)
 
     def _find_missing(self, head: LogState) -> list[str]:
         """Return the paths of removed adds that a vacuum may have deleted, or that are not there."""
@@ -230,6 +301,8 @@ class _Plan:
         self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
     ) -> tuple[AssemblyTask, ...]:
         """Return the jobs that were due at the version, and those of the head for other segments."""
+        if self._version < 0:
+            return head.jobs_left(removes)
         record = self._log.read_record(self._version)
         if record is None:
             raise CorruptData(layout.record_path(self._version), "a record", "none", "Restore again")

@@ -334,10 +334,13 @@ def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, OPTIONS)
     for batch in range(9):
         query.run(batch, [MONTHS[:1]])
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    exec(example.replace("/data/out", query.path), {})
+    restoring, undoing = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(restoring.replace("/data/out", query.path), {})
     assert capsys.readouterr().out == "0 files come back, 1 are removed, 0 are missing\n"
     assert ids(query.path) == [6] * 8
+    exec(undoing.replace("/data/out", query.path), {})
+    assert capsys.readouterr().out == "version 9 would be undone: 0 files go, 1 come back\n"
+    assert ids(query.path) == [6] * 9
 
 
 def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:

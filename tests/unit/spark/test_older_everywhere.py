@@ -43,6 +43,7 @@ FILES: dict[str, Call] = {
     "ftfile.repair": lambda path, **more: ftfile.repair(path, dry_run=False, **more),
     "ftfile.report": ftfile.report,
     "ftfile.restore": lambda path, **more: ftfile.restore(path, 0, **more),
+    "ftfile.undo": lambda path, **more: ftfile.undo(path, dry_run=False, **more),
     "ftfile.vacuum": lambda path, **more: ftfile.vacuum(path, dry_run=False, **more),
     "dry run: ftfile.repair": ftfile.repair,
     "dry run: ftfile.vacuum": ftfile.vacuum,
@@ -77,6 +78,7 @@ FILE_COMMANDS = {
     **dict.fromkeys(("report --output=-", "status", "tail", "vacuum --yes", "verify"), ()),
     "drop --yes": ("--where", "all"),
     "restore --yes": ("--version", "0"),
+    "undo --yes": (),
     "show": ("1",),
 }
 STORE_COMMANDS = {

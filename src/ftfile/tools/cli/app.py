@@ -88,6 +88,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ftfile drop /data/out --where "month < 7" --dry-run',
         "ftfile drop /data/out --where \"directoryTime < DATE '2024-07-01'\" --directory-pattern yyyy-MM-dd",
     ),
+    "undo": ("ftfile undo /data/out --dry-run", "ftfile undo /data/out --yes"),
     "restore": (
         "ftfile restore /data/out --version 12 --dry-run",
         "ftfile restore /data/out --timestamp 2024-07-01T12:00:00Z --yes",
@@ -159,7 +160,14 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (verify, doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
-    "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.delete, mending.restore),
+    "Remove or delete: these ask before": (
+        caring.vacuum,
+        caring.expire,
+        mending.drop,
+        mending.delete,
+        mending.restore,
+        mending.undo,
+    ),
 }
 
 for _panel, _functions in _PANELS.items():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.operate.repair import RepairReport
-    from ftfile.operate.restore import RestoredFile
+    from ftfile.operate.restore import RestoredFile, RestoreReport
     from ftfile.operate.rewriting import RewriteReport
 
 
@@ -192,30 +192,52 @@ def restore(
     It is undone by another restore. Queries go on with their next batch.
     """
     run = partial(ftfile.restore, place.path, version, timestamp=timestamp, **place.access)
+    _restore(run, place, dry_run=dry_run, yes=yes, json=json)
+
+
+def undo(place: Place, *, dry_run: DryRun = False, yes: Yes = False, json: Json = False) -> None:
+    """Take the last write back: make the rows before it those of the newest version, in one record. It asks before.
+
+    Another undo takes this one back. Queries go on with their next batch.
+    """
+    _restore(partial(ftfile.undo, place.path, **place.access), place, dry_run=dry_run, yes=yes, json=json)
+
+
+def _restore(run: "Callable[..., RestoreReport]", place: Place, *, dry_run: bool, yes: bool, json: bool) -> None:
+    """Put rows back once somebody agrees to what is planned; print what changed, or would."""
     with waiting("comparing versions"), place.requiring_log():
         report = run(dry_run=True)
     what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
+    number, verb, done = report.restored_version, "restore", "Restored"
+    if report.undone_version is not None:
+        number, verb, done = report.undone_version, "undo", "Undid"
     if report.missing and not dry_run:
         say(f"Version {report.restored_version} cannot be restored: files are vacuumed, or gone. Nothing was changed")
     elif not dry_run:
         if report.restored or report.removed:
-            say(f"To the rows of version {report.restored_version}: {what}")
-            agree("Restore them?", yes=yes)
-        with progress_bar("restore") as progress:
-            report = run(progress=progress)
+            say(f"To {verb} version {number}: {what}")
+            agree("Do it?", yes=yes)
+        with progress_bar(verb) as progress:
+            report = run(dry_run=False, progress=progress)
     if json:
         print_json(report)
     elif not (report.restored or report.removed or report.missing):
         put(f"The newest version has the rows of version {report.restored_version}")
     elif dry_run:
-        put(f"Would restore version {report.restored_version}: {what}")
+        put(f"Would {verb} version {number}: {what}")
     elif not report.missing:
-        put(f"Restored version {report.restored_version} as version {report.version}: {what}")
-    if report.missing:
-        if not json:
-            heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
-            put("\n".join(report.missing))
-        raise typer.Exit(FOUND if dry_run else CONFLICT)
+        put(f"{done} version {number} as version {report.version}: {what}")
+    _report_missing(report, dry_run=dry_run, json=json)
+
+
+def _report_missing(report: "RestoreReport", *, dry_run: bool, json: bool) -> None:
+    """Print the files that cannot come back, if there are any, and end with a code that says so."""
+    if not report.missing:
+        return
+    if not json:
+        heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+        put("\n".join(report.missing))
+    raise typer.Exit(FOUND if dry_run else CONFLICT)
 
 
 def _of(files: "Sequence[RestoredFile]") -> str:

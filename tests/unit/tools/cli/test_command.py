@@ -219,7 +219,7 @@ def test_a_pipe_has_no_colours_and_no_progress(out: str) -> None:
 def test_verbose_tells_what_is_logged(out: str) -> None:
     done = subprocess.run([*COMMAND, "-v", "compact", out], capture_output=True, env=ENVIRONMENT, check=True, text=True)
     assert "INFO" in done.stderr
-    assert "compacted" in done.stderr
+    assert "compact: RewriteReport" in done.stderr
 
 
 def test_warnings_are_lines_on_stderr(out: str) -> None:

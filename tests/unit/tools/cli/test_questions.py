@@ -33,7 +33,7 @@ COMMANDS = {
     "ftfile history /data/out": '{"batch":2}',
     "ftfile history /data/out --limit 20": "files",
     "ftfile history /data/out --json": '"write_seconds"',
-    "ftfile restore /data/out --version 1 --dry-run": "2 rows in 2 files are removed",
+    "ftfile undo /data/out --dry-run": "2 rows in 2 files are removed",
     "ftfile cat /data/out --timestamp 2100-01-01T12:00:00Z": "21,8,日本",
     "ftfile history /data/out --limit 1": '{"batch":2}',
     "ftfile vacuum /data/out --dry-run": "Would delete",

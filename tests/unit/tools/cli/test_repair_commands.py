@@ -103,6 +103,17 @@ def test_restore(out: str) -> None:
     assert "one of both" in run("restore", out, code=2).stderr
 
 
+def test_undo(out: str) -> None:
+    ftfile.drop(out, "month = '7'")
+    plan = run("undo", out, "--dry-run").stdout
+    assert plan == "Would undo version 3: 6 rows in 3 files come back, 0 rows in 0 files are removed\n"
+    assert "--yes" in run("undo", out, code=2).stderr
+    assert ftfile.open(out).count() == 6
+    assert run("undo", out, "--yes").stdout.startswith("Undid version 3 as version 4: 6 rows in 3 files come back")
+    assert ftfile.open(out).count() == 12
+    assert documents("undo", out, "--dry-run")[0]["undone_version"] == 4
+
+
 def test_a_version_that_cannot_be_restored(out: str) -> None:
     gone = ftfile.open(out).files()[0]
     ftfile.drop(out, "all")
