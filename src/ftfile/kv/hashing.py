@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh64_intdigest
 
-from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
 from ftfile.rows.buffers import byte_ranges, from_numpy, is_valid
 
@@ -49,21 +49,12 @@ def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Word
     hash_chunk = partial(_hash_ranges, data)
     starts, lengths = offsets[:-1], np.diff(offsets)
     is_long = lengths >= _LONG_BYTES
-    if not is_long.any() or (digest := _library()) is None:
+    if not is_long.any():
         return _chunked(hash_chunk, seeds, starts, lengths)
     hashes = _chunked(hash_chunk, seeds, starts, np.where(is_long, 0, lengths))
     for row in np.flatnonzero(is_long).tolist():
-        hashes[row] = digest(data[starts[row] : starts[row] + lengths[row]], int(seeds[row]))
+        hashes[row] = xxh64_intdigest(data[starts[row] : starts[row] + lengths[row]].data, int(seeds[row]))
     return hashes
-
-
-def _library() -> Callable[[Any, int], int] | None:
-    """Return the function that hashes one value faster, if it is long; None if the optional package is missing."""
-    try:
-        from xxhash import xxh64_intdigest  # noqa: PLC0415
-    except ImportError:
-        return None
-    return xxh64_intdigest
 
 
 def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[Any]) -> Words:
@@ -228,12 +219,6 @@ def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:
     """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1."""
-    try:
-        from xxhash import xxh64_intdigest  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise ConfigError(
-            f"looking up single keys needs a package that is not installed here ({error}): pip install 'ftfile[kv]'"
-        ) from error
     packers = [_packer(kind) for kind in kinds]
     if packers == [bytes]:
         return lambda key: xxh64_intdigest(key[0], SEED)

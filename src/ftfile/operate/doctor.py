@@ -36,14 +36,16 @@ ANSWER_S = 60  # seconds for another program to tell its version, on a busy mach
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
-_NEEDED = ("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4", "numpy", "pyarrow", "requests")
+_NEEDED = (
+    *("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4"),
+    *("numpy", "pyarrow", "requests", "xxhash"),
+)
 # By extra: the module that it brings, and for what.
 _EXTRAS = {
     "s3": ("botocore", "s3:// and s3a:// URLs"),
     "hdfs": ("hdfs_native", "hdfs:// URLs"),
     "kerberos": ("requests_kerberos", "webhdfs:// with a ticket"),
     "avro": ("fastavro", "reading fileFormat=avro"),
-    "kv": ("xxhash", "single keys of a store"),
     "kms": ("boto3", "keyProvider=aws-kms:…"),
     **{name: (codec.package, f"compression={name} for lines") for name, codec in CODECS.items() if codec.package},
 }

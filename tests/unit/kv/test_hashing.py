@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import sys
 from decimal import Decimal
 from typing import Any
 
@@ -77,13 +76,10 @@ def test_bytes_of_any_length(lengths: list[int], seed: int) -> None:
     assert hash_rows([key_array(values, pa.binary())]).tolist() == expected
 
 
-@pytest.mark.parametrize("has_package", [True, False])
-def test_long_values_among_short_ones(seed: int, monkeypatch: pytest.MonkeyPatch, *, has_package: bool) -> None:
+def test_long_values_among_short_ones(seed: int) -> None:
     values = some_bytes(seed, [2047, 3, 2048, 0, 2049, 30_000, 40])
     expected = [xxh64_intdigest(value, 42) for value in values]
     both = [xxh64_intdigest(value, first) for value, first in zip(values, expected, strict=True)]
-    if not has_package:
-        monkeypatch.setitem(sys.modules, "xxhash", None)
     assert hash_rows([sliced(values, pa.binary())]).tolist() == expected
     assert hash_rows([pa.array(values), pa.array(values)]).tolist() == both
 
@@ -113,12 +109,6 @@ def test_no_rows() -> None:
 def test_buckets_are_remainders_that_are_not_negative() -> None:
     hashes = np.array([0, 17, 2**64 - 1], np.uint64)
     assert buckets_of(hashes, 16).tolist() == [0, 1, 15]
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xxhash", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ftfile\[kv\]'"):
-        key_hasher([pa.string()])
 
 
 @pytest.mark.parametrize(
