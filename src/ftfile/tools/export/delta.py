@@ -18,22 +18,28 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
-from ftfile.log.places import list_or_empty, write_file
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.log.places import delete_file, list_or_empty, write_file
 from ftfile.rows.value_text import UTC, value_texts
 from ftfile.tools.export.limits import LIMITS
 from ftfile.tools.export.versions import COUNTED, Exported, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.storage.api import FileSystem
     from ftfile.tools.export.versions import Change
 
 
+_log = get_logger(__name__)
+
 LOG = "_delta_log"
 CHECKPOINT_EVERY = 100
+# Older commits are deleted, from a checkpoint on: every export, and every reader, lists all that are there.
+COMMITS_KEPT = 1_000
 _COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 # A feature that no program writes by: all of them refuse to write to the table, whose files are ftfile's.
 _WRITER_FEATURE = "ftfileExport"
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -140,6 +146,7 @@ class DeltaLog(Table):
         is_due = commit % CHECKPOINT_EVERY == 0 or (self._is_redefined and exported.partition_by)
         if commit and is_due and not self._fs.exists(_checkpoint_path(commit)):
             self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
+            self._delete_expired(commit)
 
     def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
         rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
@@ -149,9 +156,23 @@ class DeltaLog(Table):
         with contextlib.suppress(AlreadyExists):
             self._fs.create_exclusive(_checkpoint_path(commit), content.getvalue())
 
+    def _delete_expired(self, commit: int) -> None:
+        """Delete commits before the newest checkpoint that is `COMMITS_KEPT` old, which those after it need."""
+        names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)]
+        checkpoints = _numbers(names, _CHECKPOINT)
+        start = max((number for number in checkpoints if number <= commit - COMMITS_KEPT), default=0)
+        try:
+            for number in _numbers(names, _COMMIT):
+                if number < start:
+                    delete_file(self._fs, f"{LOG}/{_name(number)}")
+            for number in checkpoints:
+                if number < start:
+                    delete_file(self._fs, _checkpoint_path(number))
+        except StorageError as error:
+            _log.warning("old commits of %s stay for now: %s", LOG, error)
+
     def _commits(self) -> list[int]:
-        names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG))
-        return sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+        return _numbers([info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)], _COMMIT)
 
     def _read(self, number: int) -> Iterator[Action]:
         path = f"{LOG}/{_name(number)}"
@@ -212,6 +233,10 @@ def _text(value: pa.Scalar) -> str | None:
         return None
     (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python has no dates of the year 10000
     return f"{text.replace(' ', 'T')}Z" if getattr(value.type, "tz", None) else text
+
+
+def _numbers(names: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
+    return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))
 
 
 def _name(commit: int) -> str:

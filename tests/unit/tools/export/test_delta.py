@@ -12,10 +12,13 @@ import pytest
 
 import ftfile
 import ftfile.tools.export.delta
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.formats.parquet_files import check_library
 from ftfile.log import apply as fold
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.tools.export.export import ExportReport
 from tests.kit.rewriting import rewrite_without
@@ -224,6 +227,54 @@ class TestHistory:
         query.run(5, [rows(5)])
         export(out)
         assert [row["id"] for row in delta_rows(out)] == ids_of(out)
+
+    def test_old_commits_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
+        monkeypatch.setattr(ftfile.tools.export.delta, "COMMITS_KEPT", 5)
+        query = MicroBatch(out, COLUMNS)
+        for batch in range(13):
+            query.run(batch, [rows(2 * batch)])
+            export(out)
+        names = sorted(path.name for path in Path(out, "_delta_log").iterdir())
+        kept = [
+            *(f"{number:020}.json" for number in range(6, 13)),
+            *(f"{n:020}.checkpoint.parquet" for n in (6, 9, 12)),
+        ]
+        assert names == sorted(kept)
+        assert delta_rows(out) == rows(0, 26)
+        for version in range(6, 13):
+            assert [row["id"] for row in delta_rows(out, version)] == ids_of(out, version)
+        Path(out, "_delta_log", f"{12:020}.checkpoint.parquet").unlink()
+        assert export(out) == ExportReport(version=12, versions=0)
+        assert delta_rows(out) == rows(0, 26)
+
+    def test_old_commits_that_cannot_be_deleted_hold_nothing_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Kept(WrapperFileSystem):
+            def delete(self, path: str) -> None:
+                raise PermissionDenied("delete", path, "not now")
+
+        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 1)
+        monkeypatch.setattr(ftfile.tools.export.delta, "COMMITS_KEPT", 1)
+        fs = Kept(CrashingFileSystem())
+        with mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS)
+            for batch in range(4):
+                query.run(batch, [rows(2 * batch)])
+                export(url)
+            assert len(fs.list("_delta_log")) == 4 + 3
+
+    @pytest.mark.slow
+    def test_twelve_hundred_commits_are_bounded(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS)
+        query.run(0, [rows(0)])
+        export(out)
+        for batch in range(1, 1_201):
+            query.run(batch, [rows(batch, 1)] if batch % 100 == 0 else [[]])
+        export(out)
+        kept = sorted(int(path.stem) for path in Path(out, "_delta_log").glob("*.json"))
+        assert kept == list(range(200, 1_201))
+        for version in (200, 777, 1_200):
+            assert [row["id"] for row in delta_rows(out, version)] == ids_of(out, version)
 
     def test_a_checkpoint_that_a_crash_left_out_comes_with_the_next_export(
         self, out: str, monkeypatch: pytest.MonkeyPatch
