@@ -205,7 +205,8 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
         f"a file of {add.length} bytes",
         "nothing, neither staged nor published nor retired",
         "Of an old version, it was vacuumed, and a newer one can be read, or a restore moves it, and the same one can "
-        "be read again; or another program moved or deleted it: restore it from a copy",
+        "be read again; or another program moved or deleted it: `verify` names all that is missing, and `repair` mends "
+        "it or gives it up; or restore it from a copy",
     )
 
 
