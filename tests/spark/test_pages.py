@@ -119,10 +119,9 @@ def test_cluster(page: Page) -> None:
 def test_export(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
     page.stream({"id": "long"}, {"id": 1})
-    once, option, _, read, hook = examples("docs/export.md")
+    once, option, _, read = examples("docs/export.md")
     page.run(once, option, read)
     assert capsys.readouterr().out.startswith("ExportReport(version=7, ")
-    compile(hook, "page", "exec")  # of a metastore
 
 
 def test_monitoring(page: Page) -> None:
@@ -139,7 +138,10 @@ def test_monitoring(page: Page) -> None:
 def test_restoring(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
     page.run(*examples("docs/restoring.md"))
-    assert capsys.readouterr().out == "0 files come back, 0 are removed, 0 are missing\n"
+    restored, undone = capsys.readouterr().out.splitlines()
+    assert restored == "0 files come back, 0 are removed, 0 are missing"
+    assert undone.startswith("version 7 would be undone: ")
+    assert ftfile.open(page.home / "out").history()[-1].operation == "undo"
 
 
 def test_migrating(page: Page) -> None:

@@ -17,7 +17,6 @@ from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
     CorruptData,
-    FtfileError,
     NotADirectory,
     NotFound,
     StorageError,
@@ -146,7 +145,7 @@ def directory_above(url: str, storage: Mapping[str, str] | None, context: Contex
                 return above
         except NotADirectory:
             continue
-        except FtfileError:  # nobody has asked for what lies there
+        except Exception:  # also of a driver from outside: nobody has asked for what lies there
             break
     return None
 

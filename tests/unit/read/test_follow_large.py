@@ -47,7 +47,7 @@ def write(path: Path) -> None:
             0,
             adds=adds,
             previous_nonce=previous,
-            definitions={} if previous else {"text": {"format": "text"}},
+            definitions={} if previous else {"text": {"format": {"name": "text"}}},
         )
         (path / layout.record_path(version)).write_bytes(encode_record(record).content)
         previous = record.nonce

@@ -199,7 +199,7 @@ def test_an_error_that_nobody_thought_of_ends_no_thread(
         monitor.tally.observers.append(lambda *_: counted.set())
         monitor.watch(out)
         with monkeypatch.context() as patch:
-            patch.setattr(follower_module, "created_ms", fail)
+            patch.setattr(follower_module, "version_time_ms", fail)
             query.run(0, [ROWS])
             assert failed.wait(300)
         counted.clear()
