@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.registry import register, unregister
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch, StoreBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun
 from tests.unit.write.files.encrypted import forget_all
+
+if TYPE_CHECKING:
+    from ftfile.storage.api import FileSystem
+    from ftfile.storage.paths import Location
 
 ROWS = [[{"id": 1}]]
 
@@ -310,3 +316,17 @@ def sink_of(source: SourceRun, path: Path) -> MicroBatch:
     (checkpoint / "metadata").write_text('{"id":"q"}')
     forget_all()
     return MicroBatch(str(path), {"id": "long"}, {"onNewQuery": "continue"}, "q", str(checkpoint))
+
+
+def test_a_driver_from_outside_may_fail_above_a_new_directory(tmp_path: Path) -> None:
+    def open_location(location: Location) -> FileSystem:
+        if location.path != str(tmp_path / "out"):
+            raise ValueError(f"{location.path} is not mine")
+        return LocalFileSystem(location.path, location.context)
+
+    register("narrow", open_location)
+    try:
+        MicroBatch(f"narrow:{tmp_path / 'out'}", {"id": "long"}).run(0, ROWS)
+    finally:
+        unregister("narrow")
+    assert ftfile.open(str(tmp_path / "out")).count() == 1
