@@ -8,7 +8,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -176,6 +175,7 @@ def zones(out: Path) -> set[str]:
 
 def test_other_readers_take_them_for_clocks(tmp_path: Path) -> None:
     """As the pages say; Spark is in `tests/spark/test_partition_paths.py`."""
+    pl = pytest.importorskip("polars")
     query(tmp_path).run(0, [ROWS])
     clock = dt.datetime.fromisoformat(LOCAL)
     assert ds.dataset(tmp_path, partitioning="hive").to_table()["at"].to_pylist() == [LOCAL]
