@@ -111,6 +111,7 @@ def test_frames_of_zstd_have_heads_of_many_lengths(settings: dict[str, Any], siz
     assert decoded(codec("zstd"), b"".join(frames)) == plain * 2
 
 
+@pytest.mark.slow
 def test_what_follows_a_frame_is_not_copied_over_and_over() -> None:
     frames = [bz2.compress(random.Random(number).randbytes(50_000)) for number in range(20)]
     started: list[bz2.BZ2Decompressor] = []

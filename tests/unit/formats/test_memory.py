@@ -93,6 +93,7 @@ def test_decoders_in_two_threads_have_what_is_theirs() -> None:
     assert limit() == before
 
 
+@pytest.mark.slow
 def test_long_rows_come_in_small_batches(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [bytes([number]) * (1 << 20) for number in range(200)]}), tmp_path / "a.parquet")
     with (tmp_path / "a.parquet").open("rb") as file:

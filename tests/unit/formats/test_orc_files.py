@@ -64,6 +64,7 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
         format_from_options("orc", options)
 
 
+@pytest.mark.slow
 def test_small_batches_are_collected_to_large_stripes() -> None:
     numbers = random.Random(0)
     values = [numbers.getrandbits(40) for _ in range(620_000)]

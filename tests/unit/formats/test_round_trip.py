@@ -60,6 +60,7 @@ def test_json(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("json", options, batch)
 
 
+@pytest.mark.slow
 @given(batches(TEXTUAL_TYPES, columns_min=2), CSV_OPTIONS)
 def test_csv(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     assume(not {options.get("sep", ","), options.get("quote", '"')} & set(options.get("nullValue", "")))
@@ -88,6 +89,7 @@ def test_orc(batch: pa.RecordBatch, compression: str) -> None:
     write_and_read("orc", {"compression": compression}, only_of_orc(batch))
 
 
+@pytest.mark.slow
 @given(batches(nested_types(LEAF_TYPES)), st.sampled_from(["none", "lz4", "zstd"]))
 def test_arrow(batch: pa.RecordBatch, compression: str) -> None:
     write_and_read("arrow", {"compression": compression}, batch)

@@ -70,6 +70,7 @@ def scanned(reader: kv.Reader) -> dict[str, int]:
 class TestCalls:
     """A batch writes a spool with a run of each bucket."""
 
+    @pytest.mark.slow
     def test_a_job_reads_each_spool_once(self, fs: Metered, ring: Path, secret: bool) -> None:
         more = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"} if secret else {}
         with mounted(fs) as url:

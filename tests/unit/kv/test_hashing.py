@@ -84,6 +84,7 @@ def test_long_values_among_short_ones(seed: int) -> None:
     assert hash_rows([pa.array(values), pa.array(values)]).tolist() == both
 
 
+@pytest.mark.slow
 def test_more_rows_than_are_hashed_at_a_time(seed: int) -> None:
     values = some_bytes(seed, [random.Random(seed).randrange(70) for _ in range(20_000)])
     assert hash_rows([pa.array(values)]).tolist() == [xxh64_intdigest(value, 42) for value in values]

@@ -154,6 +154,7 @@ class TestReading:
 
 
 class TestFeed:
+    @pytest.mark.slow
     def test_changes_of_more_than_a_task_reads(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = counting(out, buckets="4")
         for batch in range(3):

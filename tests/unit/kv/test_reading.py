@@ -72,6 +72,7 @@ def test_many_keys_of_several_columns_are_found_by_the_columns_of_their_buckets(
     assert kv.open(path).multi_get(asked) == [rows.get(key) for key in asked]
 
 
+@pytest.mark.slow
 def test_reads_agree(numbered: Builder) -> None:
     expected = numbers(range(0, 2 * MANY, 2)) | {id_: ("new", -id_) for id_ in range(0, MANY, 2)}
     reader = kv.open(numbered.path)
@@ -295,6 +296,7 @@ def test_a_version_that_is_gone(path: str, tmp_path: Path) -> None:
         kv.open(path).get("a")
 
 
+@pytest.mark.slow
 def test_other_keys_of_a_damaged_run_are_read(path: str, tmp_path: Path) -> None:
     Builder(path, NUMBERED, block_bytes=2048).put(numbers(range(MANY)))
     (spool,) = (tmp_path / "store").rglob("*.spool")

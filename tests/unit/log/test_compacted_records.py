@@ -89,6 +89,7 @@ class TestColumns:
 
 
 class TestMerging:
+    @pytest.mark.slow
     @FEWER
     @given(seeds, st.booleans())
     def test_every_version_reads_as_its_records_say(self, seed: int, overlap: bool) -> None:
@@ -130,6 +131,7 @@ class TestMerging:
         expected = {add_id for at in range(since, version + 1) for add_id in log.snapshots[at]}
         assert set(found) == expected
 
+    @pytest.mark.slow
     @FEWER
     @given(seeds, st.integers(1, 11))
     def test_a_clipped_range_stands_for_the_rest(self, seed: int, first: int) -> None:

@@ -215,6 +215,7 @@ class TestForeignFiles:
 
 
 class TestManyParts:
+    @pytest.mark.slow
     def test_more_than_there_are_threads(self, driver: Driver) -> None:
         class Wide(WrapperFileSystem):
             @property

@@ -346,6 +346,7 @@ class TestTwoAtOnce:
         with pytest.raises(Exception, match=r"00000\.record"):
             ftfile.vacuum(world.url, dry_run=False)
 
+    @pytest.mark.slow
     def test_one_that_can_never_look(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.driver.commit_new(0)
         busy = []

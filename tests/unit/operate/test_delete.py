@@ -183,6 +183,7 @@ class TestFiles:
         assert report.files_written == 0
         assert {row["day"] for row in ftfile.open(out).to_arrow().to_pylist()} == {"a"}
 
+    @pytest.mark.slow
     def test_the_condition_of_each_directory_is_its_own(self, out: str) -> None:
         """Of one the rest of the condition is about other columns, of another it is false, whatever these are."""
         written(out, partitionBy="day")
@@ -301,6 +302,7 @@ class TestConditions:
 
 
 class TestOpenFiles:
+    @pytest.mark.slow
     @pytest.mark.parametrize("more", [{}, {"maxRecordsPerFile": "4"}], ids=["whole", "in pieces"])
     def test_with_such_rows_are_finished_first(self, out: str, more: dict[str, str]) -> None:
         written(out, rolling="policy", **more)

@@ -95,6 +95,7 @@ def not_asked(findings: Any) -> list[str]:
 
 @pytest.mark.usefixtures("packages")
 class TestNamed:
+    @pytest.mark.slow
     def test_by_a_directory_of_files(self, tmp_path: Path) -> None:
         path = tmp_path / "out"
         write(path, **{option: f"{MODULE}:{name}" for option, name in FILES.items()})
@@ -120,6 +121,7 @@ class TestNamed:
         assert not_asked(directory.status().findings) == not_asked(directory.verify().findings) == [text]
         assert MODULE not in sys.modules
 
+    @pytest.mark.slow
     def test_by_a_store(self, tmp_path: Path) -> None:
         path = tmp_path / "store"
         write_store(path)

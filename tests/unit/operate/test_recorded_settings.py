@@ -75,6 +75,7 @@ def test_settings_of_files_are_kept(settings: dict[str, str]) -> None:
 ELSEWHERE = "elsewhere://host/table"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export_to", ["delta", ["delta", "iceberg"], ELSEWHERE, {"delta": ELSEWHERE}], ids=str)
 def test_maintenance_exports_nothing_because_a_record_says_so(
     openings: list[dict[str, str]], tmp_path: Path, export_to: object

@@ -158,6 +158,7 @@ def test_decimals_that_became_floating_point_numbers_are_not_rounded(
     assert directory.dataset(version=1).count_rows() == 2
 
 
+@pytest.mark.slow
 def test_files_of_several_formats_are_one_dataset(tmp_path: Path) -> None:
     definitions: dict[str, Any] = {}
     adds = {}

@@ -207,6 +207,7 @@ class TestFailures:
 
 
 class TestDeletes:
+    @pytest.mark.slow
     @pytest.mark.parametrize("where", ["id = 1", "id = 1 AND bucket = 'b'", pc.field("id") == 1], ids=str)
     def test_of_rows_are_as_in_one_process(self, out: str, tmp_path: Path, where: Any) -> None:
         session, other = Session(), str(tmp_path / "other")

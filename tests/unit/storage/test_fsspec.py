@@ -301,6 +301,7 @@ class SilentAtFirst(Objects):
         super().__init__(**arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.short_limits
 def test_opening_ends_and_is_tried_anew() -> None:
     known_as("silentatfirst", SilentAtFirst)

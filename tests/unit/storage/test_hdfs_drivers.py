@@ -318,6 +318,7 @@ def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
 SECRET = base64.urlsafe_b64encode(b"T0PSECRET").decode().rstrip("=")
 
 
+@pytest.mark.slow
 def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_driver, "find_token", lambda *_, **__: Token(b"T0PSECRET", "", ""))
     names.files["/out/a"] = b"data"

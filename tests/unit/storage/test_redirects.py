@@ -52,6 +52,7 @@ def test_to_plain_http_none_is_followed(tls: tuple[Path, Path], datanode: tuple[
     assert plain.files == {"/out/file": b"content"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_to_tls_each_is_followed(tls: tuple[Path, Path], call: str) -> None:
     content = Names(files={"/out/file": b"content"})

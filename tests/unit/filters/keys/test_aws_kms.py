@@ -49,6 +49,7 @@ def test_keys_are_made_and_found_again(kms: Any) -> None:
     assert keys.key_to_use(arn).key != made.key
 
 
+@pytest.mark.slow
 def test_only_the_keys_that_are_named_are_trusted(kms: Any) -> None:
     ours, theirs = new_arn(kms), new_arn(kms)
     made = Keys.from_reference(f"aws-kms:{theirs}").key_to_use(theirs)

@@ -204,6 +204,7 @@ class TestRings:
         assert "status 3" in refusal(f'command:{sys.executable} -c "{code}"')
 
 
+@pytest.mark.slow
 @given(damaged(RING.encode()))
 def test_a_damaged_ring_gives_keys_of_its_own_or_says_nothing_of_them(content: bytes) -> None:
     try:

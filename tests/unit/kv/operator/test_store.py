@@ -121,6 +121,7 @@ def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
         assert (store.get("a"), store.read("a")) == (1, 2)
 
 
+@pytest.mark.slow
 def test_hd_18_files_of_purged_rows_go(fs: CrashingFileSystem) -> None:
     options = {"flushIntervalCount": "4", "flushSize": "100"}
     with open_store(fs, **NUMBERS, buckets=1, maintenance="inline", options=options) as store:

@@ -154,6 +154,7 @@ def test_a_retry_is_taken_before_a_merge_of_newer_runs() -> None:
     assert rows_of(PATH) == {"b": 3}
 
 
+@pytest.mark.slow
 def test_a_compaction_works_at_once_after_that(caplog: pytest.LogCaptureFixture) -> None:
     query = counts(**SUMS)
     for batch in range(4):

@@ -173,6 +173,7 @@ def test_a_file_that_is_none_of_the_format(files: Files, file_format: str) -> No
         assert files.rows(files.whole("data"), SCHEMA, FileDecoding(file_format, ignore_corrupt_files=True)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 def test_rows_before_the_damage_are_kept_and_no_others(
     files: Files, file_format: str, monkeypatch: pytest.MonkeyPatch

@@ -208,6 +208,7 @@ def ends(data: bytes, separator: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples * 4)  # cheap
 @given(
     st.lists(st.sampled_from([b"a", b"\n", b"|", b"|;", b"bcd" * 5]), max_size=30).map(b"".join),

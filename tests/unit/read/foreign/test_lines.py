@@ -541,6 +541,7 @@ class TestCsv:
         with pytest.raises(SourceError, match="line feeds"):
             files.rows(files.whole("data"), schema, decoding)
 
+    @pytest.mark.slow
     def test_many_odd_lines_keep_their_order(self, files: Files) -> None:
         schema = pa.schema([("n", pa.int64()), ("s", pa.string()), BAD])
         kinds = ["{},x", '{},"x"', '{},"x"y', "{}", "x{},y", '{},"x\\"y"']

@@ -110,6 +110,7 @@ def _lines(number: int) -> list[str]:
     return (line("a", number) * (number + 1) + line("b", number)).splitlines()
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("limits", [{}, {"maxFilesPerTrigger": "3"}, {"maxBytesPerTrigger": "1000"}])
 def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_left_out(

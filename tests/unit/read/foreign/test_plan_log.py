@@ -200,6 +200,7 @@ class TestZombies:
         with pytest.raises(StateLost, match="the oldest that is kept"):
             driver(Trimmed(fs.name)).after(positions[1])
 
+    @pytest.mark.slow
     def test_5_it_goes_with_the_next_trim(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         positions = self.zombie(fs, monkeypatch)
         add_plans(driver(fs), 4, positions[-1])

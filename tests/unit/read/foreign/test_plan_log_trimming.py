@@ -122,6 +122,7 @@ class TestTrimming:
         assert 0 < found.state.log_start < 15
         assert driver(fs).known().to_bytes() == known_after(40)
 
+    @pytest.mark.slow
     def test_newer_checkpoints_of_others_let_no_plan_go_that_columns_need(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:

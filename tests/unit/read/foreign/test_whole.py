@@ -221,6 +221,7 @@ def test_a_file_that_was_only_touched_is_not_read_again(caplog: pytest.LogCaptur
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_whole_file_that_was_renamed_is_not_read_again() -> None:
     tailing = Tailing(tail="false")
     tailing.write("a.txt", "first")

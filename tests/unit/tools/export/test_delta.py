@@ -212,6 +212,7 @@ class TestVersions:
 
 
 class TestHistory:
+    @pytest.mark.slow
     def test_a_checkpoint_stands_for_the_commits_before(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
@@ -228,6 +229,7 @@ class TestHistory:
         export(out)
         assert [row["id"] for row in delta_rows(out)] == ids_of(out)
 
+    @pytest.mark.slow
     def test_old_commits_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
         monkeypatch.setattr(ftfile.tools.export.delta, "COMMITS_KEPT", 5)

@@ -120,6 +120,7 @@ class TestVersions:
         assert table_rows(out) == rows(7)
         assert newest(out)["snapshots"][-1]["summary"]["operation"] == "overwrite"
 
+    @pytest.mark.slow
     def test_new_wider_and_nested_columns(self, out: str) -> None:
         point = {"type": "struct", "fields": [{"name": "x", "type": "integer", "nullable": True, "metadata": {}}]}
         MicroBatch(out, {"id": "integer", "p": point}).run(0, [[{"id": 1, "p": {"x": 5}}]])

@@ -63,6 +63,7 @@ def committed(out: str) -> Words:
     return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_are_read_at_once_and_files_are_seen_when_they_end(out: str, file_format: str) -> None:
     query = stream(out, fileFormat=file_format, maxBatchesPerFile="3", nullValue="-")

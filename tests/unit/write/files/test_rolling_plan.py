@@ -101,6 +101,7 @@ def reasons(out: str) -> Counter[str]:
 
 
 class TestFlush:
+    @pytest.mark.slow
     @pytest.mark.parametrize("directories", [65, 200])
     def test_more_files_than_a_record_has(self, out: str, directories: int) -> None:
         query = query_of(out)

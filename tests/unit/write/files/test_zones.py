@@ -173,6 +173,7 @@ def zones(out: Path) -> set[str]:
     return {snapshot.definitions[add.encoding]["timeZone"] for add in snapshot.adds.values()}
 
 
+@pytest.mark.slow
 def test_other_readers_take_them_for_clocks(tmp_path: Path) -> None:
     """As the pages say; Spark is in `tests/spark/test_partition_paths.py`."""
     pl = pytest.importorskip("polars")
