@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData
+from ftfile.kv.planning import runs
 from ftfile.kv.planning.runs import Marks, open_marks
 from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
@@ -18,6 +19,9 @@ from ftfile.log.state import Definitions, LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.write.files.rolling_groups import GroupTotals, stats_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SEGMENT = Add("id", "segment", "spool", None, 4, 4, "crc32:0", 1, "", "key", Origin("query", 0, 0))
 STATS = {
@@ -112,6 +116,27 @@ def test_so_are_keys_that_are_no_versions(table: str) -> None:
     for key in ("", "x", "-1", "1.5", "1" * 20, "\u0661"):
         with pytest.raises(ValueError, match="has the key"):
             check_entry(table, key, ENTRIES[table][0])
+
+
+def test_marks_are_checked_once_for_the_same_run_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_checked", {})
+    monkeypatch.setattr(runs, "_KEPT", 2)
+    checks, honest = [], Marks.check_keys
+
+    def check_keys(of_run: Marks, kinds: Sequence[pa.DataType]) -> None:
+        checks.append(of_run)
+        honest(of_run, kinds)
+
+    monkeypatch.setattr(Marks, "check_keys", check_keys)
+    fs, marks = MemoryFileSystem("forged-stats"), Marks((0, 1), ((b"a",), (b"b",)), (), 1, 5).to_json()
+    adds = [replace(SEGMENT, id=f"run {number}", rolling_stats=dict(marks)) for number in range(2)]
+    for kinds, expected in (([pa.string()], 2), ([pa.string()], 2), ([pa.binary()], 4)):
+        open_marks(fs, adds, kinds)
+        assert len(checks) == expected
+    with pytest.raises(CorruptData, match="its column is int32"):
+        open_marks(fs, adds, [pa.int32()])
+    open_marks(fs, [replace(adds[0], id="run 2")], [pa.binary()])
+    assert len(runs._checked) == 1  # noqa: SLF001
 
 
 @pytest.mark.parametrize("field", PLAN)

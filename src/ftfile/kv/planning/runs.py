@@ -53,6 +53,8 @@ _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
 # Of live runs that a commit opens for every head.
 _KEPT = 1 << 16
+# What `open_marks` has checked, by the id of the run: its marks, and the types of the key columns.
+_checked: dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]] = {}
 
 
 class MarkNumbers(NamedTuple):
@@ -261,8 +263,15 @@ def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]
     """
     keys = keys_of(fs)
     opened = [*adds] if keys is None else [_opened(add, keys) for add in adds]
+    types = (*kinds,)
     for add in opened:
-        Marks.from_json(add.rolling_stats).check_keys(kinds)
+        marks, checked_types = _checked.get(add.id, (None, ()))
+        # Each commit opens all live runs, whose adds stay the same objects.
+        if marks is not add.rolling_stats or checked_types != types:
+            Marks.from_json(add.rolling_stats).check_keys(types)
+            if len(_checked) >= _KEPT:
+                _checked.clear()
+            _checked[add.id] = add.rolling_stats, types
     return opened
 
 

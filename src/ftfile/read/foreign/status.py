@@ -104,12 +104,12 @@ def status_of(
     store = normalise(given.get("path", location))  # of which `given` has the settings
     fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
-    known, kept = plans.known(), [plan_of(record) for record in read_records(log)]
-    if plans.head is None or plans.head.plan < 0 or not kept:
+    known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
+    if plans.head is None or plans.head.plan < 0 or not recorded:
         return None
     options = plans.options | {"stateLocation": location} | dict(given)
     root, _ = split_path(options.get("path"))
-    if kept[-1].root != root:
+    if recorded[-1].root != root:
         return None  # of another stream, for which options that are given may be mistakes
     config = FilesConfig.from_options(parse_options(options, "files"), "{}")
     settings = config.settings
@@ -124,10 +124,10 @@ def status_of(
         plan=plans.head.plan,
         time_ms=created_ms(log, plans.head.plan),
         known=len(known),
-        parked=_parked(kept, listing, known),
-        refused=_refused(kept[-1], listing),
+        parked=_parked(recorded, listing, known),
+        refused=_refused(recorded[-1], listing),
         late=known.late,
-        late_files=tuple(late for plan in kept for late in plan.late),
+        late_files=tuple(late for plan in recorded for late in plan.late),
         files_behind=len(unread),
         bytes_behind=int(unread["bytes"].sum()),
         oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
@@ -153,9 +153,9 @@ def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
     return tuple(file for file in plan.refused if file.path in paths)
 
 
-def _parked(kept: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
+def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
     """Return the files of a listing that are parked; those whose plan is trimmed without their reasons."""
-    entries = [(plan.root, entry) for plan in kept for entry in plan.files if entry.parked]
+    entries = [(plan.root, entry) for plan in plans for entry in plan.files if entry.parked]
     reasons = {key_of(root, entry.path): entry.parked for root, entry in entries}
     index = known.find(listing.keys[:, 0], listing.keys[:, 1])
     files = []
