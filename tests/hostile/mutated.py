@@ -56,6 +56,7 @@ def _reads_of_files(out: str) -> dict[str, Call]:
         directory = opened()
         for version in directory.history():
             directory.version_details(version.version)
+            directory.diff(version.version)
 
     def file_details() -> None:
         directory = opened()

@@ -69,6 +69,10 @@ _KINDS = {
     "SparkSession": _Kind("a SparkSession", lambda value: hasattr(value, "range")),
     "OnProgress": _Kind("a function of a Progress", callable),
     "str | datetime": _Kind("a datetime, or a text as in ISO 8601", lambda value: isinstance(value, str | date)),
+    "int | str | datetime": _Kind(
+        "a version, or its time as a datetime, or as a text as in ISO 8601",
+        lambda value: _is_int(value) or isinstance(value, str | date),
+    ),
     "str | timedelta": _Kind("a timedelta, or a text such as '7d'", lambda value: isinstance(value, str | timedelta)),
     "str | Sequence[str]": _Kind(
         "a text, or a list of texts", lambda value: isinstance(value, str) or _has_texts(value)

@@ -52,7 +52,10 @@ _TABLES = {
     _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
     "deletes files that its metadata does not name",
 }
-_STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
+_STORE_ADVICE = (
+    "write and read it with the format `ftkv`, or open it with ftfile.kv.open; ftfile.kv.changes(path, start, end) "
+    "returns the keys that changed between two versions"
+)
 # The endings of the files that make a directory of this name the metadata of a table.
 _ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
 _OWN_COMMIT = b'"ftfile":'  # is in each commit of our own exports to Delta

@@ -1,27 +1,32 @@
-"""One version, or one file, in detail: its batches, the offsets of their sources, and how it was written."""
+"""One version, one file, or two versions compared: batches, the offsets of their sources, and files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import Place, find_part
 from ftfile.log.read.compacted_records import cover, list_compacted, read_range
 from ftfile.log.read.history import operation_of, version_of
-from ftfile.log.read.snapshot import take_snapshot
-from ftfile.log.read.times import created_ms, version_time_ms
+from ftfile.log.read.snapshot import changes_between, take_snapshot
+from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
+from ftfile.rows.spark_types import sql_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.read.history import Version
+    from ftfile.log.read.snapshot import Snapshot
 
 
 # Spark's text in a checkpoint for a source that has given no offset yet.
@@ -55,7 +60,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A finished file, or a piece of one that stays open, or runs of a store, as a record adds it."""
+    """A finished file, or a piece of one that stays open, or runs of a store, as a record added it."""
 
     path: str  # relative to the directory; of a finished file, its name, else the file that has it
     kind: str  # `part` for a finished file, else `segment`
@@ -85,6 +90,29 @@ class VersionDetails:
     added: tuple[AddedFile, ...]
     removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
     segments_removed: int  # number of pieces of open files that it ends
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """A column that one of two versions has and the other has not, or that has another type."""
+
+    name: str
+    old_type: str | None  # as SQL spells it, such as `bigint`; None where the first version has no such column
+    new_type: str | None  # likewise, of the second version
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The result of `Directory.diff`."""
+
+    old_version: int
+    new_version: int
+    added: tuple[AddedFile, ...]  # files, and pieces of open ones, that the new version has and the old one has not
+    removed: tuple[AddedFile, ...]  # and the reverse
+    # Those that are only in other files, as after a compaction, are neither; some that came and went may be both.
+    rows_added: int
+    rows_removed: int
+    columns: tuple[ColumnChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +188,68 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         job_id=None if is_stream else add.origin.query_id,
         pieces=len({piece.add_id for piece in whole.ranges}),
     )
+
+
+def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> Changes:
+    """Return the differences of two versions, or of those of two times; see `OpenedDirectory.diff`."""
+    first, second = (_snapshot_of(log, version) for version in (old, new))
+    added, removed = changes_between(first, second)
+    rows_added, rows_removed = sum(add.rows for add in added), sum(add.rows for add in removed)
+    if added and removed:
+        # Rows that were written anew came and went in no record.
+        in_both = rows_removed - _rows_ended(log, first.version, second.version)
+        in_both = min(max(in_both, 0), rows_added, rows_removed)
+        rows_added, rows_removed = rows_added - in_both, rows_removed - in_both
+    return Changes(
+        first.version,
+        second.version,
+        tuple(map(_added, added)),
+        tuple(map(_added, removed)),
+        rows_added,
+        rows_removed,
+        tuple(_column_changes(_types_of(first), _types_of(second))),
+    )
+
+
+def _snapshot_of(log: CommitLog, version: int | str | datetime | None) -> Snapshot:
+    if isinstance(version, str | date):  # a date, too, as in other calls
+        version = parsed_version_at(log, version)
+    return take_snapshot(log, version)
+
+
+def _rows_ended(log: CommitLog, first: int, second: int) -> int:
+    """Return the rows of one version that are not in another; of one from before, the rows that came since.
+
+    What lies between a restore and the version that it restored did not happen.
+    """
+    rows, oldest = 0, log.refresh().log_start
+    while first != second:
+        newer = max(first, second)
+        record = log.read_record(newer)
+        if record is None:
+            raise CorruptData(layout.record_path(newer), "a record", "none", "Read again later")
+        source = newer - 1
+        if record.restored is not None and record.restored >= oldest:
+            source = record.restored
+        else:
+            rows += record.rows_removed if newer == second else version_of(record, None).rows
+        first, second = (source, second) if newer == first else (first, source)
+    return rows
+
+
+def _types_of(snapshot: Snapshot) -> dict[str, str]:
+    """Return the types of the columns of a version; none before the first write."""
+    if snapshot.schema is None:
+        return {}
+    with Decoding(layout.LOG, "the schema of a version"):
+        return sql_types(snapshot.definitions[snapshot.schema])
+
+
+def _column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[ColumnChange]:
+    """Yield the columns that differ: those of the new types first."""
+    for name in {**new, **old}:
+        if old.get(name) != new.get(name):
+            yield ColumnChange(name, old.get(name), new.get(name))
 
 
 # Of those places that are not called as users know them.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
-from ftfile.operate.details import file_details, version_details
+from ftfile.operate.details import diff, file_details, version_details
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify
@@ -16,10 +16,11 @@ from ftfile.write.workers import Threads
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Mapping
+    from datetime import datetime
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.operate.details import FileDetails, VersionDetails
+    from ftfile.operate.details import Changes, FileDetails, VersionDetails
     from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.findings import VerifyReport
 
@@ -69,6 +70,22 @@ class OpenedDirectory(Directory):
             CorruptData: the log is damaged.
         """
         return version_details(self._log, version)
+
+    @checked
+    def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> Changes:
+        """Return the files, rows and columns in which one version differs from another, from the log alone.
+
+        Rows that a compaction, a flush or a delete wrote into other files are neither added nor removed.
+
+        Args:
+            old: a version, or a time, for the newest version then; see `version_at`.
+            new: likewise; by default the newest version. It may be the older one of both.
+
+        Raises:
+            ConfigError: there is no such version, or it is no longer kept.
+            CorruptData: the log is damaged.
+        """
+        return diff(self._log, old, new)
 
     @checked
     def file_details(self, path: str, version: int | None = None) -> FileDetails:

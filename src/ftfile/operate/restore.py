@@ -18,7 +18,14 @@ from ftfile.log.opening import maintaining
 from ftfile.log.places import list_or_empty, stat_or_none
 from ftfile.log.protocol import commit
 from ftfile.log.read.history import version_of
-from ftfile.log.read.snapshot import RESTORES, not_vacuumed, snapshot_as_moved, snapshot_at, take_snapshot
+from ftfile.log.read.snapshot import (
+    RESTORES,
+    changes_between,
+    not_vacuumed,
+    snapshot_as_moved,
+    snapshot_at,
+    take_snapshot,
+)
 from ftfile.log.read.times import parsed_version_at
 
 if TYPE_CHECKING:
@@ -240,8 +247,7 @@ class _Plan:
         then = replace(live, adds={})
         if self._version >= 0:
             then = snapshot_as_moved(self._log, head, self._version)
-        self._restored = [add for add in then.adds.values() if add.id not in live.adds]
-        self._removed = [add for add in live.adds.values() if add.id not in then.adds]
+        self._restored, self._removed = changes_between(live, then)
         self._missing = self._find_missing(head)
         if self._missing and require:
             raise HistoryGone(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
@@ -58,6 +58,22 @@ class Snapshot:
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in the reverse order, and decode few more than are taken."""
         return self.adds.newest_first() if isinstance(self.adds, AddTable) else reversed([*self.adds.values()])
+
+
+class SnapshotChanges(NamedTuple):
+    """The adds that one of two snapshots has and the other has not, in the order of their records."""
+
+    added: list[Add]  # that the second has
+    removed: list[Add]  # that the first has
+
+
+def changes_between(first: Snapshot, second: Snapshot) -> SnapshotChanges:
+    """Return the adds in which two snapshots differ; one that a restore brought back is the one that it was."""
+    before, after = ({layout.original_id(add_id) for add_id in snapshot.adds} for snapshot in (first, second))
+    return SnapshotChanges(
+        [add for add in second.adds.values() if layout.original_id(add.id) not in before],
+        [add for add in first.adds.values() if layout.original_id(add.id) not in after],
+    )
 
 
 def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:

@@ -39,6 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "history": ("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'"),
     "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
+    "diff": ("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added"),
     "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
     "source": (
         "ftfile source /data/in --checkpoint /data/checkpoint",
@@ -156,7 +157,15 @@ def _options(
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, report, source),
+    "Look: these write nothing": (
+        looking.status,
+        looking.ls,
+        looking.history,
+        looking.show,
+        reading.diff,
+        report,
+        source,
+    ),
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (verify, doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),

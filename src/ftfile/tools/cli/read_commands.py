@@ -1,10 +1,12 @@
-"""`cat`, `head` and `tail`: rows, decoded and decrypted. They write nothing."""
+"""`cat`, `head`, `tail` and `diff`: rows, decoded and decrypted, and how they changed. They write nothing."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ftfile.core.context import SystemClock
+from ftfile.core.units import bytes_text, count_text
+from ftfile.tools.cli.output import heading, print_fields, print_json
 from ftfile.tools.cli.place import (
     Columns,
     Json,
@@ -16,11 +18,14 @@ from ftfile.tools.cli.place import (
     version_of,
 )
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+
+    from ftfile.operate.details import AddedFile
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
@@ -94,6 +99,49 @@ def tail(
             offset = read
             printer.print(_chosen(batches, table.schema, where, directory.time_zone()))
         clock.sleep(interval)
+
+
+def diff(
+    place: Place,
+    old: Annotated[str, typer.Argument(metavar="A", help="A version, or a time: the newest version then.")],
+    new: Annotated[str | None, typer.Argument(metavar="B", help="Likewise; by default the newest version.")] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Show what changed between two versions: files, rows and columns. No file is read."""
+    changes = place.open().diff(_version_or_time(old), None if new is None else _version_or_time(new))
+    if json:
+        print_json(changes)
+        return
+    rows = f"{changes.rows_added:,} added, {changes.rows_removed:,} removed"
+    files = f"{_files(changes.added)} added, {_files(changes.removed)} removed"
+    print_fields([("versions", f"{changes.old_version} to {changes.new_version}"), ("rows", rows), ("files", files)])
+    if changes.columns:
+        heading(f"Columns changed: {len(changes.columns):,}")
+        columns = [
+            Column("column", lambda column: column.name, folds=True),
+            Column("was", lambda column: column.old_type, folds=True),
+            Column("is", lambda column: column.new_type, folds=True),
+        ]
+        print_table(columns, changes.columns)
+    for title, changed in (("Files added", changes.added), ("Files removed", changes.removed)):
+        if changed:
+            heading(f"{title}: {len(changed):,}")
+            columns = [
+                Column("file", lambda file: file.path, folds=True),
+                Column("rows", lambda file: file.rows, COUNT),
+                Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
+                Column("kind", lambda file: "piece of an open file" if file.kind == "segment" else None, keep=4),
+            ]
+            print_table(columns, changed)
+
+
+def _version_or_time(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _files(files: "Sequence[AddedFile]") -> str:
+    return f"{count_text(len(files), 'file')} of {bytes_text(sum(file.size_bytes for file in files))}"
 
 
 def _chosen(

@@ -27,7 +27,7 @@ _WORDS = {
     "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
     "those that verify() names": "those that `ftfile verify` names",
     "is found with full=True": "is found with --full",
-    ", or open it with ftfile.kv.open": "",
+    ", or open it with ftfile.kv.open;": ";",
     "give it as one of sources": "give it by --source PATH",
     "that are given as sources": "that are given by --source",
     "ftfile.source_status(path, stateLocation=…)": f"`ftfile source {PATH} --option stateLocation=…`",

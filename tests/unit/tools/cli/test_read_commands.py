@@ -51,6 +51,29 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
 
 
+def test_diff(query: MicroBatch, store: str) -> None:
+    ftfile.delete(query.path, "month = '6' AND id >= 10")
+    (changes,) = documents("diff", query.path, 1, 3)
+    assert (changes["rows_added"], changes["rows_removed"]) == (2, 2)
+    assert [file["path"] for file in changes["removed"]] == [
+        file.path for file in ftfile.open(query.path).files(1) if file.batch_id == 1 and file.directory == "month=6"
+    ]
+    text = run("diff", query.path, "0").stdout
+    assert text.startswith("versions\t0 to 3\nrows\t4 added, 0 removed\nfiles\t2 files of ")
+    assert "Files removed" not in text
+    assert "\nColumns" not in text
+    assert "there is no version 9" in run("diff", query.path, 9, code=2).stderr
+    assert "is no time" in run("diff", query.path, 0, "yesterday", code=2).stderr
+    assert "ftfile.kv.changes(path, start, end)" in run("diff", store, 0, code=2).stderr
+
+
+def test_diff_of_columns(query: MicroBatch) -> None:
+    wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
+    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
+    text = run("diff", query.path, 2, 3).stdout
+    assert "Columns changed: 2\ncolumn\twas\tis\nn\t\tdate\nword\tstring\t\n" in text
+
+
 @pytest.mark.parametrize("names", ["", ",", " , "])
 def test_columns_that_name_none(out: str, store: str, names: str) -> None:
     for command in (("cat", out), ("head", out), ("tail", out), ("kv", "scan", store), ("kv", "get", store, "a")):
