@@ -70,6 +70,7 @@ def _reads_of_files(out: str) -> dict[str, Call]:
         "count": lambda: opened().count(where={"kind": "a"}),
         "tail": lambda: opened().tail(3),
         "files": lambda: opened().files(),
+        "schema": lambda: opened().schema(),
         "details": details,
         "file details": file_details,
         "dataset": lambda: opened().dataset(),

@@ -136,3 +136,23 @@ def test_options_of_streams_are_none_of_batch_reads(spark: SparkSession, paths: 
     write(paths["out"], range(1))
     with pytest.raises(Exception, match="option 'startingVersion' is for following"):
         spark.read.format("ftfile").option("startingVersion", "0").load(paths["out"]).collect()
+
+
+def test_the_schema_of_a_stream_may_be_text(spark: SparkSession, paths: Paths, second: Paths) -> None:
+    """As `ftfile.open(path).schema().ddl` and `ftfile schema` have it."""
+    struct = "named_struct('a b', array(1.5D), 'c`d', map('k', cast(1 AS DECIMAL(9, 2))))"
+    rows = spark.range(2).selectExpr(
+        "id", f"{struct} AS `s,:``x`", "current_timestamp() AS at", "date'2024-07-01' AS d"
+    )
+    rows.write.format("ftfile").mode("append").save(paths["out"])
+    schema = ftfile.open(paths["out"]).schema()
+    stream = spark.readStream.schema(schema.ddl).format("ftfile").load(paths["out"])
+    assert stream.schema == spark.read.format("ftfile").load(paths["out"]).schema
+    assert [(column.name, column.type.upper()) for column in schema.columns[::3]] == [("id", "BIGINT"), ("d", "DATE")]
+    query = (
+        stream.writeStream.format("ftfile")
+        .trigger(availableNow=True)
+        .options(path=second["out"], checkpointLocation=second["checkpoint"])
+    )
+    query.start().awaitTermination()
+    assert ftfile.open(second["out"]).count() == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from ftfile.log.read.compacted_records import cover, list_compacted, read_range
 from ftfile.log.read.history import operation_of, version_of
 from ftfile.log.read.snapshot import changes_between, take_snapshot
 from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
-from ftfile.rows.spark_types import sql_types
+from ftfile.rows.spark_types import quoted_name, sql_type, sql_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +91,24 @@ class VersionDetails:
     added: tuple[AddedFile, ...]
     removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
     segments_removed: int  # number of pieces of open files that it ends
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDetails:
+    """A column of a version."""
+
+    name: str
+    type: str  # as SQL spells it, such as `bigint` or ``struct<`a`:array<string>>``
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSchema:
+    """The result of `Directory.schema`."""
+
+    version: int
+    columns: tuple[ColumnDetails, ...]
+    ddl: str  # all columns as SQL, as `spark.readStream.schema(…)` takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +228,19 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
         rows_removed,
         tuple(_column_changes(_types_of(first), _types_of(second))),
     )
+
+
+def version_schema(log: CommitLog, version: int | None) -> VersionSchema:
+    """Return the columns of a version; see `OpenedDirectory.schema`."""
+    snapshot = take_snapshot(log, version)
+    if snapshot.schema is None:
+        raise ConfigError("nothing has been committed yet, so the columns are not known")
+    with Decoding(layout.LOG, "the schema of a version"):
+        fields = json.loads(snapshot.definitions[snapshot.schema])["fields"]
+        columns = tuple(ColumnDetails(field["name"], sql_type(field["type"]), field["nullable"]) for field in fields)
+        ends = ["" if column.nullable else " NOT NULL" for column in columns]
+        texts = (f"{quoted_name(column.name)} {column.type}{end}" for column, end in zip(columns, ends, strict=True))
+        return VersionSchema(snapshot.version, columns, ", ".join(texts))
 
 
 def _snapshot_of(log: CommitLog, version: int | str | datetime | None) -> Snapshot:

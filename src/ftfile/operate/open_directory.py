@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
-from ftfile.operate.details import diff, file_details, version_details
+from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.operate.details import Changes, FileDetails, VersionDetails
+    from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
     from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.findings import VerifyReport
 
@@ -70,6 +70,21 @@ class OpenedDirectory(Directory):
             CorruptData: the log is damaged.
         """
         return version_details(self._log, version)
+
+    @checked
+    def schema(self, version: int | None = None) -> VersionSchema:
+        """Return the columns of a version with their types, and all of them as text of SQL, from the log alone.
+
+        `spark_schema` has them as Spark's JSON, and the `schema` of `dataset` and `to_arrow` as Arrow's.
+
+        Args:
+            version: by default the newest one.
+
+        Raises:
+            ConfigError: nothing has been committed, so that there is none, or there is no such version.
+            CorruptData: the log is damaged.
+        """
+        return version_schema(self._log, version)
 
     @checked
     def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> Changes:

@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "history": ("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'"),
     "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
     "diff": ("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added"),
+    "schema": ("ftfile schema /data/out", "ftfile schema /data/out --json | jq -r .ddl"),
     "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
     "source": (
         "ftfile source /data/in --checkpoint /data/checkpoint",
@@ -53,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "head": ("ftfile head /data/out", "ftfile head /data/out -n 3 --json"),
     "tail": ("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\""),
+    "count": ("ftfile count /data/out", 'ftfile count /data/out --where "month >= 7" --version 12'),
     "verify": (
         "ftfile verify /data/out",
         "ftfile verify /data/out --full --threads 8",
@@ -163,10 +165,11 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         looking.history,
         looking.show,
         reading.diff,
+        reading.schema,
         report,
         source,
     ),
-    "Read rows": (reading.cat, reading.head, reading.tail),
+    "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (verify, doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
     "Remove or delete: these ask before": (

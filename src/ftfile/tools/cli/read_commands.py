@@ -1,4 +1,4 @@
-"""`cat`, `head`, `tail` and `diff`: rows, decoded and decrypted, and how they changed. They write nothing."""
+"""`cat`, `head`, `tail`, `count`, `schema`, `diff`: rows, decoded and decrypted, and versions. They write nothing."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from ftfile.core.context import SystemClock
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import heading, print_fields, print_json
+from ftfile.tools.cli.output import heading, print_fields, print_json, put
 from ftfile.tools.cli.place import (
     Columns,
     Json,
@@ -99,6 +99,43 @@ def tail(
             offset = read
             printer.print(_chosen(batches, table.schema, where, directory.time_zone()))
         clock.sleep(interval)
+
+
+def count(
+    place: Place,
+    *,
+    where: Where = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+) -> None:
+    """Print the number of rows of a version. Without --where, and for partition columns, no file is read."""
+    directory = place.open()
+    rows = directory.count(version_of(directory, version, timestamp), where=where)
+    print_json(rows) if json else put(str(rows))
+
+
+def schema(
+    place: Place,
+    *,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+) -> None:
+    """Show the columns of a version: their types as Spark's SQL has them, and all as text for .schema(…) of Spark."""
+    directory = place.open()
+    version_schema = directory.schema(version_of(directory, version, timestamp))
+    if json:
+        print_json(version_schema)
+        return
+    columns = [
+        Column("column", lambda column: column.name, folds=True),
+        Column("type", lambda column: column.type, folds=True),
+        Column("nullable", lambda column: "yes" if column.nullable else "no"),
+    ]
+    print_table(columns, version_schema.columns)
+    heading("As text")
+    put(version_schema.ddl)
 
 
 def diff(

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow.csv as arrow_csv
 import pytest
 
@@ -19,7 +20,7 @@ from ftfile.log.format import layout
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.tools.cli import read_commands as reading
 from tests.unit.tools.cli.conftest import rows
-from tests.unit.tools.cli.running import documents, run
+from tests.unit.tools.cli.running import documents, lines, run
 from tests.unit.write.files.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
@@ -49,6 +50,59 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
     told = run("cat", out, "--where", "{'id': 7}", code=2).stderr
     assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
+
+
+@pytest.mark.parametrize("where", [None, "month = '7'", "id >= 10 AND word != ''", "id < 0"])
+@pytest.mark.parametrize("version", [0, 2])
+def test_count(out: str, where: str | None, version: int) -> None:
+    """As DuckDB counts the published files."""
+    files = [str(Path(out, file.path)) for file in ftfile.open(out).files(version)]
+    sql = (
+        f"SELECT count(*) FROM read_json({files!r}, hive_partitioning = true, hive_types = {{month: VARCHAR}}, "
+        f"columns = {{id: 'BIGINT', word: 'VARCHAR'}}, format = 'newline_delimited') WHERE {where or 'true'}"
+    )
+    ((rows,),) = duckdb.sql(sql).fetchall()
+    condition = () if where is None else ("--where", where)
+    assert run("count", out, *condition, "--version", version).stdout == f"{rows}\n"
+    assert documents("count", out, *condition, "--version", version) == [rows]
+    assert ftfile.open(out).to_arrow(version, where=where).num_rows == rows
+
+
+def test_count_reads_no_file_where_the_log_knows(out: str) -> None:
+    for file in ftfile.open(out).files():
+        Path(out, file.path).unlink()
+    assert run("count", out).stdout == "12\n"
+    assert run("count", out, "--where", "month = '7'").stdout == "6\n"
+    assert run("count", out, "--where", "id = 1", code=4).stdout == ""
+
+
+def test_schema(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    inner = {"name": "x y", "type": {"type": "array", "elementType": "decimal(9,2)", "containsNull": True}}
+    struct = {"type": "struct", "fields": [{**inner, "nullable": True, "metadata": {}}]}
+    columns = {"id": "long", "a `b`,c": struct, "at": "timestamp_ntz", "day": "date"}
+    query = MicroBatch(out, columns, {"fileFormat": "parquet", "partitionBy": "day"})
+    query.run(0, [[{"id": 1, "a `b`,c": None, "at": None, "day": datetime.date(2024, 7, 1)}]])
+    assert lines("schema", out)[:4] == [
+        ["id", "bigint", "yes"],
+        ["a `b`,c", "struct<`x y`:array<decimal(9,2)>>", "yes"],
+        ["at", "timestamp_ntz", "yes"],
+        ["day", "date", "yes"],
+    ]
+    (document,) = documents("schema", out)
+    assert document["columns"][0] == {"name": "id", "type": "bigint", "nullable": True}
+    ddl = "`id` bigint, `a ``b``,c` struct<`x y`:array<decimal(9,2)>>, `at` timestamp_ntz, `day` date"
+    assert document["ddl"] == ddl
+    assert run("schema", out).stdout.endswith(f"\nAs text\n{ddl}\n")
+    assert "there is no version 3" in run("schema", out, "--version", 3, code=2).stderr
+
+
+def test_schema_of_an_older_version(query: MicroBatch) -> None:
+    wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
+    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
+    assert [column["name"] for column in documents("schema", query.path)[0]["columns"]] == ["id", "month", "n"]
+    older = ftfile.open(query.path).schema(2)
+    assert (older.version, [column.name for column in older.columns]) == (2, ["id", "month", "word"])
 
 
 def test_diff(query: MicroBatch, store: str) -> None:

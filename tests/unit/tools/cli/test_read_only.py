@@ -26,9 +26,10 @@ pytestmark = pytest.mark.slow
 Result = TypeVar("Result")
 
 OF_FILES = [
-    ["status"], ["ls"], ["ls", "--version", "0"], ["history"], ["show", "1"], ["diff", "0"], ["cat"], ["head"],
-    ["tail"], ["verify"], ["verify", "--full"], ["doctor"], ["flush", "--dry-run"], ["compact", "--dry-run"],
-    ["repair", "--dry-run"], ["drop", "--where", "all", "--dry-run"], ["report", "-o", os.devnull],
+    ["status"], ["ls"], ["ls", "--version", "0"], ["history"], ["show", "1"], ["diff", "0"], ["schema"], ["count"],
+    ["cat"], ["head"], ["tail"], ["verify"], ["verify", "--full"], ["doctor"], ["flush", "--dry-run"],
+    ["compact", "--dry-run"], ["repair", "--dry-run"], ["drop", "--where", "all", "--dry-run"],
+    ["report", "-o", os.devnull],
 ]  # fmt: skip
 OF_STORES = [
     ["history"],
