@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import date
-from difflib import get_close_matches
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from ftfile.log.read.compacted_records import cover, list_compacted, read_range
 from ftfile.log.read.history import operation_of, version_of
 from ftfile.log.read.snapshot import changes_between, take_snapshot
 from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
+from ftfile.read.shares import part_named
 from ftfile.rows.spark_types import quoted_name, sql_type, sql_types
 
 if TYPE_CHECKING:
@@ -180,11 +180,7 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
 def file_details(log: CommitLog, path: str, version: int | None = None) -> FileDetails:
     """Return the details of a file of a version; see `OpenedDirectory.file_details`."""
     snapshot = take_snapshot(log, version)
-    parts = (add for add in snapshot.newest_first() if add.kind == "part")
-    add = next((add for add in parts if add.final_path == path), None)
-    if add is None:
-        names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
-        raise ConfigError(_no_such_file(path, snapshot.version, names))
+    add = part_named(snapshot, path)
     head = log.refresh()
     added = _version_of_add(log, add)
     record = log.read_record(added) if added >= head.log_start else None
@@ -286,14 +282,6 @@ def _column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
 
 # Of those places that are not called as users know them.
 _STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
-
-
-def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
-    """Return the text that a version has no file of this name, with names like it."""
-    name = path.rpartition("/")[2]
-    near = [candidate for candidate in names if name and name in candidate][:3] or get_close_matches(path, names, n=3)
-    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"there is no finished file {path!r} in version {version}{meant}"
 
 
 def _added(add: Add) -> AddedFile:

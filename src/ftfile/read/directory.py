@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,7 +23,7 @@ from ftfile.log.read.snapshot import Snapshot, oldest_readable, take_snapshot
 from ftfile.log.read.times import parsed_version_at
 from ftfile.read.new_rows import follow_log
 from ftfile.read.selection import Selection
-from ftfile.read.shares import FinishedFile, finished_files
+from ftfile.read.shares import FinishedFile, finished_files, part_named
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.value_text import UTC
@@ -152,7 +153,12 @@ class Directory:
 
     @checked
     def to_arrow(
-        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+        self,
+        version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        file: str | None = None,
     ) -> pa.Table:
         """Return rows of a version; empty, with its schema, when there are none. Files are read by several threads.
 
@@ -164,13 +170,15 @@ class Directory:
             columns: those wanted, in this order; None for all. Without any, the table has the number of rows alone.
             where: the rows wanted: values by column, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
                 `"month >= 7 AND city IN ('a', 'b')"`; or a `pyarrow.compute.Expression`. None for all.
+            file: the path of one finished file, as `files` has it: its rows alone. None for all.
 
         Raises:
-            ConfigError: nothing has been committed; or there is no such version or column, or `where` is no condition.
+            ConfigError: nothing has been committed; or there is no such version, column or file, or `where` is no
+                condition.
             CorruptData: a file is not what was committed.
             HistoryGone: the version was vacuumed.
         """
-        selection, rows = self._reading(version, columns, where)
+        selection, rows = self._reading(version, columns, where, file)
         with self._missing_file_as_history_gone(version):
             batch_lists = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
             batches = chain.from_iterable(batch_lists)
@@ -178,13 +186,18 @@ class Directory:
 
     @checked
     def to_batches(
-        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+        self,
+        version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        file: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return an iterator over the rows of a version, file by file, in memory for a row group; see `to_arrow`.
 
         It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
         """
-        selection, rows = self._reading(version, columns, where)
+        selection, rows = self._reading(version, columns, where, file)
 
         def read() -> Iterator[pa.RecordBatch]:
             with self._missing_file_as_history_gone(version):
@@ -309,9 +322,14 @@ class Directory:
                 f"files is {oldest}. For longer, vacuum with a longer retention"
             ) from error
 
-    def _reading(self, version: int | None, columns: Sequence[str] | None, where: Where) -> tuple[Selection, Rows]:
+    def _reading(
+        self, version: int | None, columns: Sequence[str] | None, where: Where, file: str | None = None
+    ) -> tuple[Selection, Rows]:
         """Return the selection of a read, and the function that reads the rows of an add."""
         snapshot = take_snapshot(self._log, version)
+        if file is not None:
+            part = part_named(snapshot, file)
+            snapshot = replace(snapshot, adds={part.id: part})
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()
         where = with_clock_values(where, self._log.clock.now_ms(), zone)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
 import pyarrow as pa
 
 from ftfile.core.arguments import check_count
+from ftfile.core.errors import ConfigError
 from ftfile.formats.api import Span, Wanted
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.formats.parts import is_splittable, read_add, recorded_names
@@ -105,6 +107,24 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
             )
         )
     return files
+
+
+def part_named(snapshot: Snapshot, path: str) -> Add:
+    """Return the finished file of a version with a path; ConfigError with paths like it if there is none."""
+    parts = (add for add in snapshot.newest_first() if add.kind == "part")
+    part = next((add for add in parts if add.final_path == path), None)
+    if part is None:
+        names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
+        raise ConfigError(_no_such_file(path, snapshot.version, names))
+    return part
+
+
+def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
+    """Return the text that a version has no file of this name, with names like it."""
+    name = path.rpartition("/")[2]
+    near = [candidate for candidate in names if name and name in candidate][:3] or get_close_matches(path, names, n=3)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"there is no finished file {path!r} in version {version}{meant}"
 
 
 def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -12,7 +12,7 @@ from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
-from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_utf8
+from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_bytes
 from ftfile.tools.cli.place import (
     Json,
     KeyProvider,
@@ -163,7 +163,7 @@ def report(
             page.save(output)
     if output == "-":
         # Names of files on a disk need not be text.
-        write_utf8(page.html.encode(errors="backslashreplace"))
+        write_bytes(page.html.encode(errors="backslashreplace"))
         return
     say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
     if json:

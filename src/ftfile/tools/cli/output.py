@@ -94,11 +94,11 @@ def print_json_lines(items: Iterable[object]) -> None:
         print(printable_json(json.dumps(item, default=_plain, ensure_ascii=False)))
 
 
-def write_utf8(data: bytes) -> None:
-    """Write UTF-8 to stdout, through the text stream where that has no bytes below it."""
+def write_bytes(data: bytes | memoryview) -> None:
+    """Write UTF-8, or other bytes, to stdout, through the text stream where that has no bytes below it."""
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
-        sys.stdout.write(bytes(data).decode())
+        sys.stdout.write(bytes(data).decode(errors="backslashreplace"))
         return
     sys.stdout.flush()
     below.write(data)

@@ -7,12 +7,13 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 import ftfile
+from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.tools.report.remedies import PATH
 
@@ -119,6 +120,13 @@ def columns_of(text: str | None) -> list[str] | None:
     return names
 
 
+class RowsOf(NamedTuple):
+    """A directory, or one of its files, of which a command reads rows."""
+
+    directory: "OpenedDirectory"
+    file: str | None  # its path in the directory; None for all
+
+
 @dataclass(frozen=True)
 class Place:
     """An argument and the options that commands share; `with_place` gives them to a command."""
@@ -146,6 +154,26 @@ class Place:
                 if finding.severity == "error":
                     raise CorruptData(finding.path, finding.expected, finding.found, finding.remedy)
         return directory
+
+    def open_rows(self) -> RowsOf:
+        """Return the directory; of the path of a finished file, its directory with it; ConfigError if it is neither."""
+        try:
+            return RowsOf(self.open(), None)
+        except ConfigError:
+            from ftfile.core.context import SYSTEM
+            from ftfile.log.directory import directory_above
+            from ftfile.storage.paths import parse
+            from ftfile.storage.registry import normalise
+
+            url = normalise(absolute_path(self.path))
+            above = directory_above(url, settings_of(self.storage), SYSTEM)
+            if above is None:
+                raise
+            directory = replace(self, path=above).open()
+            file = parse(url).path[len(parse(above).path) :].strip("/")
+            if any(add.directory == file or add.directory.startswith(f"{file}/") for add in directory.files()):
+                raise  # a directory of a partition
+            return RowsOf(directory, file)
 
     def require_log(self) -> None:
         """Raise `CorruptData` if a directory, in which a command found nothing, has lost its log."""

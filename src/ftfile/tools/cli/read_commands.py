@@ -41,9 +41,8 @@ def cat(
     row_format: Format = None,
     json: Json = False,
 ) -> None:
-    """Print the rows of a version, in the order of their commits."""
-    directory = place.open()
-    batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
+    """Print the rows of a version, in the order of their commits. PATH may be one finished file of a directory, too."""
+    batches = _batches(place, version, timestamp, columns, where)
     RowPrinter(batches.schema, row_format, json=json).print(batches)
 
 
@@ -58,9 +57,8 @@ def head(
     row_format: Format = None,
     json: Json = False,
 ) -> None:
-    """Print the first rows of a version; no more files are read than these need."""
-    directory = place.open()
-    batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
+    """Print the first rows of a version, or of a finished file; no more files are read than these need."""
+    batches = _batches(place, version, timestamp, columns, where)
     RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
 
@@ -179,6 +177,15 @@ def _version_or_time(text: str) -> int | str:
 
 def _files(files: "Sequence[AddedFile]") -> str:
     return f"{count_text(len(files), 'file')} of {bytes_text(sum(file.size_bytes for file in files))}"
+
+
+def _batches(
+    place: Place, version: int | None, timestamp: str | None, columns: str | None, where: str | None
+) -> "pa.RecordBatchReader":
+    """Return the rows of a version, or of the file that the path names."""
+    directory, file = place.open_rows()
+    version = version_of(directory, version, timestamp)
+    return directory.to_batches(version, columns=columns_of(columns), where=where, file=file)
 
 
 def _chosen(

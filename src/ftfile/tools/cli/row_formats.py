@@ -1,4 +1,4 @@
-"""Rows as a table, as JSON lines or as CSV, batch by batch."""
+"""Rows as a table, as JSON lines, as CSV or as lines of text, batch by batch."""
 
 import base64
 import json
@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from ftfile.tools.cli.output import write_utf8
+from ftfile.core.errors import ConfigError
+from ftfile.tools.cli.output import write_bytes
 from ftfile.tools.cli.tables import Column, Kind, is_terminal, print_table, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-RowFormat: TypeAlias = Literal["table", "json", "csv"]
+RowFormat: TypeAlias = Literal["table", "json", "csv", "text"]
 Format = Annotated[
-    RowFormat | None, typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.")
+    RowFormat | None,
+    typer.Option(
+        "--format",
+        help="By default a table on a terminal, and csv in a pipe. text has each value of one column as a line.",
+    ),
 ]
 
 
@@ -30,6 +35,8 @@ class RowPrinter:
         self._schema = schema
         self._format: RowFormat = "json" if json else row_format or ("table" if is_terminal() else "csv")
         self._begun = False
+        if self._format == "text":
+            _check_one_text(schema)
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
         """Print rows, and what is buffered; nothing if the first ones cannot be read."""
@@ -38,6 +45,10 @@ class RowPrinter:
         batches = chain([] if first is None else [first], batches)
         if self._format == "table":
             self._print_table(batches)
+        elif self._format == "text":
+            for batch in batches:
+                values = batch.column(0).to_pylist()
+                _write_lines(b"".join(_bytes_of(value) + b"\n" for value in values))
         else:
             self._print_lines(batches)
         self._begun = True
@@ -55,10 +66,9 @@ class RowPrinter:
         lines: Any = format_from_options(self._format, options)
         encode = lines.rows(schema)
         if not self._begun:
-            write_utf8(lines.head(schema))
+            write_bytes(lines.head(schema))
         for batch in batches:
-            data = encode(_flattened(batch, schema)).data
-            write_utf8(printable(bytes(data).decode(), "\n").encode() if is_terminal() else data)
+            _write_lines(encode(_flattened(batch, schema)).data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -83,6 +93,26 @@ def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["
         remaining -= min(remaining, batch.num_rows)
         if not remaining:
             return
+
+
+def _write_lines(data: bytes | memoryview) -> None:
+    if is_terminal():
+        data = printable(bytes(data).decode(errors="backslashreplace"), "\n").encode()
+    write_bytes(data)
+
+
+def _check_one_text(schema: "pa.Schema") -> None:
+    """Raise a ConfigError unless a schema has one column, of text or of binary values."""
+    texts = [field.name for field in schema if _is_text(field.type)]
+    if len(schema) == 1 and texts:
+        return
+    choice = f"choose one by --columns: {', '.join(texts)}; or" if texts else "here is none:"
+    raise ConfigError(f"--format text prints one column of strings or binary values: {choice} take table, json or csv")
+
+
+def _bytes_of(value: str | bytes | None) -> bytes:
+    """Return a value as text has it: null is an empty line."""
+    return (value or "").encode() if value is None or isinstance(value, str) else value
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
@@ -119,6 +149,12 @@ def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch"
 
 def _text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
     return None if value is None else _shown(value)
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_binary(kind))
 
 
 def _needs_text(kind: "pa.DataType") -> bool:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 import pyarrow.csv as arrow_csv
+import pyarrow.json as arrow_json
 import pytest
 
 import ftfile
@@ -50,6 +52,63 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
     told = run("cat", out, "--where", "{'id': 7}", code=2).stderr
     assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
+
+
+def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the published files, byte by byte; a terminal gets escapes."""
+    query = MicroBatch(str(tmp_path / "out"), {"line": "binary"}, {"fileFormat": "text"})
+    batches: list[list[bytes | None]] = [[b'a,"b"', b"\xff\x1b[31m", None], ["日本".encode()]]
+    for batch, values in enumerate(batches):
+        query.run(batch, [[{"line": value} for value in values]])
+    published = b"".join(Path(query.path, file.path).read_bytes() for file in ftfile.open(query.path).files())
+    assert published == b'a,"b"\n\xff\x1b[31m\n\n\xe6\x97\xa5\xe6\x9c\xac\n'
+    assert run("cat", query.path, "--format", "text").stdout_bytes == published
+    assert run("head", query.path, "-n", 1, "--format", "text").stdout == 'a,"b"\n'
+    monkeypatch.setattr("ftfile.tools.cli.row_formats.is_terminal", lambda: True)
+    assert run("cat", query.path, "--format", "text").stdout == 'a,"b"\n\\xff\\x1b[31m\n\n日本\n'
+
+
+def test_text_is_one_column(out: str, store: str) -> None:
+    assert run("cat", out, "--version", 0, "--columns", "word", "--format", "text").stdout == (
+        "\n日本日本\n日本\n日本日本日本\n"
+    )
+    stderr = run("cat", out, "--format", "text", code=2).stderr
+    assert "choose one by --columns: month, word; or take table, json or csv" in stderr
+    assert "here is none: take table, json or csv" in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    assert run("kv", "scan", store, "--columns", "word", "--format", "text").stdout == "a\nb\n日本\n"
+
+
+def test_one_file(query: MicroBatch) -> None:
+    """As pyarrow reads it, with the values of its path; also one that a later version has replaced."""
+    ftfile.compact(query.path)
+    directory = ftfile.open(query.path)
+    for version in (2, 3):
+        for file in directory.files(version):
+            at = Path(query.path, file.path if version == 3 else layout.retired_path(id_of(directory, file.path)))
+            with pa.input_stream(str(at), compression="gzip") as stream:
+                expected = [{**row, **file.partition} for row in arrow_json.read_json(stream).to_pylist()]
+            assert documents("cat", f"{query.path}/{file.path}", "--version", version) == expected
+            assert directory.to_arrow(version, file=file.path, columns=["id"]).to_pylist() == [
+                {"id": row["id"]} for row in expected
+            ]
+    path = f"{query.path}/{directory.files()[0].path}"
+    assert documents("head", path, "-n", 1, "--where", "id > 10", "--columns", "id") == [{"id": 12}]
+    assert documents("cat", path, "--where", "month = '8'") == []
+
+
+def id_of(directory: ftfile.Directory, path: str) -> str:
+    ids: list[str] = [add.id for add in directory.snapshot(2).adds.values() if add.final_path == path]
+    return ids[0]
+
+
+def test_one_file_that_is_none(query: MicroBatch) -> None:
+    file = ftfile.open(query.path).files()[0].path
+    stderr = run("cat", f"{query.path}/{file[:-9]}", code=2).stderr
+    assert f"in version 2: did you mean {file!r}" in stderr
+    later = ftfile.open(query.path).files()[-1].path
+    assert "there is no finished file" in run("cat", f"{query.path}/{later}", "--version", 0, code=2).stderr
+    assert "choose rows by a condition" in run("cat", f"{query.path}/month=7", code=2).stderr
+    assert "is not an ftfile directory" in run("cat", f"{query.path}x/month=7", code=2).stderr
 
 
 @pytest.mark.parametrize("where", [None, "month = '7'", "id >= 10 AND word != ''", "id < 0"])
@@ -278,9 +337,12 @@ def test_an_encrypted_directory(tmp_path: Path, ring: Path) -> None:
     provider = f"file:{ring}"
     options = {"fileFormat": "json", "encryption": "aes-gcm", "encryptionKeyId": "first", "keyProvider": provider}
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, options)
-    query.run(0, [[{"id": 1}]])
+    for number in range(2):
+        query.run(number, [[{"id": number}]])
     moved = ring.rename(tmp_path / "moved")
     forget_all()
-    assert documents("cat", query.path, "--key-provider", f"file:{moved}") == [{"id": 1}]
+    assert documents("cat", query.path, "--key-provider", f"file:{moved}") == [{"id": 0}, {"id": 1}]
+    (path,) = Path(query.path).glob("part-0000000001-*")
+    assert documents("cat", path, "--key-provider", f"file:{moved}") == [{"id": 1}]
     forget_all()
     assert str(ring) in run("cat", query.path, code=2).stderr
