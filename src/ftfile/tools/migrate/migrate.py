@@ -186,6 +186,13 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
     """Return the query of a checkpoint, with the last batch that the files have, as author; or a batch write."""
     job_id = context.ids.unique()
     if checkpoint is None:
+        if inventory.source == "spark" and inventory.last_entry is not None:
+            _log.warning(
+                "no checkpoint is given: the query that wrote %s, up to batch %d, is refused here, and only a new one "
+                "can write. If it is to go on, give its checkpointLocation (--checkpoint, in Python checkpoint=)",
+                SPARK_LOG,
+                inventory.last_entry,
+            )
         return JobAuthor(job_id)
     if inventory.source != "spark" or inventory.last_entry is None:
         raise ConfigError(

@@ -20,6 +20,7 @@ from ftfile.log.protocol import commit
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.tools.cli.running import run
 from tests.unit.tools.migrate.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
 from tests.unit.write.files.encrypted import forget_all
 
@@ -207,6 +208,23 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
     forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' \(again\), which hides"):
         query.plan()
+
+
+def test_spark_without_its_checkpoint(out: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spark(out)
+    ftfile.migrate(str(out))
+    assert "no checkpoint is given: the query that wrote _spark_metadata, up to batch 2, is refused here" in caplog.text
+    assert "no checkpoint is given" in run("migrate", out, "--dry-run").stderr
+    migrated(out)
+    query = MicroBatch(str(out), {"id": "long"}, query_id="spark-query")
+    with pytest.raises(BatchGap):
+        query.run(4, [[{"id": 7}]])
+
+
+def test_spark_with_its_checkpoint_says_nothing(out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spark(out)
+    ftfile.migrate(str(out), checkpoint=spark_checkpoint(tmp_path / "checkpoint", batches=4))
+    assert "no checkpoint" not in caplog.text
 
 
 def test_spark_undone(out: Path) -> None:
