@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.logs import get_logger
 from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
@@ -12,8 +12,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.log.places import is_recorded, list_or_empty, read_note, stat_or_none
 from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
-from ftfile.log.read.snapshot import snapshot_at
-from ftfile.log.read.times import newest_at
+from ftfile.log.read.snapshot import removals, snapshot_at
+from ftfile.log.read.times import created_ms, newest_at
 from ftfile.log.wal import list_wal, list_wal_writers, opening_of
 from ftfile.storage.calls import parallel
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileInfo, FileSystem
@@ -57,6 +58,20 @@ class GarbageFile:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFiles:
+    """Files that the newest version does not need, and that a vacuum leaves for one reason."""
+
+    # `retention`: a batch that is running may need them; `readers`: versions within the retention have them; `version`:
+    # they are old enough, and the newest version is older, or one of those that an expiry leaves.
+    reason: Literal["retention", "readers", "version"]
+    files: int
+    size_bytes: int
+    # From which on the first and the last may go, since 1970 UTC by the store's clock; None for a later version.
+    first_ms: int | None
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """The files not needed at a version."""
 
@@ -66,10 +81,12 @@ class Findings:
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
     foreign: list[str] = field(default_factory=list)  # others at the names of removed parts, which stay
     directories: list[str] = field(default_factory=list)  # empty ones of the stage, innermost first
+    modified_ms: dict[str, int] = field(default_factory=dict)  # of the files to be deleted, by path
 
     def add(self, info: FileInfo, kind: str, why: str = "") -> None:
         """Take in a file to be deleted."""
         self.files.append(GarbageFile(info.path, info.size_bytes, kind, why or _WHY[kind]))
+        self.modified_ms[info.path] = info.modified_ms
 
     @property
     def needs_record(self) -> bool:
@@ -109,6 +126,48 @@ def find_garbage(
     _collect_log(log, old, findings)
     _collect_state(log, head, horizon_ms, findings)
     return findings
+
+
+def find_waiting(
+    log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
+) -> tuple[WaitingFiles, ...]:
+    """Return the files that no horizon but `horizon_ms` keeps from being among the findings, by their reasons.
+
+    For the times and CorruptData see `find_garbage`.
+    """
+    later = find_garbage(log, head, now_ms, now_ms)
+    files = [file for file in later.files if file.path not in findings.modified_ms]
+    if not files:
+        return ()
+    since = max(newest_at(list_or_empty(log.fs, layout.LOG), head, horizon_ms, now_ms) or 0, head.log_start)
+    recent = {path for add in snapshot_at(log, head, since=since).adds.values() for path in _paths_of(add)}
+    versions = sorted(removals(log, head, since, head.version))
+    removed_ms = [created_ms(log, version) or 0 for version in (versions[:1] + versions[-1:])]
+    recorded = [file for file in files if file.path in recent]
+    unrecorded = [file for file in files if file.path not in recent]
+    young = [file for file in unrecorded if later.modified_ms[file.path] + retention_ms > now_ms]
+    old = [file for file in unrecorded if later.modified_ms[file.path] + retention_ms <= now_ms]
+    reasons: tuple[tuple[Literal["retention", "readers", "version"], list[GarbageFile], list[int]], ...] = (
+        ("retention", young, [later.modified_ms[file.path] for file in young]),
+        ("readers", recorded, removed_ms),
+        ("version", old, []),
+    )
+    return tuple(
+        WaitingFiles(reason, len(group), sum(file.size_bytes for file in group), *_span(times, retention_ms, now_ms))
+        for reason, group, times in reasons
+        if group
+    )
+
+
+def _paths_of(add: Add) -> tuple[str, str]:
+    """Return where the file of an add is, and where a removal hides it."""
+    return add.path, layout.retired_path(add.id)
+
+
+def _span(times_ms: Sequence[int], retention_ms: int, now_ms: int) -> tuple[int | None, int | None]:
+    """Return the ends of the retention of the first and the last of some times; None where that is over."""
+    ends = [time_ms + retention_ms for time_ms in times_ms if time_ms + retention_ms > now_ms]
+    return (min(ends), max(ends)) if ends else (None, None)
 
 
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:

@@ -14,7 +14,7 @@ from ftfile.core.progress import Tracker
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
-from ftfile.log.garbage import GarbageFile, find_garbage
+from ftfile.log.garbage import GarbageFile, WaitingFiles, find_garbage, find_waiting
 from ftfile.log.opening import maintaining
 from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
@@ -58,6 +58,8 @@ class VacuumReport:
     files: tuple[GarbageFile, ...]  # deleted, each with the reason
     failed: int = 0  # files that could not be deleted, which the log names; the next vacuum finds them again
     dry_run: bool = False  # nothing was deleted
+    # Files that stay for now, by reason: of a dry run, and where some are older than the retention, but no record is.
+    waiting: tuple[WaitingFiles, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -172,11 +174,11 @@ def _delete_garbage(
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _head_and_garbage(log, horizon_ms, now_ms)
-    if findings.foreign:
-        names = ", ".join(map(repr, findings.foreign[:5]))
-        _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
+    _warn_of_foreign(findings)
     if dry_run:
-        return VacuumReport(None, horizon_ms, findings.log_start, _garbage_files(findings), dry_run=True)
+        waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+        files = _garbage_files(findings)
+        return VacuumReport(None, horizon_ms, findings.log_start, files, dry_run=True, waiting=waiting)
     if not findings.needs_record and (
         wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms)[1].needs_record
     ):
@@ -199,7 +201,9 @@ def _delete_garbage(
     failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(summary)))
     _merge(log, head, needed=needed)
     done = tuple(file for file in summary if file.path not in failed)
-    return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
+    is_capped = wanted_ms > horizon_ms
+    waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms) if is_capped else ()
+    return VacuumReport(version, horizon_ms, head.log_start, done, len(failed), waiting=waiting)
 
 
 def _head_and_garbage(
@@ -219,6 +223,25 @@ def _head_and_garbage(
             if log.refresh().version == version:
                 raise
     raise CommitError("the log changed faster than the vacuum could read it: nothing was deleted. Try again later")
+
+
+def _warn_of_foreign(findings: Findings) -> None:
+    if findings.foreign:
+        names = ", ".join(map(repr, findings.foreign[:5]))
+        _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
+
+
+def _waiting(
+    log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
+) -> tuple[WaitingFiles, ...]:
+    """Return the files that wait; none, with a warning, while another vacuum deletes records that were read."""
+    try:
+        return find_waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+    except CorruptData:
+        if log.refresh().version == head.version:
+            raise
+    _log.warning("the files that wait were not counted: the log changed meanwhile")
+    return ()
 
 
 def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:

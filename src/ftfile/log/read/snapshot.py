@@ -123,9 +123,12 @@ def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
 
     CorruptData if the records of an older head are not kept any more.
     """
-    if until <= since:
-        return since
-    return _read(log, head, lambda: _Removals(until, since), _Removals.removal)
+    return max(removals(log, head, since, until), default=since)
+
+
+def removals(log: CommitLog, head: LogState, since: int, until: int) -> Collection[int]:
+    """Return the versions after `since`, up to `until`, that ended adds; see `last_removal`."""
+    return _read(log, head, lambda: _Removals(until, since), _Removals.removals) if until > since else ()
 
 
 def _read(
@@ -331,23 +334,24 @@ class _Builder:
 
 
 class _Removals(_Builder):
-    """Finds the newest version that ended adds, and makes none of them."""
+    """Finds the versions that ended adds, and makes none of them."""
 
     def __init__(self, version: int, since: int) -> None:
         super().__init__(version, since)
-        self.newest = since
+        self._versions: set[int] = set()
 
-    def removal(self) -> int:
-        return self.newest
+    def removals(self) -> Collection[int]:
+        return self._versions
 
     def _add_range(self, content: Range) -> None:
         ended = (document.versions().removed for document in content.ended or ())
         versions = itertools.chain(content.removes.values(), *ended)
-        self.newest = max([self.newest, *(version for version in versions if version <= self._version)])
+        self._versions.update(version for version in versions if self._since < version <= self._version)
         self._end = content.last
 
     def _add_record(self, record: Record) -> None:
-        self.newest = record.version if record.removes else self.newest
+        if record.removes and record.version > self._since:
+            self._versions.add(record.version)
         self._end = record.version
 
 

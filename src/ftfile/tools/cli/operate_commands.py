@@ -23,7 +23,7 @@ from ftfile.tools.cli.place import (
     Yes,
     settings_of,
 )
-from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
+from ftfile.tools.cli.tables import BYTES, COUNT, TIME, Column, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,8 +213,31 @@ def _delete(run: "Callable[..., VacuumReport]", *, dry_run: bool, yes: bool, jso
         return
     put(f"{'Would delete' if dry_run else 'Deleted'} {_files(report)}")
     _print_kinds(report)
+    _print_waiting(report)
     if report.failed:
         say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")
+
+
+_WAITING = {
+    "retention": "within the retention: a running batch may need it",
+    "readers": "versions within the retention have it, for their readers",
+    "version": "no older than the newest record, or than the versions to be kept: it waits for a later one",
+}
+
+
+def _print_waiting(report: "VacuumReport") -> None:
+    """Print how many files stay for now, why, and until when."""
+    if not report.waiting:
+        return
+    heading("Files that wait")
+    columns = [
+        Column("files", lambda group: group.files, COUNT),
+        Column("bytes", lambda group: group.size_bytes, BYTES),
+        Column("first from (UTC)", lambda group: group.first_ms, TIME),
+        Column("last from (UTC)", lambda group: group.last_ms, TIME),
+        Column("why", lambda group: _WAITING[group.reason], folds=True),
+    ]
+    print_table(columns, report.waiting)
 
 
 def _files(report: "VacuumReport") -> str:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import ftfile
+from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -74,6 +75,32 @@ def test_vacuum_asks_and_deletes(out: str) -> None:
         assert "24h" in told
         assert told.endswith("Add --force when nothing else writes or reads\n")
     run("vacuum", out, "--retention", "1h", "--force", "--yes")
+
+
+def test_vacuum_says_what_waits(out: str) -> None:
+    ftfile.compact(out)
+    text = run("vacuum", out, "--dry-run").stdout
+    assert text.startswith(
+        "Would delete nothing\n\nFiles that wait\nfiles\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
+    )
+    assert text.endswith("\tversions within the retention have it, for their readers\n")
+    (report,) = documents("vacuum", out, "--dry-run")
+    (group,) = report["waiting"]
+    newest = ftfile.open(out).history()[-1].time_ms
+    assert (group["reason"], group["files"], group["first_ms"]) == ("readers", 6, newest + 7 * 86_400_000)
+
+
+def test_vacuum_says_what_is_younger_than_the_newest_record(out: str) -> None:
+    lost = Path(out, layout.STAGED, "lost")
+    lost.touch()
+    at_s = Path(out, layout.record_path(2)).stat().st_mtime
+    for record in Path(out, layout.LOG).iterdir():
+        os.utime(record, (at_s - 600, at_s - 600))
+    os.utime(lost, (at_s - 300, at_s - 300))
+    text = run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout
+    assert text.startswith("Deleted nothing\n\nFiles that wait\n")
+    assert "\n1\t0\t\t\tno older than the newest record, " in text
+    assert run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout.startswith("Deleted 1 file of 0 B. ")
 
 
 def test_expire(out: str) -> None:
