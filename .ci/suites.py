@@ -49,7 +49,7 @@ OLD_HALF = "filters formats rows write"
 # The tests that read the log; `make long` also runs those of them that are slow, or about the contents of parts. A log
 # of plans has neither hints nor compacted records. Of a store, tests of runs and of plans in memory read no log.
 LOG_TESTS = f"""
-    {unit("log operate read tools/export tools/migrate write kv/feed kv/operator kv/upkeep")}
+    {unit("log operate read tools/migrate write kv/feed kv/operator kv/upkeep")}
     {unit("kv/test_batches.py kv/test_encrypted_store.py kv/test_exactly_once.py kv/test_extremes.py")}
     {unit("kv/test_limits.py kv/test_merged_values.py kv/test_reading.py kv/test_reading_beside_writers.py")}
     {unit("kv/test_side_by_side.py kv/test_store_histories.py kv/test_verify.py kv/test_widened_stores.py")}

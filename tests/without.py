@@ -97,8 +97,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # All files are compared, also derived ones.
         "unit/tools/migrate/test_migrate.py": ("test_spark_an_interrupted_migration_asks_again",),
         # A dry run publishes nothing, and without a hint it does not know what is published.
-        "unit/tools/export/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
-        "unit/tools/export/test_iceberg.py": ("TestRefusals::test_partitions_of_another_type",),
+        "unit/operate/export/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
+        "unit/operate/export/test_iceberg.py": ("TestRefusals::test_partitions_of_another_type",),
         # Hints alone tell of what is lost, or are what is damaged.
         "unit/operate/test_accidents.py": (
             "test_accident[The log is lost]",

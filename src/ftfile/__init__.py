@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ftfile.operate.compact import compact
     from ftfile.operate.delete import delete, drop
     from ftfile.operate.doctor import doctor
+    from ftfile.operate.export.export import export
     from ftfile.operate.flush import flush
     from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.operate.repair import repair
     from ftfile.operate.restore import restore, undo
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
-    from ftfile.tools.export.export import export
     from ftfile.tools.migrate.migrate import migrate
     from ftfile.tools.migrate.undo import undo_migration
     from ftfile.tools.monitor.monitor import monitor
@@ -71,7 +71,7 @@ __getattr__ = lazy_names(
         "drop": "ftfile.operate.delete",
         "errors": "ftfile.errors:",
         "expire": "ftfile.log.vacuum",
-        "export": "ftfile.tools.export.export",
+        "export": "ftfile.operate.export.export",
         "flush": "ftfile.operate.flush",
         "kv": "ftfile.kv:",
         "migrate": "ftfile.tools.migrate.migrate",

@@ -66,7 +66,7 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
         "write": "read.selection",
         "read": "write.messages",
         "kv": "operate.delete",
-        "operate": "tools.export.limits",
+        "operate": "tools.migrate.table",
         "tools": "spark.settings",
         "spark": "testing.context",
     }
@@ -99,7 +99,7 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
         "No cycles inside a layer": ("log/format/model", "import ftfile.log.commit_log"),
         "The keyed store does not know the file sink": ("kv/planted", "import ftfile.write.files.naming"),
         "Formats do not know each other": ("formats/csv_lines", "import ftfile.formats.json_lines"),
-        "Tools import those below them": ("tools/export/planted", "import ftfile.tools.report.bars"),
+        "Tools import those below them": ("tools/migrate/planted", "import ftfile.tools.report.bars"),
     }
     broken = set(broken_contracts(with_planted(tmp_path, *planted.values())))
     assert broken == {*planted, "Imports point down"}

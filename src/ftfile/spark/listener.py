@@ -18,10 +18,10 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
 from ftfile.kv.upkeep.compact import compact
+from ftfile.operate.export.after_commit import export_soon
 from ftfile.operate.flush import flush
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.writers import CHECKPOINT, EXPORT_WAIT_S
-from ftfile.tools.export.after_commit import export_soon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
+from ftfile.operate.export.after_commit import export_soon
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped, only_commits, tune_worker
-from ftfile.tools.export.after_commit import export_soon
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import SinkWriter
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
@@ -192,7 +192,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
 
 
 def _check_export(config: SinkConfig, to: str) -> None:
-    from ftfile.tools.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
+    from ftfile.operate.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
 
     columns, limits = config.recorded_schema_json, LIMITS[to]
     try:

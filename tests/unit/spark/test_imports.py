@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SELDOM_USED = {
     *("cryptography", "difflib", "importlib.metadata", "pandas", "pyarrow.compute", "pyarrow.dataset"),
-    *("ftfile.tools.export.export", "ftfile.filters.key_providers"),
+    *("ftfile.operate.export.export", "ftfile.filters.key_providers"),
 }
 UNUSED = {
     "plan": {

@@ -21,8 +21,8 @@ from ftfile.log.publish import compact_new_records
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
+    from ftfile.operate.export.export import ExportReport
     from ftfile.storage.api import FileSystem
-    from ftfile.tools.export.export import ExportReport
 
 COLUMNS = {"id": "long", "word": "string"}
 METADATA = "_iceberg/metadata"

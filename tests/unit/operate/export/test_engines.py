@@ -14,7 +14,7 @@ import pytest
 import ftfile
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.tools.export.formats import export, forget_follow_up
+from tests.unit.operate.export.formats import export, forget_follow_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,14 +15,14 @@ import fastavro
 import pytest
 
 import ftfile
-import ftfile.tools.export.iceberg
-import ftfile.tools.export.iceberg_manifests
+import ftfile.operate.export.iceberg
+import ftfile.operate.export.iceberg_manifests
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.operate.export.export import ExportReport
+from ftfile.operate.export.iceberg_schemas import FieldIds
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.tools.export.export import ExportReport
-from ftfile.tools.export.iceberg_schemas import FieldIds
-from tests.unit.tools.export.formats import (
+from tests.unit.operate.export.formats import (
     COLUMNS,
     METADATA,
     check_newest,
@@ -33,7 +33,7 @@ from tests.unit.tools.export.formats import (
     keep_only,
     rows,
 )
-from tests.unit.tools.export.formats import export as export_to
+from tests.unit.operate.export.formats import export as export_to
 
 UTC = datetime.timezone.utc
 
@@ -207,7 +207,7 @@ class TestMetadata:
     @pytest.mark.packages
     @pytest.mark.slow
     def test_many_small_manifests_are_merged(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.tools.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
+        monkeypatch.setattr(ftfile.operate.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
         query = MicroBatch(out, COLUMNS)
         for batch in range(9):
             query.run(batch, [rows(2 * batch)])
@@ -222,7 +222,7 @@ class TestMetadata:
             assert [row["id"] for row in table_rows(out, version)] == ids_of(out, version)
 
     def test_a_manifest_has_a_bounded_number_of_files(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.tools.export.iceberg_manifests, "MANIFEST_FILES", 4)
+        monkeypatch.setattr(ftfile.operate.export.iceberg_manifests, "MANIFEST_FILES", 4)
         MicroBatch(out, COLUMNS, {"partitionBy": "word"}).run(0, [rows(0, 10)])
         export(out)
         manifests = iceberg_manifests(open_filesystem(out), newest(out))
@@ -230,9 +230,9 @@ class TestMetadata:
         check_newest(out, "iceberg")
 
     def test_old_snapshots_and_metadata_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.tools.export.iceberg, "SNAPSHOTS_KEPT", 3)
-        monkeypatch.setattr(ftfile.tools.export.iceberg, "METADATA_KEPT", 2)
-        monkeypatch.setattr(ftfile.tools.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
+        monkeypatch.setattr(ftfile.operate.export.iceberg, "SNAPSHOTS_KEPT", 3)
+        monkeypatch.setattr(ftfile.operate.export.iceberg, "METADATA_KEPT", 2)
+        monkeypatch.setattr(ftfile.operate.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
         query = MicroBatch(out, COLUMNS)
         for batch in range(8):
             query.run(batch, [rows(2 * batch)])

@@ -41,7 +41,7 @@ def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], 
     errors = []
     for to in formats:
         try:
-            from ftfile.tools.export.export import export  # noqa: PLC0415 - most writers export nothing
+            from ftfile.operate.export.export import export  # noqa: PLC0415 - most writers export nothing
 
             export(path, to, storage=storage, context=context)
         except FtfileError as error:

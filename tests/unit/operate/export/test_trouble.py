@@ -12,6 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.operate.export.export import ExportReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
@@ -19,9 +20,8 @@ from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.sweep import fault_sweep
-from ftfile.tools.export.export import ExportReport
 from tests.crash.share import THOROUGH
-from tests.unit.tools.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
+from tests.unit.operate.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ PAIRS = list((itertools.product if THOROUGH else zip)(STANDARD_FAULTS, FORMATS i
 
 @pytest.fixture(autouse=True)
 def one_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.tools.export.export.normalise", lambda _: MOUNTED)
+    monkeypatch.setattr("ftfile.operate.export.export.normalise", lambda _: MOUNTED)
 
 
 class TestTrouble:
@@ -86,7 +86,7 @@ class TestTrouble:
     def test_a_directory_in_whose_name_a_url_ends_is_refused(
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ftfile.tools.export.export.normalise", lambda path: f"file://{path}")
+        monkeypatch.setattr("ftfile.operate.export.export.normalise", lambda path: f"file://{path}")
         url = str(tmp_path / name)
         MicroBatch(url, COLUMNS).run(0, [rows(0)])
         with pytest.raises(ConfigError, match=re.escape(f"the directory 'file://{url}/' has `#`, `?`")):

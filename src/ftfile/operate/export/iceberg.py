@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.places import delete_file, list_or_empty
-from ftfile.tools.export.iceberg_manifests import (
+from ftfile.operate.export.iceberg_manifests import (
     ANEW,
     DELETED,
     ICEBERG,
@@ -25,15 +25,15 @@ from ftfile.tools.export.iceberg_manifests import (
     read_avro,
     relative,
 )
-from ftfile.tools.export.iceberg_schemas import FieldIds, promotes
-from ftfile.tools.export.limits import LIMITS
-from ftfile.tools.export.versions import Exported, Table
+from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
+from ftfile.operate.export.limits import LIMITS
+from ftfile.operate.export.versions import Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.operate.export.versions import Change
     from ftfile.storage.api import FileSystem
-    from ftfile.tools.export.versions import Change
 
 
 # Each metadata file names all snapshots that are kept.

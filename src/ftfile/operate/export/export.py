@@ -13,11 +13,11 @@ from ftfile.log.directory import check_is_files
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import catch_up
 from ftfile.log.publish import skip_published
+from ftfile.operate.export.delta import DeltaLog
+from ftfile.operate.export.iceberg import IcebergTable
+from ftfile.operate.export.limits import LIMITS
+from ftfile.operate.export.versions import Exporter, Versions, last_published
 from ftfile.storage.registry import normalise
-from ftfile.tools.export.delta import DeltaLog
-from ftfile.tools.export.iceberg import IcebergTable
-from ftfile.tools.export.limits import LIMITS
-from ftfile.tools.export.versions import Exporter, Versions, last_published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Author
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.tools.export.limits import Limits
+    from ftfile.operate.export.limits import Limits
 
 
 # Files after which an export tells how far it is.

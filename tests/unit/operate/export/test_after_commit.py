@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import ftfile.tools.export.export
+import ftfile.operate.export.export
 from ftfile.core.errors import ConfigError
+from ftfile.operate.export.after_commit import export_soon
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.export.after_commit import export_soon
-from tests.unit.tools.export.formats import COLUMNS, check_newest, rows
+from tests.unit.operate.export.formats import COLUMNS, check_newest, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,10 +60,10 @@ def test_a_failure_is_logged_once_and_caught_up(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(ftfile.tools.export.export, "export", fail)
+    monkeypatch.setattr(ftfile.operate.export.export, "export", fail)
     export(out)
     assert "ZeroDivisionError('a mistake')" in caplog.records[-1].getMessage()
-    monkeypatch.setitem(sys.modules, "ftfile.tools.export.export", None)
+    monkeypatch.setitem(sys.modules, "ftfile.operate.export.export", None)
     export(out)
     assert "ModuleNotFoundError" in caplog.records[-1].getMessage()
 
@@ -77,7 +77,7 @@ def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) 
         begun.release()
         assert go_on.wait(WAIT_S)
 
-    monkeypatch.setattr(ftfile.tools.export.export, "export", slow)
+    monkeypatch.setattr(ftfile.operate.export.export, "export", slow)
     export_soon("/o", ("delta",), {}, current())
     assert begun.acquire(timeout=WAIT_S)
     for _ in range(5):
@@ -92,7 +92,7 @@ def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) 
 def test_each_export_has_the_settings_of_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        ftfile.tools.export.export, "export", lambda *_, storage, context, **__: seen.append((storage, context))
+        ftfile.operate.export.export, "export", lambda *_, storage, context, **__: seen.append((storage, context))
     )
     calls = [({"s3.token": token}, replace(current())) for token in ("old", "new")]
     for storage, context in calls:

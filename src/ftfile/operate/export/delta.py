@@ -21,15 +21,15 @@ import pyarrow.parquet as pq
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.places import delete_file, list_or_empty, write_file
+from ftfile.operate.export.limits import LIMITS
+from ftfile.operate.export.versions import COUNTED, Exported, Table
 from ftfile.rows.value_text import UTC, value_texts
-from ftfile.tools.export.limits import LIMITS
-from ftfile.tools.export.versions import COUNTED, Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ftfile.operate.export.versions import Change
     from ftfile.storage.api import FileSystem
-    from ftfile.tools.export.versions import Change
 
 
 _log = get_logger(__name__)

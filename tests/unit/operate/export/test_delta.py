@@ -11,18 +11,18 @@ import pyarrow.compute as pc
 import pytest
 
 import ftfile
-import ftfile.tools.export.delta
+import ftfile.operate.export.delta
 from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.formats.parquet_files import check_library
 from ftfile.log import apply as fold
+from ftfile.operate.export.export import ExportReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.tools.export.export import ExportReport
 from tests.kit.rewriting import rewrite_without
-from tests.unit.tools.export.formats import (
+from tests.unit.operate.export.formats import (
     COLUMNS,
     check_newest,
     commits,
@@ -200,7 +200,7 @@ class TestVersions:
     def test_an_overwrite_by_other_partition_columns(
         self, out: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
     ) -> None:
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 2)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 2)
         MicroBatch(out, COLUMNS, before).run(0, [rows(0)])
         export(out)
         MicroBatch(out, COLUMNS, before).run(1, [rows(2)])
@@ -214,7 +214,7 @@ class TestVersions:
 class TestHistory:
     @pytest.mark.slow
     def test_a_checkpoint_stands_for_the_commits_before(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 3)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
         for batch in range(5):
             query.run(batch, [rows(batch)])
@@ -222,7 +222,7 @@ class TestHistory:
         for number in range(3):
             (Path(out) / f"_delta_log/{number:020}.json").unlink()
         assert [row["id"] for row in delta_rows(out)] == ids_of(out)
-        assert ftfile.tools.export.delta.DeltaLog(open_filesystem(out)).live_paths() == {
+        assert ftfile.operate.export.delta.DeltaLog(open_filesystem(out)).live_paths() == {
             file.path for file in ftfile.open(out).files()
         }
         query.run(5, [rows(5)])
@@ -231,8 +231,8 @@ class TestHistory:
 
     @pytest.mark.slow
     def test_old_commits_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
-        monkeypatch.setattr(ftfile.tools.export.delta, "COMMITS_KEPT", 5)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 3)
+        monkeypatch.setattr(ftfile.operate.export.delta, "COMMITS_KEPT", 5)
         query = MicroBatch(out, COLUMNS)
         for batch in range(13):
             query.run(batch, [rows(2 * batch)])
@@ -255,8 +255,8 @@ class TestHistory:
             def delete(self, path: str) -> None:
                 raise PermissionDenied("delete", path, "not now")
 
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 1)
-        monkeypatch.setattr(ftfile.tools.export.delta, "COMMITS_KEPT", 1)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 1)
+        monkeypatch.setattr(ftfile.operate.export.delta, "COMMITS_KEPT", 1)
         fs = Kept(CrashingFileSystem())
         with mounted(fs) as url:
             query = MicroBatch(url, COLUMNS)
@@ -282,7 +282,7 @@ class TestHistory:
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where columns of a table with partitions changed, and at each so many commits; also before a new commit."""
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", 3)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 3)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word", "onSchemaChange": "any"})
         query.run(0, [rows(0)])
         export(out)
@@ -301,7 +301,7 @@ class TestHistory:
     def test_versions_that_are_no_longer_kept_are_one_commit(
         self, out: str, monkeypatch: pytest.MonkeyPatch, every: int, *, is_missing: bool
     ) -> None:
-        monkeypatch.setattr(ftfile.tools.export.delta, "CHECKPOINT_EVERY", every)
+        monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", every)
         query = MicroBatch(out, COLUMNS)
         for batch in range(3):
             query.run(batch, [rows(2 * batch)])

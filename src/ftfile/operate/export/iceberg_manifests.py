@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import AlreadyExists, CorruptData
 from ftfile.formats.avro_container import block, header, import_fastavro
-from ftfile.tools.export.iceberg_schemas import avro_type, raw_value
+from ftfile.operate.export.iceberg_schemas import avro_type, raw_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ftfile.operate.export.versions import File
     from ftfile.storage.api import FileSystem
-    from ftfile.tools.export.versions import File
 
 
 ICEBERG = "_iceberg"
