@@ -19,8 +19,9 @@ def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: 
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     command = [sys.executable, connect_job.__file__, str(tmp_path)]
+    environment = plain_environment | {"SPARK_TESTING": "1"}  # a free port instead of 15002, which others may have
     ended = subprocess.run(
-        command, cwd=tmp_path, env=plain_environment, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert (tmp_path / "result.json").exists(), ended.stdout + ended.stderr
     result = json.loads((tmp_path / "result.json").read_text())
