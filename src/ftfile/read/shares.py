@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
@@ -122,7 +121,7 @@ def part_named(snapshot: Snapshot, path: str) -> Add:
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
     """Return the text that a version has no file of this name, with names like it."""
     name = path.rpartition("/")[2]
-    near = [candidate for candidate in names if name and name in candidate][:3] or get_close_matches(path, names, n=3)
+    near = [candidate for candidate in names if name and name in candidate][:3]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
     return f"there is no finished file {path!r} in version {version}{meant}"
 
