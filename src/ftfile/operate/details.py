@@ -19,13 +19,14 @@ from ftfile.log.read.snapshot import changes_between, take_snapshot
 from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
 from ftfile.read.shares import part_named
 from ftfile.rows.spark_types import quoted_name, sql_type, sql_types
+from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add
+    from ftfile.log.format.model import Add, Record
     from ftfile.log.read.history import Version
     from ftfile.log.read.snapshot import Snapshot
 
@@ -251,9 +252,13 @@ def _rows_ended(log: CommitLog, first: int, second: int) -> int:
     What lies between a restore and the version that it restored did not happen.
     """
     rows, oldest = 0, log.refresh().log_start
+    records: dict[int, Record | None] = {}
     while first != second:
         newer = max(first, second)
-        record = log.read_record(newer)
+        if newer not in records:
+            versions = range(max(newer + 1 - THREADS_MAX, min(first, second) + 1), newer + 1)
+            records = dict(zip(versions, parallel(log.fs, log.read_record, versions), strict=True))
+        record = records[newer]
         if record is None:
             raise CorruptData(layout.record_path(newer), "a record", "none", "Read again later")
         source = newer - 1

@@ -15,6 +15,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.log.format import layout
 from ftfile.operate.details import ColumnChange
+from ftfile.storage.calls import THREADS_MAX
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 
 if TYPE_CHECKING:
@@ -72,6 +73,19 @@ def test_rows_and_files_of_every_two_versions(tmp_path: Path) -> None:
         }
     assert directory.diff(9) == directory.diff(9, 9)
     assert directory.diff(8).removed == directory.diff(8, 9).removed
+
+
+def test_more_records_than_are_read_at_once(tmp_path: Path) -> None:
+    query = MicroBatch(str(tmp_path / "out"), COLUMNS, OPTIONS)
+    for batch in range(THREADS_MAX + 8):
+        query.run(batch, [[{"id": batch}]])
+    ftfile.delete(query.path, "id = 3")
+    ftfile.compact(query.path)
+    newest = THREADS_MAX + 9
+    for old, new in ((5, newest), (newest, 5)):
+        changes = ftfile.open(query.path).diff(old, new)
+        counts = (THREADS_MAX + 2, 1)
+        assert (changes.rows_added, changes.rows_removed) == (counts if new > old else counts[::-1])
 
 
 def test_pieces_of_open_files(tmp_path: Path) -> None:

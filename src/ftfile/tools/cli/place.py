@@ -169,11 +169,8 @@ class Place:
             above = directory_above(url, settings_of(self.storage), SYSTEM)
             if above is None:
                 raise
-            directory = replace(self, path=above).open()
             file = parse(url).path[len(parse(above).path) :].strip("/")
-            if any(add.directory == file or add.directory.startswith(f"{file}/") for add in directory.files()):
-                raise  # a directory of a partition
-            return RowsOf(directory, file)
+            return RowsOf(replace(self, path=above).open(), file)
 
     def require_log(self) -> None:
         """Raise `CorruptData` if a directory, in which a command found nothing, has lost its log."""
