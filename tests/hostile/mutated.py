@@ -74,7 +74,7 @@ def _reads_of_files(out: str) -> dict[str, Call]:
         "details": details,
         "file details": file_details,
         "dataset": lambda: opened().dataset(),
-        "dead letters": lambda: opened().dead_letters(),
+        "dead letters": lambda: [*opened().dead_letters()],
         "follow": lambda: [[*rows] for _, rows in opened().follow(maxFilesPerTrigger=1)],
     }
 

@@ -300,11 +300,12 @@ class Directory:
         columns = recorded_schema(self._schema_of(self._log.refresh()))
         return follow_log(self._log, self.path, columns, offset, options)
 
-    def dead_letters(self) -> list[DeadLetter]:
-        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """Yield the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
 
         Raises:
-            CorruptData: a file of dead letters is not what was committed.
+            CorruptData: a file of dead letters is not what was committed, or one has more than 128 MiB as JSON, or
+                2,000,000 brackets, braces and commas; those before have come by then.
         """
         return read_dead_letters(self._log)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger
 from ftfile.formats.parts import FilteredFile
+from ftfile.log.read.dead_letters import letter_excess
 from ftfile.log.sealed import identity_of_letters
 from ftfile.rows.buffers import (
     byte_ranges,
@@ -114,7 +115,12 @@ class BadRecords:
             "row": row_to_json(row),
         }
         # In ASCII: reasons may quote what is no text.
-        return json.dumps(letter, separators=(",", ":")) + "\n"
+        line = json.dumps(letter, separators=(",", ":"))
+        if excess := letter_excess(line.encode()):
+            raise EncodingError(
+                f"{fault}. The record would be a dead letter of {excess}, which nobody could read: set badRecords=drop"
+            )
+        return line + "\n"
 
 
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:

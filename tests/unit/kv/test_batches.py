@@ -341,7 +341,7 @@ class TestBadRecords:
         query = query_of(out, columns, keyColumns="a,b", badRecords="deadLetter")
         found = [(None, None), ("x", None), ("x", 1), (None, 1)]
         query.run(0, [[{"a": a, "b": b, "n": n} for n, (a, b) in enumerate(found)]])
-        letters = ftfile.kv.open(out).dead_letters()
+        letters = [*ftfile.kv.open(out).dead_letters()]
         assert [letter.reason.split()[1] for letter in letters] == ["'a'", "'b'", "'a'"]
         assert rows_of(out) == {("x", 1): 2}
 

@@ -284,11 +284,12 @@ class Reader:
         """
         return read_history(self.log, limit)
 
-    def dead_letters(self) -> list[DeadLetter]:
-        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """Yield the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
 
         Raises:
-            CorruptData: a file of dead letters is not what was committed.
+            CorruptData: a file of dead letters is not what was committed, or one has more than 128 MiB as JSON, or
+                2,000,000 brackets, braces and commas; those before have come by then.
         """
         return read_dead_letters(self.log)
 

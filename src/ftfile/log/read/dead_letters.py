@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_piece
+from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
 from ftfile.log.sealed import identity_of_letters, keys_of
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
+# Of a dead letter, as a line of JSON. As values of Python, each bracket, brace and comma may take 80 bytes.
+LETTER_BYTES_MAX, LETTER_VALUES_MAX = 128 << 20, 2_000_000
+_READ_BYTES = 1 << 20
 _REMOVE = "Remove it"
 
 
@@ -37,8 +41,8 @@ class DeadLetter:
     row: dict[str, Any]  # the columns as plain JSON
 
 
-def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
-    """Return all committed dead letters, oldest batch of each query first.
+def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
+    """Yield all committed dead letters, oldest batch of each query first, with one in memory at a time.
 
     Files in their directory were committed: only publishing puts them there. The head names those that it has still
     to publish. Users may delete a file that they have dealt with.
@@ -47,7 +51,8 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     newer than the log knows. Once its record is gone, the log does not tell which attempt of a task was committed.
 
     Raises:
-        CorruptData: a file does not hold dead letters as tasks write them.
+        CorruptData: a file does not hold dead letters as tasks write them, each of at most `LETTER_BYTES_MAX` and
+            `LETTER_VALUES_MAX`; those before have come by then.
     """
     places: dict[str, tuple[str, ...]] = {
         file.path: (file.path,) for owner in list_own(log.fs, layout.DEAD_LETTERS) for file in log.fs.list(owner.path)
@@ -57,18 +62,26 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):
             places[final] = (final, add.path, final)
-    is_sealed = keys_of(log.fs) is not None
-    letters: list[DeadLetter] = []
-    for path in sorted(places):
-        decoded_letters = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
-        for letter in decoded_letters if is_sealed else ():
-            task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
-            if task != _task(path):
-                raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
-        letters += decoded_letters
-    if is_sealed:
+    if keys_of(log.fs) is not None:
+        for path in places:
+            _check_is_encrypted(path)
         _check_tasks(places, head)
-    return letters
+    return (letter for path in sorted(places) for letter in _letters_of(log.fs, path, places[path]))
+
+
+def letter_excess(line: bytes) -> str:
+    """Return the limit that a dead letter does not keep, as a line of JSON; nothing if it keeps both."""
+    if len(line) > LETTER_BYTES_MAX:
+        return f"more than {LETTER_BYTES_MAX} bytes"
+    if sum(map(line.count, (b"[", b"{", b","))) > LETTER_VALUES_MAX:
+        return f"more than {LETTER_VALUES_MAX} brackets, braces and commas"
+    return ""
+
+
+def _check_is_encrypted(path: str) -> None:
+    # Their names are in no record: anybody could have put them there.
+    if AesGcm.name not in layout.dead_letter_filters(path):
+        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", _REMOVE)
 
 
 def _check_tasks(paths: Iterable[str], head: LogState) -> None:
@@ -92,28 +105,62 @@ def _task(path: str) -> layout.DeadLetterTask:
     return task
 
 
-def _read(fs: FileSystem, places: Sequence[str]) -> bytes:
-    """Return the content of a file that may move from one place to the next; nothing if somebody deleted it."""
-    for place in places:
-        with contextlib.suppress(NotFound):
-            return fs.read(place)
-    return b""
-
-
-def _plain(fs: FileSystem, path: str, content: bytes) -> bytes:
+def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[DeadLetter]:
+    """Yield the dead letters of a file; none if somebody deleted it."""
     names, keys = layout.dead_letter_filters(path), keys_of(fs)
-    if keys is not None and AesGcm.name not in names:
-        # Their names are in no record: anybody could have put them there.
-        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", _REMOVE)
-    if not names or not content:
-        return content
-    return decoded_piece(content, Chain.for_reading(names, keys), identity_of_letters(fs, path), path)
+    stored = _stored(fs, places)
+    start = next(stored, b"")
+    if not start:
+        return
+    with stream_errors(path):
+        decoder = Chain.for_reading(names, keys).decoder(identity_of_letters(fs, path))
+    for line in _lines(plain_pieces(chain((start,), stored), decoder, path), path):
+        letter = _letter(line, path)
+        task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
+        if keys is not None and task != _task(path):
+            raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
+        yield letter
 
 
-def _letters(path: str, content: bytes) -> Iterator[DeadLetter]:
-    for line in content.splitlines():
-        try:
-            text = json.loads(line)
-            yield DeadLetter(text["reason"], text["queryId"], text["batchId"], text["partition"], text["row"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error
+def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
+    """Yield the content of a file that may move from one place to the next while it is read."""
+    position = 0
+    for place in places:
+        with contextlib.suppress(NotFound), fs.open(place) as file:
+            while data := file.read_at(position, _READ_BYTES):
+                yield data
+                position += len(data)
+            return
+    if position:
+        raise NotFound("read", places[-1], "it went while it was read")
+
+
+def _lines(pieces: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the lines of a file; CorruptData for one that is longer than a dead letter, of which no more is read."""
+    begun: list[bytes] = []
+    size_bytes = 0
+    for piece in pieces:
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            yield b"".join((*begun, end))
+            begun, size_bytes = [], 0
+        begun.append(rest)
+        size_bytes += len(rest)
+        if size_bytes > LETTER_BYTES_MAX:
+            raise CorruptData(path, f"lines of at most {LETTER_BYTES_MAX} bytes", "a longer one", _REMOVE)
+    if size_bytes:
+        yield b"".join(begun)
+
+
+def _letter(line: bytes, path: str) -> DeadLetter:
+    if excess := letter_excess(line):
+        raise CorruptData(path, "dead letters that can be read", f"one of {excess}", _REMOVE)
+    try:
+        text = json.loads(line)
+        letter = DeadLetter(text["reason"], text["queryId"], text["batchId"], text["partition"], text["row"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error
+    types = [type(value) for value in (letter.reason, letter.query_id, letter.batch_id, letter.partition, letter.row)]
+    if types != [str, str, int, int, dict]:
+        raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}")
+    return letter

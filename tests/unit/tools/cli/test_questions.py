@@ -46,7 +46,7 @@ COMMANDS = {
     "ftfile flush /data/rolled": "Finished 1 file of 3 rows",
 }
 CALLS = {
-    'ftfile.open("/data/out").dead_letters()': "[]",
+    'ftfile.open("/data/out").dead_letters()': "generator",
     'ftfile.open("/data/out").follow(startingVersion=1)': "generator",
     'ftfile.open("/data/out").count(where="word = \'two\'")': "2",
 }

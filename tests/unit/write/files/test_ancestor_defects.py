@@ -275,7 +275,7 @@ class TestD10:
         stream(out, badRecords=policy).run(0, [rows("a"), rows("b", None, "")])
         (version,) = ftfile.open(out).history()
         assert version.bad_records == 2
-        letters = ftfile.open(out).dead_letters()
+        letters = [*ftfile.open(out).dead_letters()]
         assert [letter.row["value"] for letter in letters] == ["b"] * (2 if policy == "deadLetter" else 0)
         assert content_of(out) == "a"
 

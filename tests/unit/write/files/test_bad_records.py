@@ -18,8 +18,12 @@ import pytest
 from hypothesis import given
 
 import ftfile
-from ftfile.core.errors import ConfigError, CorruptData, EncodingError
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.formats.api import format_from_options
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.read.dead_letters import LETTER_BYTES_MAX, LETTER_VALUES_MAX, read_dead_letters
+from ftfile.storage.api import RangeFile
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.formats.api import Format
+    from ftfile.storage.api import InputFile
 
 COLUMNS = {"id": "long", "word": "string"}
 TEXT = {"fileFormat": "text"}
@@ -43,6 +48,14 @@ FAR = dt.date(9999, 12, 31)
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
+
+
+class FilesByName(WrapperFileSystem):
+    """A store that looks each range of an open file up by the file's name, as object stores do."""
+
+    def open(self, path: str) -> InputFile:
+        size_bytes = self.inner.stat(path).size_bytes
+        return RangeFile(path, size_bytes, lambda offset, length: self.inner.read(path)[offset : offset + length])
 
 
 def rows(*words: str | None) -> list[dict[str, Any]]:
@@ -198,7 +211,7 @@ class TestDeadLetters:
         query.run(1, [rows(None)])
         for file in Path(out, "_ftfile", "deadLetters").rglob("0000000000-*"):
             file.unlink()
-        found = ftfile.open(out).dead_letters()
+        found = [*ftfile.open(out).dead_letters()]
         assert [letter.batch_id for letter in found] == [1]
         query.run(2, [rows("a")])
 
@@ -207,7 +220,46 @@ class TestDeadLetters:
         for file in Path(out, "_ftfile", "deadLetters").rglob("*.deadLetters"):
             file.write_text("{}\n")
         with pytest.raises(CorruptData, match="dead letters, one JSON object a line"):
-            ftfile.open(out).dead_letters()
+            list(ftfile.open(out).dead_letters())
+
+    @pytest.mark.parametrize(
+        ("options", "word", "message"),
+        [
+            ({}, "," * LETTER_VALUES_MAX, f"more than {LETTER_VALUES_MAX} brackets"),
+            ({"maxRecordBytes": "1MiB"}, "a" * LETTER_BYTES_MAX, f"more than {LETTER_BYTES_MAX} bytes"),
+        ],
+    )
+    def test_larger_than_can_be_read_stop_the_batch(
+        self, out: str, options: dict[str, str], word: str, message: str
+    ) -> None:
+        query = MicroBatch(out, COLUMNS, {"maxRecordBytes": "1MB", **KEPT, **options})
+        query.run(0, [rows("a")])
+        with pytest.raises(EncodingError, match=rf"maxRecordBytes is .*{message}.*badRecords=drop"):
+            query.run(1, [rows("b", word)])
+        query.options = {**query.options, "badRecords": "drop"}
+        query.run(1, [rows("b", word)])
+        assert letters(out) == []
+        assert ftfile.open(out).to_arrow()["word"].to_pylist() == ["a", "b"]
+
+    def test_that_move_while_they_are_read(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ftfile.log.read.dead_letters._READ_BYTES", 10)
+        query = MicroBatch(out, COLUMNS, KEPT)
+        with monkeypatch.context() as patched:
+            patched.setattr("ftfile.log.protocol.roll_forward", lambda *_, **__: [])
+            query.run(0, [[{"id": number, "word": None} for number in range(4)]])
+        (staged,) = Path(out).rglob("*.deadLetters")
+        fs = FilesByName(open_filesystem(out))
+        reading = read_dead_letters(CommitLog(fs))
+        assert next(reading).row["id"] == 0
+        query.run(1, [[]])
+        assert not staged.exists()
+        assert [letter.row["id"] for letter in reading] == [1, 2, 3]
+        reading = read_dead_letters(CommitLog(fs))
+        assert next(reading).row["id"] == 0
+        (published,) = Path(out).rglob("*.deadLetters")
+        published.unlink()
+        with pytest.raises(NotFound):
+            next(reading)
 
     def test_that_are_damaged_are_an_error_or_others(self, out: str) -> None:
         MicroBatch(out, COLUMNS, KEPT).run(0, [rows(None)])
@@ -218,7 +270,7 @@ class TestDeadLetters:
         def read(content: bytes) -> None:
             file.write_bytes(content)
             with contextlib.suppress(CorruptData):
-                directory.dead_letters()
+                list(directory.dead_letters())
 
         read()
 
@@ -270,8 +322,8 @@ class TestValuesThatCannotBeEncoded:
         self.run(out, options, column, "string")
         assert [row for _, _, row in letters(out)] == [1, 3]
         assert ids(out) == [0, 2, 4]
-        assert ftfile.open(out).dead_letters()[0].row["value"] == {"base64": "//4="}
-        assert "column `value`" in ftfile.open(out).dead_letters()[0].reason
+        assert next(ftfile.open(out).dead_letters()).row["value"] == {"base64": "//4="}
+        assert "column `value`" in next(ftfile.open(out).dead_letters()).reason
 
     def test_strings_that_are_not_utf_8_are_kept_in_parquet(self, out: str) -> None:
         column = pa.array([b"a", b"\xff\xfe"], pa.binary()).view(pa.string())

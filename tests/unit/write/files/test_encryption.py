@@ -196,7 +196,7 @@ class TestDeadLetters:
         forged.write_bytes(path.read_bytes())
         forget_all()
         with pytest.raises(CorruptData, match=told):
-            ftfile.open(out).dead_letters()
+            list(ftfile.open(out).dead_letters())
         forged.unlink()
 
     def test_are_encrypted(self, out: str, ring: Path) -> None:
@@ -220,17 +220,17 @@ class TestDeadLetters:
         forged = file.with_name("0000000000-00000-aaaaaaaaaaaa.deadLetters")
         forged.write_text('{"reason":"","query":"","batch":0,"partition":0,"row":{}}\n')
         with pytest.raises(CorruptData, match="encrypted dead letters"):
-            ftfile.open(out).dead_letters()
+            list(ftfile.open(out).dead_letters())
         forged.unlink()
         again = file.with_name(file.name.replace("-00000-", "-00001-"))
         again.write_bytes(file.read_bytes())
         with pytest.raises(CorruptData, match="dead letters of partition 1"):
-            ftfile.open(out).dead_letters()
+            list(ftfile.open(out).dead_letters())
         again.unlink()
         identity = file.name.partition(".")[0].rpartition("-")[2]
         file.rename(file.with_name(file.name.replace(identity, identity[::-1])))
         with pytest.raises(CorruptData):
-            ftfile.open(out).dead_letters()
+            list(ftfile.open(out).dead_letters())
 
     def test_of_another_directory_are_refused(self, out: str, ring: Path) -> None:
         self.run(out, ring)
@@ -267,7 +267,7 @@ class TestDeadLetters:
             self.refused(out, file, f"{owner}/0000000000-00007-{unique}.aes-gcm.deadLetters", "dead letters of")
             self.refused(out, file, f"other/{batch:010d}-00000-{unique}.aes-gcm.deadLetters", "dead letters of")
             self.refused(out, file, f"{owner}/{unique}.aes-gcm.deadLetters", "the name of their task")
-        assert len(ftfile.open(out).dead_letters()) == 1
+        assert len([*ftfile.open(out).dead_letters()]) == 1
 
     @pytest.mark.slow
     def test_every_byte_is_authenticated(self, out: str, ring: Path) -> None:
@@ -277,7 +277,7 @@ class TestDeadLetters:
         for place in range(len(content)):
             file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             with pytest.raises((CorruptData, ConfigError)):
-                ftfile.open(out).dead_letters()
+                list(ftfile.open(out).dead_letters())
 
 
 @pytest.mark.slow

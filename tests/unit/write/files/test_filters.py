@@ -187,7 +187,7 @@ def test_dead_letters(out: str, codec: str) -> None:
     for file in files:
         file.write_bytes(file.read_bytes()[:-2])
     with pytest.raises(CorruptData, match=r"\.deadLetters"):
-        ftfile.open(out).dead_letters()
+        list(ftfile.open(out).dead_letters())
 
 
 def test_the_log_says_how_to_read_and_not_the_options(out: str) -> None:

@@ -210,7 +210,7 @@ class TestBadRecords:
         query.run(0, [[good, bad, good], [bad]])
         ftfile.flush(out)
         assert sum(file.rows or 0 for file in ftfile.open(out).files()) == 2
-        letters = ftfile.open(out).dead_letters()
+        letters = [*ftfile.open(out).dead_letters()]
         assert [reason in letter.reason for letter in letters] == [True, True]
 
 
