@@ -115,7 +115,16 @@ TWO_ROLLING = Scenario(
     options=(("maxBatchesPerFile", "1"), ("onNewQuery", "continue")),
     flush=True,
 )
-# The same in frames: of the first part's three rows there is room for two, so that a frame is opened and made anew.
+# Of two hours, each has a file of two batches, and the first goes on after the second has begun.
+WINDOWS = Scenario(
+    "windows",
+    (Batch("ad"), Batch("be", batch_id=1), Batch("c", batch_id=2)),
+    settled=1,
+    options=(("maxBatchesPerFile", "2"),),
+    flush=True,
+    timed=True,
+)
+# As `ROLLING` in frames: of the first part's three rows there is room for two, so that a frame is opened and made anew.
 COMPRESSED = Scenario(
     "compressed",
     (Batch("abc", troubled=True), Batch("d", batch_id=1), Batch("", batch_id=2)),

@@ -47,6 +47,7 @@ from tests.crash.scenarios import (
     TWO_ROLLING,
     UNDOING,
     VACUUMED,
+    WINDOWS,
 )
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
 from tests.crash.stores import (
@@ -85,6 +86,7 @@ STATES_MIN = {
     ROLLING: 15_000,
     TWO_QUERIES: 2_000,
     TWO_ROLLING: 15_000,
+    WINDOWS: 12_000,
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
 PORTION = 1 if THOROUGH else 0.04
@@ -226,6 +228,7 @@ ON_HDFS = {
     REPEATING: 2_500,
     TWO_QUERIES: 900,
     TWO_ROLLING: 3_000,
+    WINDOWS: 1_000,
 }
 # Of them, in the suite, for each store.
 DRAWN = 3

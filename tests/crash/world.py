@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 import ftfile
@@ -67,6 +69,7 @@ class WorldIds(threading.local):
 # Longer than the retention of a vacuum.
 SETTLED_AGO_S = 8 * 86_400
 CLOCK = ManualClock()
+NOON = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
 CRASH_KEYS = "env:FTFILE_KEYS_OF_THE_WORLD"
 IDS = WorldIds()
 
@@ -109,6 +112,17 @@ class Batch:
     @property
     def rows(self) -> Counter[bytes]:
         return Counter(line.encode() for line in self.lines)
+
+
+def hour_of(line: str) -> int:
+    """Return the hour of a row whose scenario is timed."""
+    return (ord(line[0]) - ord("a")) // 3
+
+
+def value_of(line: bytes) -> str:
+    """Return the row of a line of JSON."""
+    value: str = json.loads(line)["value"]
+    return value
 
 
 @dataclass
@@ -155,6 +169,8 @@ class Scenario:
         flush: what is open at the end is finished.
         named: rows choose their files by their letters, and those whose letter is a dot name none.
         vacuum: before the last batch, what is older than the retention is deleted; what is settled is.
+        timed: rows have times by their letters, those of `abc` in one hour, of `def` in the next, and so on; no file
+            has rows of two hours.
     """
 
     name: str
@@ -167,6 +183,7 @@ class Scenario:
     flush: bool = False
     named: bool = False
     vacuum: bool = False
+    timed: bool = False
 
     def start(self, store: Store = "disk") -> CrashState:
         """Return the disk after the batches that ended long ago, with Spark's notes of them."""
@@ -222,7 +239,10 @@ class Scenario:
 
     def query_at(self, path: str, name: str) -> BatchQuery:
         columns = {"value": "string"} | ({"letter": "string"} if self.partitioned or self.named else {})
-        options = {"fileFormat": "text"} | ({"partitionBy": "letter"} if self.partitioned else {})
+        columns |= {"at": "timestamp"} if self.timed else {}
+        options = {"fileFormat": "json" if self.timed else "text"}
+        options |= {"partitionBy": "letter"} if self.partitioned else {}
+        options |= {"eventTimeInterval": "at:1h"} if self.timed else {}
         options |= {"fileNameColumn": "letter", "badRecords": "deadLetter"} if self.named else {}
         checkpoint = f"memory://spark/{self.name}/{name}" if self.checkpoint else None
         return Query(path, columns, options | dict(self.options), name, checkpoint)
@@ -264,9 +284,13 @@ class Scenario:
         )
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
-        more = [{"letter": line[0]} if self.partitioned or self.named else {} for line in batch.lines]
-        rows = [{"value": line} | extra for line, extra in zip(batch.lines, more, strict=True)]
+        rows = [self.row_of(line) for line in batch.lines]
         return [rows[task::tasks] for task in range(tasks)]
+
+    def row_of(self, line: str) -> dict[str, Any]:
+        row: dict[str, Any] = {"value": line}
+        row |= {"letter": line[0]} if self.partitioned or self.named else {}
+        return row | ({"at": NOON + timedelta(hours=hour_of(line))} if self.timed else {})
 
     def expected(self, batches: Iterable[Batch]) -> Counter[bytes]:
         """Return the rows that are right when these were committed, in this order."""
@@ -315,6 +339,9 @@ class Scenario:
         for path, content in report.visible.items() if self.partitioned else ():
             letters = {line[:1].decode() for line in content.splitlines()}
             assert path.startswith(f"letter={''.join(letters)}/"), f"{path} holds {letters}"
+        for path, content in report.visible.items() if self.timed else ():
+            hours = {hour_of(value_of(line)) for line in content.splitlines()}
+            assert len(hours) == 1, f"{path} holds rows of the hours {hours}"
         if self.named:
             self.check_named(fs, report, batches)
         return report
@@ -341,7 +368,8 @@ class Scenario:
 
     def rows_of(self, content: bytes) -> Iterable[Hashable]:
         """Return the rows of a part or segment."""
-        return content.splitlines()
+        lines = content.splitlines()
+        return [value_of(line).encode() for line in lines] if self.timed else lines
 
     def check_named(self, fs: FileSystem, report: DirectoryReport, committed: Sequence[Batch]) -> None:
         """Check that each row is in the file it names, or a dead letter once."""

@@ -55,6 +55,8 @@ class Oracle:
     records: int = 0  # that were followed
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
+    event_us: dict[bytes, int] = field(default_factory=dict)  # by row, of those with a time
+    windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment that has them
     _found: set[bytes] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)  # final ones of the live parts
 
@@ -110,8 +112,24 @@ class Oracle:
             strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.directory_key]
             require(not strange, "rows", f"{add.id} of {add.directory_key!r} has {strange}")
             self._found |= rows
+            self._check_window(add, rows)
             if add.final_path is not None and not _is_of(record.author, "compact", "delete"):
                 self.published_by_queries.append(add)
+
+    def _check_window(self, add: Add, rows: Iterable[bytes]) -> None:
+        """Check that rows of a segment, or of a file of segments, are of one window of event time."""
+        sources = [add.id] if add.kind == "segment" else [source.add_id for source in add.ranges]
+        if "windowUs" in add.rolling_stats:
+            start, end = self.windows[add.id] = tuple(add.rolling_stats["windowUs"])
+            require(start % (end - start) == 0, "window", f"{add.id} has a window from {start} to {end}")
+        windows = {self.windows.get(segment_id) for segment_id in sources}
+        require(len(windows) < 2, "window", f"{add.id} has rows of {len(windows)} windows")
+        if add.id in self.damaged:
+            return  # which rows it had is a guess
+        for start, end in filter(None, windows):
+            times_us = [self.event_us[row] for row in rows if row in self.event_us]
+            outside = [time_us for time_us in times_us if not start <= time_us < end]
+            require(not outside, "window", f"{add.id} has rows of {outside}, and its window is {start} to {end}")
 
     def _is_copy_of_damage(self, add: Add) -> bool:
         sources = {source.add_id for source in add.ranges} | {add.id.rpartition(".")[0]}

@@ -126,7 +126,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
     options["compression"] = draw.choice(("none", "none", "none", "gzip"))
     options["publishTimeout"] = "1s"
     options["onNewQuery"] = "continue"
-    rules = RULES + {"event": EVENT_RULES * 8, "final": FINAL_RULES * 6}.get(shape, ())
+    rules = RULES + {"event": EVENT_RULES * 3, "final": FINAL_RULES * 6}.get(shape, ())
     if shape == "final":
         rules = FINAL_RULES
     queries = tuple(_draw_query(draw, rules) for _ in range(draw.choice((1, 1, 2, 3))))

@@ -54,7 +54,7 @@ class World:
         self.history, self.clock, self.url, self.fs = history, clock, url, fs
         self.raw: FileSystem = fs.inner
         self.oracle = Oracle(self.raw)
-        self.facts: dict[bytes, tuple[int | None, bool]] = {}
+        self.final: set[bytes] = set()  # rows after which files end
         self._facts_of: dict[str, Sequence[RowFacts]] = {}  # by id of a segment: they never change
         self.numbers = itertools.count()
         self.trouble_ends = 0
@@ -87,12 +87,8 @@ class World:
         if segment.id not in self._facts_of:
             batch = segment.origin.last_batch
             committed = self.oracle.times_ms.get((segment.origin.query_id, batch), 0)
-            # Written under other rules: nobody looked at the time in the rows, and no rule can go by it.
-            is_timed = "eventUs" in segment.rolling_stats
-            rows = map(self.facts.__getitem__, self.oracle.rows[segment.id])
-            self._facts_of[segment.id] = [
-                RowFacts(batch, committed, event_us if is_timed else None, is_final) for event_us, is_final in rows
-            ]
+            rows = self.oracle.rows[segment.id]
+            self._facts_of[segment.id] = [RowFacts(batch, committed, row in self.final) for row in rows]
         return self._facts_of[segment.id]
 
     @property

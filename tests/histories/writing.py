@@ -37,6 +37,7 @@ _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
 _FIXED_NAMES = {"partFileName": "latest{ext}", "ifExists": "fail"}
 _EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def _rows(world: World, draw: random.Random, name: str) -> Tasks:
@@ -48,13 +49,15 @@ def _rows(world: World, draw: random.Random, name: str) -> Tasks:
             directory = draw.randrange(history.directories)
             value = f"{directory}|{name}.{next(world.numbers)}"
             row: dict[str, Any] = {"m": str(directory), "value": value}
-            event_us, final = None, False
             if "t" in history.columns:
                 event = _EPOCH + timedelta(milliseconds=world.clock.now_ms() % 10**9, minutes=draw.randrange(30))
-                row["t"], event_us = event, int((event - _EPOCH).total_seconds() * 1e6)
+                row["t"] = event if draw.random() < 0.9 else None
+                if row["t"] is not None:
+                    world.oracle.event_us[value.encode()] = (event - _UNIX_EPOCH) // timedelta(microseconds=1)
             if "last" in history.columns:
-                row["last"] = final = draw.random() < 0.15
-            world.facts[value.encode()] = (event_us, final)
+                row["last"] = draw.random() < 0.15
+                if row["last"]:
+                    world.final.add(value.encode())
             rows.append(row)
         tasks.append(rows)
     return tasks

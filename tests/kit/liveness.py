@@ -60,11 +60,12 @@ class DueWatch:
 
     def after_batch(self, rules: Rules, segments: Iterable[Add], moment: Moment) -> None:
         """Check L1 after a batch of a query; `segments` are all of its open ones that are not damaged."""
-        groups: dict[tuple[str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
+        groups: dict[tuple[str, str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
-            groups.setdefault((segment.directory_key, segment.encoding), []).append((segment, self.facts_of(segment)))
+            key = segment.directory_key, segment.encoding, repr(segment.rolling_stats.get("windowUs"))
+            groups.setdefault(key, []).append((segment, self.facts_of(segment)))
         waited: dict[str, int] = {}
-        for (directory, _), group in groups.items():
+        for (directory, _, _), group in groups.items():
             for segment, why in due_segments(rules, group, moment):
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1

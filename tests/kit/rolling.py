@@ -45,7 +45,12 @@ RULES: tuple[dict[str, str], ...] = (
     {"rolling": "policy", "maxOpenSegments": "10"},
     {"maxBatchesPerFile": "3", "maxSegmentsPerPart": "4"},
 )
-EVENT_RULES: tuple[dict[str, str], ...] = ({"eventTimeInterval": "t:10min"},)
+EVENT_RULES: tuple[dict[str, str], ...] = (
+    {"eventTimeInterval": "t:10min"},
+    {"eventTimeInterval": "t:20min", "inactivityInterval": "5min"},
+    {"eventTimeInterval": "t:10min", "maxBatchesPerFile": "3"},
+    {"eventTimeInterval": "t:10min", "maxRecordsPerFile": "3"},
+)
 FINAL_RULES: tuple[dict[str, str], ...] = (
     {"finalizeColumn": "last"},
     {"finalizeColumn": "last", "maxSegmentsPerPart": "2"},
@@ -60,7 +65,6 @@ class RowFacts:
 
     batch: int
     committed_ms: int  # when its batch was committed
-    event_us: int | None = None  # its value in the column of `eventTimeInterval`; None without one
     is_final: bool = False  # its value in the column of `finalizeColumn`
 
 
@@ -74,7 +78,6 @@ class Rules:
     age_ms: int | None = None
     inactivity_ms: int | None = 3_600_000
     clock_ms: int | None = None
-    event_us: int | None = None
     finalize: bool = False
     max_segments: int = 1_000
 
@@ -90,7 +93,6 @@ def rules_of(options: dict[str, str]) -> Rules | None:
         age_ms=10 * _MINUTE_MS if "rolloverInterval" in options else None,
         inactivity_ms=(5 if "inactivityInterval" in options else 60) * _MINUTE_MS,
         clock_ms=60 * _MINUTE_MS if "rolloverSchedule" in options else None,
-        event_us=600_000_000 if "eventTimeInterval" in options else None,
         finalize="finalizeColumn" in options,
         max_segments=int(options.get("maxSegmentsPerPart", 1_000)),
     )
@@ -141,8 +143,4 @@ def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFact
         pause = min(times) - max(fact.committed_ms for fact in rows)
         if pause >= rules.inactivity_ms:
             return "a pause"
-    events = [fact.event_us for fact in rows if fact.event_us is not None]
-    later_events = [fact.event_us for fact in later if fact.event_us is not None]
-    if rules.event_us is not None and events and later_events and max(later_events) - max(events) >= rules.event_us:
-        return "eventTime"
     return None

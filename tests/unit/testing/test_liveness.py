@@ -53,10 +53,9 @@ class TestDue:
             (replace(NEVER, inactivity_ms=40), [RowFacts(0, 0), RowFacts(1, 50), RowFacts(2, 80)]),
             (replace(NEVER, clock_ms=100), [RowFacts(0, 50)]),
             (replace(NEVER, max_segments=2), [RowFacts(0, 0), RowFacts(1, 0)]),
-            (replace(NEVER, finalize=True), [RowFacts(0, 0), RowFacts(1, 0, None, is_final=True)]),
+            (replace(NEVER, finalize=True), [RowFacts(0, 0), RowFacts(1, 0, is_final=True)]),
             (replace(NEVER, max_rows=1), [RowFacts(0, 0), RowFacts(1, 0)]),
             (replace(NEVER, max_bytes=10), [RowFacts(0, 0), RowFacts(1, 0)]),
-            (replace(NEVER, event_us=10), [RowFacts(0, 0, 0), RowFacts(1, 0, 10)]),
         ],
         ids=str,
     )
@@ -72,6 +71,17 @@ class TestDue:
                     watch.after_batch(each, segments, Moment(100, 3))
             else:
                 watch.after_batch(each, segments, Moment(100, 3))
+
+    def test_each_window_of_a_directory_has_batches_of_its_own(self) -> None:
+        windows = [[0, 10], [10, 20]]
+        segments = [
+            replace(segment(f"s{batch}", batch), rolling_stats={"windowUs": window})
+            for batch, window in enumerate(windows)
+        ]
+        watch = DueWatch(lambda add: [RowFacts(add.origin.last_batch, 0)], limit=1)
+        for _ in range(2):
+            watch.after_batch(replace(NEVER, max_batches=2), segments, Moment(100, 3))
+        assert not watch.waited
 
     def test_what_becomes_a_file_in_time(self) -> None:
         watch = DueWatch(lambda _: [RowFacts(0, 0)], limit=2)

@@ -197,7 +197,6 @@ class Candidate:
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
-    is_passed: bool  # the directory has rows of a later window of event time
     # The last batch that was over before the next one came, and why; None if there is none.
     over: tuple[int, str] | None
 
@@ -242,7 +241,6 @@ class GroupIndex:
         self._deadline_of = deadline_of
         self._over_reason = reason_it_was_over
         self._keys: dict[str, GroupKey] = {}
-        self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         self._taken: set[str] = set()
         self._deadlines: list[_Deadlines] = [_Deadlines() for _ in Deadline._fields]
         self._newest_ms = 0
@@ -263,7 +261,7 @@ class GroupIndex:
                 ended.update(change.ended)
                 opened.update(add.id for add in change.opened)
         else:
-            self.groups, self._keys, self._windows = {}, {}, {}
+            self.groups, self._keys = {}, {}
             self._deadlines = [_Deadlines() for _ in Deadline._fields]
             self._newest_ms = 0
             ended, opened = set(), set(head.segments)
@@ -276,30 +274,14 @@ class GroupIndex:
         key: GroupKey,
         more: Collection[Add] = (),
         without: Collection[str] = (),
-        begins_us: int | None = None,
         *,
         afresh: bool = False,
     ) -> Candidate:
-        """Return a group, which need not exist, with more segments and without those of some ids; `afresh`: only more.
-
-        `begins_us` is the beginning of the last window that the directory gets rows of.
-        """
+        """Return a group, which need not exist, with more segments, and without some by id; `afresh`: only more."""
         group = (None if afresh else self.groups.get(key)) or self._group(key)
         if without and any(add_id in group.segments for add_id in without):
             group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
-        later = [window[0] for window in self._windows.get(key[:2], ())]
-        later += [] if begins_us is None else [begins_us]
-        is_passed = bool(key[2]) and max(later, default=key[2][0]) >= key[2][1]
-        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed, group.over)
-
-    def groups_ended_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
-        """Return the groups whose window is over because others of these keys are there."""
-        earlier_keys: dict[GroupKey, None] = {}
-        for directory_key, encoding, window in keys:
-            for earlier in self._windows.get((directory_key, encoding), ()) if window else ():
-                if earlier[1] <= window[0]:
-                    earlier_keys[directory_key, encoding, earlier] = None
-        return list(earlier_keys)
+        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), group.over)
 
     def overdue(self, moment: Moment) -> list[GroupKey]:
         """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
@@ -323,15 +305,13 @@ class GroupIndex:
             if group is None or segments[0].origin.last_batch < group.newest:
                 older = () if group is None else group.segments.values()
                 self.groups[key] = self._group(key, sorted((*older, *segments), key=order_of))
-                if key[2]:
-                    self._windows.setdefault(key[:2], set()).add(key[2])
             else:
                 for segment in segments:
                     group.open(segment)
             self._keys.update(dict.fromkeys((segment.id for segment in segments), key))
             self._newest_ms = max(self._newest_ms, self.groups[key].totals.last_ms)
             changed.add(key)
-        for key in (*changed, *self.groups_ended_by(changed)):
+        for key in changed:
             self._note_deadline(key)
 
     def _end(self, ended: Iterable[str]) -> set[GroupKey]:
@@ -347,10 +327,6 @@ class GroupIndex:
                 continue
             for deadlines in self._deadlines:
                 deadlines.noted.pop(key, None)
-            windows = self._windows.get(key[:2], set())
-            windows.discard(key[2])
-            if not windows:
-                self._windows.pop(key[:2], None)
         return gone.keys() & self.groups.keys()
 
     def _group(self, key: GroupKey, segments: Iterable[Add] = ()) -> _Group:

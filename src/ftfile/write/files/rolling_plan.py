@@ -150,7 +150,7 @@ def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource
 
 # Versions for which records repeat the jobs of other queries.
 FOREIGN_TASK_RECORDS = 1_000
-_OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
+_OTHER_ENCODING, _TOO_MANY_OPEN = "encoding", "openSegments"
 
 _log = get_logger(__name__)
 
@@ -265,11 +265,10 @@ class RollingPlanner:
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
-        begins_us = {key[:2]: key[2][0] for key in sorted(new) if key[2]}
         over = frozenset(planned)
-        for key in dict.fromkeys((*new, *index.groups_ended_by(new))):
-            more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
-            candidate = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
+        for key, segments in new.items():
+            more = segments if key in over else [*older.get(key, ()), *segments]
+            candidate = index.candidate(key, more, busy, afresh=key in over)
             for job in self._ending(candidate, moment, tasks):
                 planned.add(key)
                 open_segments -= len(job.inputs)
@@ -296,10 +295,10 @@ class RollingPlanner:
     def _reason(self, candidate: Candidate, moment: Moment) -> str | None:
         if candidate.key[1] != self._encoding:
             return _OTHER_ENCODING
-        return _EVENT_TIME if candidate.is_passed else reason_to_end(self._settings, candidate.totals, moment)
+        return reason_to_end(self._settings, candidate.totals, moment)
 
     def _deadline(self, candidate: Candidate) -> Deadline:
-        is_over = candidate.key[1] != self._encoding or candidate.is_passed or candidate.over is not None
+        is_over = candidate.key[1] != self._encoding or candidate.over is not None
         return AT_ONCE if is_over else deadline_of(self._settings, candidate.totals)
 
     def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyTask]) -> int:

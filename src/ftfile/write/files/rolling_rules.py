@@ -37,7 +37,7 @@ class RollingSettings:
     inactivity_ms: int | None  # since the last rows were committed
     clock_ms: int | None  # period by the clocks of `clock_zone`, counted from midnight
     clock_zone: str
-    event_column: str | None  # of timestamps; a part has rows of one window and ends when there are rows of a later one
+    event_column: str | None  # of timestamps; a part has rows of one window
     event_us: int | None  # the length of a window
     finalize_column: str | None  # of booleans; a part ends after a row in which it is true
     policy: str | None  # the user's, as `module:Class`
@@ -236,7 +236,6 @@ RULES = (
         is_limit=True,
         is_due=lambda settings, totals, _: _reaches(settings.max_segments, totals.segments),
     ),
-    Rule("eventTime", "records of a later interval came", ("eventTimeInterval",), is_across_batches=True),
     Rule("openSegments", "all open files together had too many pieces", ("maxOpenSegments",)),
     Rule("large", "one task of one batch filled it"),
     Rule("retriedAlone", "a piece that could not be read with the others"),
@@ -247,7 +246,10 @@ RULES = (
 POLICY = Rule("policy", "said by your own rolling policy", ("rollingPolicy",), is_across_batches=True)
 
 REASONS = {rule.reason: rule.about for rule in RULES}
-ACROSS_BATCHES = frozenset(option for rule in (*RULES, POLICY) if rule.is_across_batches for option in rule.options)
+# `eventTimeInterval` ends no file: it says which rows may share one, and the rules end each window's file by itself.
+ACROSS_BATCHES = frozenset(
+    ("eventTimeInterval", *(option for rule in (*RULES, POLICY) if rule.is_across_batches for option in rule.options))
+)
 
 
 def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> str | None:

@@ -236,8 +236,8 @@ def _segments_of(
         stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
-        rows, counts, runs, spans = _windows(rows, settings.event_column, settings.event_us, counts)
-        owners, stats = owners[runs], [stats[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
+        rows, counts, runs, stats = _windows(rows, settings.event_column, settings.event_us, counts, stats)
+        owners = owners[runs]
     keys = [key_counts[owner][0] for owner in owners.tolist()]
     return list(zip(keys, counts.tolist(), stats, strict=True)), rows
 
@@ -252,18 +252,20 @@ def _cut_after(
 
 
 def _windows(
-    rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64]
+    rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64], run_stats: list[dict[str, Any]]
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
     """Sort the rows of each run by window of event time; rows without a time go to the last window of their run.
 
     Windows begin at multiples of the interval since 1970 UTC; `counts` are the rows of each run. Return the rows, and
-    for each segment its number of rows, the number of its run, and its stats.
+    for each segment its number of rows, the number of its run, and its stats. Those of a run are about its last row:
+    they go to the segment that has it.
     """
     column = rows.column(name)
     times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
     valid, starts = is_valid(column), np.cumsum(counts) - counts
     windows = np.where(valid, times // interval_us, _LEAST)
     windows = np.where(valid, windows, np.repeat(np.maximum.reduceat(windows, starts), counts))
+    last_windows = windows[starts + counts - 1]
     runs = np.repeat(np.arange(len(counts)), counts)
     order = np.lexsort((windows, runs))  # stable: rows of one window stay in their order
     if np.any(order[1:] < order[:-1]):
@@ -272,10 +274,16 @@ def _windows(
     begins = np.flatnonzero(np.concatenate(([True], (windows[1:] != windows[:-1]) | (runs[1:] != runs[:-1]))))
     low = np.minimum.reduceat(np.where(valid, times, _MOST), begins).tolist()
     high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
+    runs, windows = runs[begins], windows[begins]
     spans: list[dict[str, Any]] = [
         {"eventTimeUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
         if least <= most
         else {}
-        for least, most, window in zip(low, high, windows[begins].tolist(), strict=True)
+        for least, most, window in zip(low, high, windows.tolist(), strict=True)
     ]
-    return rows, np.diff(begins, append=len(windows)), runs[begins], spans
+    has_last_row = (windows == last_windows[runs]).tolist()
+    stats = [
+        run_stats[run] | span if is_last else span
+        for run, span, is_last in zip(runs.tolist(), spans, has_last_row, strict=True)
+    ]
+    return rows, np.diff(begins, append=len(order)), runs, stats

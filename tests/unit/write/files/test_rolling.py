@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import pickle
 import random
 import re
@@ -216,16 +215,6 @@ class TestMarks:
         assert visible(out) == [["a", "B"], ["c", "D"], ["e", "F"]]
         assert committed(out) == sorted("aBcDeFgh")
         assert ftfile.open(out).to_arrow().column_names == ["word"]
-
-    def test_a_file_ends_when_there_are_rows_of_a_later_interval(self, out: str) -> None:
-        query = MicroBatch(out, {"at": "timestamp_ntz"}, {"fileFormat": "csv", "nullValue": "-"})
-        query.options = {**query.options, "eventTimeInterval": "at:1h"}
-        noon = dt.datetime(2024, 1, 1, 12)  # noqa: DTZ001 - as NTZ is
-        batches: list[list[int | None]] = [[0, 20], [None, 59], [60], [90], []]
-        for number, minutes in enumerate(batches):
-            rows = [{"at": None if each is None else noon + dt.timedelta(minutes=each)} for each in minutes]
-            query.run(number, [rows])
-        assert [file.rows for file in ftfile.open(out).files()] == [4]
 
     @pytest.mark.parametrize(
         ("options", "said"),

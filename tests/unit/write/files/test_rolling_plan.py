@@ -445,6 +445,11 @@ class TestEventTime:
             found.append(tuple((at - self.NOON).total_seconds() / 60 for at in (min(times), max(times))))
         return sorted(found)
 
+    def flushed(self, out: str) -> list[tuple[float, float]]:
+        ftfile.flush(out, context=current())
+        check_directory(open_filesystem(out), rows_of=lambda _: ())
+        return self.spans(out)
+
     @pytest.mark.parametrize("tasks", [1, 3])
     @pytest.mark.parametrize("k", ["x", "xyz"])
     def test_a_batch_with_an_hour_of_records(self, out: str, tasks: int, k: str) -> None:
@@ -453,27 +458,67 @@ class TestEventTime:
         random.Random(0).shuffle(rows)
         query.run(0, [rows[task::tasks] for task in range(tasks)])
         query.run(1, [[]] * tasks)
-        assert self.spans(out) == sorted([(10 * each, 10 * each + 9) for each in range(5)] * len(k))
-        ftfile.flush(out, context=current())
-        assert self.spans(out) == sorted([(10 * each, 10 * each + 9) for each in range(6)] * len(k))
-        check_directory(open_filesystem(out), rows_of=lambda _: ())
+        assert self.spans(out) == []
+        assert self.flushed(out) == sorted([(10 * each, 10 * each + 9) for each in range(6)] * len(k))
 
-    def test_windows_are_filled_over_batches_until_a_later_one_begins(self, out: str) -> None:
+    @pytest.mark.parametrize("tasks", [1, 2])
+    def test_late_rows_join_the_file_of_their_window(self, out: str, tasks: int) -> None:
+        """Two hours of minutes, whose every third batch has a row that is ten minutes late."""
+        minutes: list[int] = []
+        with repeatable(clock := ManualClock(1_700_000_000_000)):
+            query = self.query(out, "1h")
+            for number in range(120):
+                clock.advance(60)
+                batch = [number, number - 10] if number % 3 == 0 and number >= 10 else [number]
+                rows = self.rows(*batch)
+                query.run(number, [rows[task::tasks] for task in range(tasks)])
+                minutes += batch
+            assert self.spans(out) == []
+            clock.advance(3600)
+            query.run(120, [[]])
+            query.run(121, [[]] * tasks)
+        assert self.spans(out) == [(0, 59), (60, 119)]
+        assert reasons(out) == {"inactivity": 2}
+        times = sorted(ftfile.open(out).to_arrow()["at"].to_pylist())
+        assert times == [row["at"] for row in self.rows(*sorted(minutes))]
+
+    @pytest.mark.parametrize(
+        ("rule", "files"),
+        [
+            ({"inactivityInterval": "5min"}, [(0, 1)]),
+            ({"rolloverInterval": "5min"}, [(0, 1), (10, 14)]),
+            ({"maxRecordsPerFile": "2"}, [(0, 1), (10, 11), (12, 13), (14, 15)]),
+            ({"maxBatchesPerFile": "6"}, [(10, 15)]),
+            ({"maxOpenSegments": "2"}, [(0, 1), (10, 12), (13, 15)]),
+        ],
+        ids=str,
+    )
+    def test_every_other_rule_goes_by_the_files_of_windows(
+        self, out: str, rule: dict[str, str], files: list[tuple[float, float]]
+    ) -> None:
+        """The first window gets a row in two batches, and the second one in the six after them."""
+        with repeatable(clock := ManualClock(1_700_000_000_000)):
+            query = self.query(out, **rule)
+            for number, minute in enumerate((0, 1, 10, 11, 12, 13, 14, 15)):
+                query.run(number, [self.rows(minute)])
+                clock.advance(60)
+            query.run(8, [[]])
+            query.run(9, [[]])
+        assert self.spans(out) == files
+
+    def test_rows_of_earlier_windows_after_a_restart(self, out: str) -> None:
         query = self.query(out)
-        for number, minutes in enumerate([(0, 3), (5,), (9, 12), (4, 15), (14,), ()]):
+        for number, minutes in enumerate([(0, 3), (5,), (9, 12), (4, 15), (14,), (-100, 6)]):
             query.run(number, [self.rows(*minutes)])
-        # 4 comes late: a file of its own, and not in one of 12 and 15.
-        assert self.spans(out) == [(0, 9), (4, 4)]
-        query.restart()
-        query.run(6, [self.rows(-100)])
-        query.run(7, [[]])
-        assert self.spans(out) == [(-100, -100), (0, 9), (4, 4)]
+            query.restart()
+        assert self.flushed(out) == [(-100, -100), (0, 9), (12, 15)]
 
     def test_rows_without_a_time_go_with_the_others(self, out: str) -> None:
         query = self.query(out)
         query.run(0, [self.rows(None, 1, None, 22, None), self.rows(None)])
+        query.run(1, [self.rows(2, None)])  # which comes late, and takes the other one along
         ftfile.flush(out, context=current())
-        assert sorted(file.rows for file in ftfile.open(out).files()) == [1, 1, 4]
+        assert sorted(file.rows for file in ftfile.open(out).files()) == [1, 3, 4]
 
     def test_with_final_rows(self, out: str) -> None:
         query = self.query(out, finalizeColumn="last", fileFormat="csv", nullValue="-")
@@ -481,21 +526,28 @@ class TestEventTime:
         marked = [row | {"last": place == 2} for place, row in enumerate(self.rows(0, 11, 2, 3, 12))]
         query.run(0, [marked])
         query.run(1, [[]])
-        found = [sorted(line[14:16] for line in file.read_text().split("\n") if line) for file in self.csv(out)]
-        assert sorted(found) == [["00", "02"], ["03"], ["11"]]
-        assert len(head_of(out).segments) == 1
+        assert self.minutes(out) == [["00", "02"]]
+        query.run(2, [[row | {"last": True} for row in self.rows(4)]])
+        query.run(3, [[]])
+        assert self.minutes(out) == [["00", "02"], ["03", "04"]]
+        assert sum(segment.rows for segment in head_of(out).segments.values()) == 2  # 11 and 12: no final row is theirs
 
-    def csv(self, out: str) -> list[Path]:
-        return sorted(file for file in Path(out).rglob("*.csv") if "_ftfile" not in file.parts)
+    def minutes(self, out: str) -> list[list[str]]:
+        files = (file for file in Path(out).rglob("*.csv") if "_ftfile" not in file.parts)
+        return sorted(sorted(line[14:16] for line in file.read_text().split("\n") if line) for file in files)
 
     def test_another_interval_after_a_restart(self, out: str) -> None:
         self.query(out, "1h").run(0, [self.rows(0, 55)])
-        query = self.query(out, "10min")
-        query.restart()
+        self.query(out, "10min").run(1, [self.rows(1, 56)])
+        self.query(out, "1h").run(2, [self.rows(2)])
+        assert self.flushed(out) == [(0, 55), (1, 1), (56, 56)]
+
+    def test_no_interval_after_a_restart(self, out: str) -> None:
+        self.query(out).run(0, [self.rows(0, 55)])
+        query = self.query(out)
+        query.options = {"fileFormat": "parquet", "partitionBy": "k", "rolling": "policy"}
         query.run(1, [self.rows(1, 56)])
-        query.run(2, [self.rows(120)])
-        query.run(3, [[]])
-        assert self.spans(out) == [(0, 55), (1, 1), (56, 56)]
+        assert self.flushed(out) == [(0, 0), (1, 56), (55, 55)]
 
 
 class TestBatchWrites:

@@ -17,7 +17,7 @@ from tests.kit.rolling import AT_ONCE, DRAWN, Rules, rules_of
 ROOT = Path(__file__).parents[4]
 # Which no history draws: the answer of a user's class, and a limit whose reason depends on all files of a directory.
 NOT_IN_HISTORIES = {"rollingPolicy", "maxOpenSegments"}
-TESTED_APART = {"eventTime", "finalize", POLICY.reason}  # by rows with other columns, by a class of the test
+TESTED_APART = {"finalize", POLICY.reason}  # by rows with other columns, by a class of the test
 WITH_OPTIONS = [rule for rule in (*RULES, POLICY) if rule.options]
 
 
