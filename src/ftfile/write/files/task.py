@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, UnencodableRows
 from ftfile.core.logs import get_logger
+from ftfile.log.format.model import NUMBER_MAX
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
 from ftfile.write.files.part_writer import EncodableRows, PartWriter, as_one
 from ftfile.write.messages import StreamIdentity
@@ -110,7 +111,7 @@ def run_assembly_tasks(
 
 LARGE_BYTES_MIN = 4 << 20
 
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_LEAST = np.iinfo(np.int64).min
 
 
 class SpoolWriter:
@@ -261,7 +262,8 @@ def _windows(
     they go to the segment that has it.
     """
     column = rows.column(name)
-    times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
+    # The least of all times is beyond what the log holds: it counts as the next one.
+    times = np.maximum(values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64), -NUMBER_MAX)
     valid, starts = is_valid(column), np.cumsum(counts) - counts
     windows = np.where(valid, times // interval_us, _LEAST)
     windows = np.where(valid, windows, np.repeat(np.maximum.reduceat(windows, starts), counts))
@@ -272,11 +274,14 @@ def _windows(
         rows = rows.take(from_numpy(order, pa.int64()))
         windows, times, valid = windows[order], times[order], valid[order]
     begins = np.flatnonzero(np.concatenate(([True], (windows[1:] != windows[:-1]) | (runs[1:] != runs[:-1]))))
-    low = np.minimum.reduceat(np.where(valid, times, _MOST), begins).tolist()
+    low = np.minimum.reduceat(np.where(valid, times, NUMBER_MAX), begins).tolist()
     high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
     runs, windows = runs[begins], windows[begins]
     spans: list[dict[str, Any]] = [
-        {"eventTimeUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
+        {
+            "eventTimeUs": [least, most],
+            "windowUs": [max(window * interval_us, -NUMBER_MAX), min((window + 1) * interval_us, NUMBER_MAX)],
+        }
         if least <= most
         else {}
         for least, most, window in zip(low, high, windows.tolist(), strict=True)

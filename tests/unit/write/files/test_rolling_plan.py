@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import pickle
 import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -519,6 +521,17 @@ class TestEventTime:
         query.run(1, [self.rows(2, None)])  # which comes late, and takes the other one along
         ftfile.flush(out, context=current())
         assert sorted(file.rows for file in ftfile.open(out).files()) == [1, 3, 4]
+
+    @pytest.mark.parametrize("time_us", [2**63 - 1, 2**63 - 2, -(2**63), 1 - 2**63])
+    def test_a_time_at_the_ends_of_all_times(self, out: str, time_us: int) -> None:
+        """Spark has such times, and programs write them for none."""
+        query = self.query(out)
+        planned, writer = query.plan(), query.identity(0)
+        schema = query.config().schema
+        times = pa.array([0, time_us], pa.int64()).cast(schema.field("at").type)
+        rows = pa.RecordBatch.from_arrays([times, pa.array(["x", "x"])], schema=schema)
+        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), [rows], current())])
+        assert ftfile.flush(out, context=current()).files == 2
 
     def test_with_final_rows(self, out: str) -> None:
         query = self.query(out, finalizeColumn="last", fileFormat="csv", nullValue="-")
