@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-LOG = "_delta_log"
+LOG = LIMITS["delta"].directory
 CHECKPOINT_EVERY = 100
 # Older commits are deleted, from a checkpoint on: every export, and every reader, lists all that are there.
 COMMITS_KEPT = 1_000
@@ -83,7 +83,6 @@ class DeltaLog(Table):
     """The commits of a Delta table in a directory."""
 
     limits = LIMITS["delta"]
-    directory = LOG
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

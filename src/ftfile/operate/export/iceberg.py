@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
@@ -61,7 +61,6 @@ class IcebergTable(Table):
     """The commits of an Iceberg table in a directory."""
 
     limits = LIMITS["iceberg"]
-    directory: ClassVar[str] = ICEBERG
 
     def __init__(self, fs: FileSystem, url: str) -> None:
         self._fs, self._url = fs, url

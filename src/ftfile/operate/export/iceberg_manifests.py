@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import AlreadyExists, CorruptData
 from ftfile.formats.avro_container import block, header, import_fastavro
 from ftfile.operate.export.iceberg_schemas import avro_type, raw_value
+from ftfile.operate.export.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-ICEBERG = "_iceberg"
+ICEBERG = LIMITS["iceberg"].directory
 METADATA = f"{ICEBERG}/metadata"
 ANEW = f"Delete {ICEBERG!r} to export anew"
 # A removed file makes its manifest be written anew; a reader opens all of them.

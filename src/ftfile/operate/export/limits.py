@@ -31,6 +31,7 @@ class Limits:
     """The limits of a format."""
 
     name: str  # of the format
+    directory: str  # of its metadata
     types: re.Pattern[str]  # names of the types, in Spark's JSON, that it has
     refused_in_names: tuple[re.Pattern[str], str] | None  # characters that no column's name has, and how errors say so
     refused_in_paths: tuple[re.Pattern[str], str]  # characters that no path has, likewise
@@ -127,10 +128,11 @@ LIMITS = {
     # Delta takes other names in tables that map them, which takes a field id in each file.
     "delta": Limits(
         "Delta",
+        "_delta_log",
         re.compile(f"{_COMMON}|timestamp_ntz"),
         (re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
         _CONTROL,
         eq,
     ),
-    "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
+    "iceberg": Limits("Iceberg", "_iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
 }

@@ -80,7 +80,6 @@ class Table(ABC):
     """A table of another format over the files of a directory, with a commit for each version."""
 
     limits: ClassVar[Limits]
-    directory: ClassVar[str]  # of its metadata
 
     @abstractmethod
     def newest(self) -> Exported | None:
@@ -278,7 +277,7 @@ class Exporter:
         """Return the first and the last version to export, and what the table has."""
         newest = self._table.newest()
         if newest is not None:
-            self._versions.require_own(newest.version, newest.nonce, self._table.directory)
+            self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
         return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
 
     def _append_difference(self, newest: Exported, version: int, files: Tracker) -> None:
@@ -294,7 +293,10 @@ class Exporter:
         record = versions.log.read_record(version)
         if record is None:
             raise CorruptData(
-                self._table.directory, f"the record of version {version}", "none", "Export again: it is no longer kept"
+                self._table.limits.directory,
+                f"the record of version {version}",
+                "none",
+                "Export again: it is no longer kept",
             )
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = [add for add in record.adds if add.kind == "part"]
