@@ -263,7 +263,7 @@ class Exporter:
         tracker = Tracker("export", clock, progress, last + 1 - first, unit="versions")
         for version in range(first, last + 1):
             try:
-                newest = self._append_version(newest, version)
+                newest = self._append_version(newest, version, files)
                 tracker.add()
             except ConfigError as error:
                 if version == last:
@@ -280,15 +280,16 @@ class Exporter:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
         return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
 
-    def _append_difference(self, newest: Exported, version: int, files: Tracker) -> None:
-        """Append one commit where the records between are no longer kept."""
+    def _append_difference(self, newest: Exported, version: int, files: Tracker) -> Exported:
+        """Append one commit that makes the files of the table those of a version."""
         whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = {file.path for file in whole.adds}
         whole.removes.extend(sorted(before - paths))
         whole.adds[:] = [file for file in whole.adds if file.path not in before]
         self._append(whole, files)
+        return whole.exported
 
-    def _append_version(self, newest: Exported, version: int) -> Exported:
+    def _append_version(self, newest: Exported, version: int, files: Tracker) -> Exported:
         versions = self._versions
         record = versions.log.read_record(version)
         if record is None:
@@ -298,6 +299,9 @@ class Exporter:
                 "none",
                 "Export again: it is no longer kept",
             )
+        if any((remove.final_path or "").startswith(f"{layout.RETIRED}/") for remove in record.removes):
+            # A repair removes files by names that nothing ever had.
+            return self._append_difference(newest, version, files)
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = [add for add in record.adds if add.kind == "part"]
         versions.know(version, {schema, record.encoding or schema, *(add.encoding for add in adds)})

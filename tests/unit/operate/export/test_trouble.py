@@ -106,7 +106,7 @@ class TestTrouble:
                 query.run(0, [rows(0)])
                 export(url, to)
                 query.run(1, [rows(2)])
-                ftfile.compact(url, context=current())
+                MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(4)])
             return fs
 
         def scenario(fs: FileSystem) -> None:
@@ -145,6 +145,22 @@ class TestTrouble:
                 check_newest(url, to)
                 assert count_commits(open_filesystem(url), to) == 2, str(state)
         assert states > 10
+
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_files_that_a_repair_gave_up_go(self, to: str, tmp_path: Path) -> None:
+        """Its record names them otherwise, so that publishing it moves no file; later versions are commits as ever."""
+        url = str(tmp_path)
+        query = MicroBatch(url, COLUMNS)
+        for batch in range(2):
+            query.run(batch, [rows(2 * batch)])
+        export(url, to)
+        lost = min(file.path for file in ftfile.open(url).files())
+        (tmp_path / lost).unlink()
+        assert ftfile.repair(url, dry_run=False, give_up=[lost], context=current()).ok
+        query.run(2, [rows(4)])
+        export(url, to)
+        check_newest(url, to)
+        assert count_commits(open_filesystem(url), to) == 3
 
     @pytest.mark.parametrize("to", FORMATS)
     def test_another_export_may_be_further(self, to: str) -> None:
