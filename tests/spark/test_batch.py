@@ -300,6 +300,18 @@ class TestExports:
             assert (Path(out) / f"_iceberg/metadata/v{version + 1}.metadata.json").exists()
         assert spark.read.parquet(out).count() == 20
 
+    def test_an_overwrite_renews_exports_that_are_there(self, frame: DataFrame, tmp_path: Path) -> None:
+        """Without `exportTo`; an append does not."""
+        out = str(tmp_path / "out")
+        writer = frame.write.format("ftfile")
+        writer.mode("append").save(out)
+        ftfile.export(out)
+        writer.mode("append").save(out)
+        assert delta_ids(out) == list(range(10))
+        frame.where("id < 3").write.format("ftfile").mode("overwrite").save(out)
+        assert delta_ids(out) == [0, 1, 2]
+        assert not (Path(out) / "_iceberg").exists()
+
     def test_a_stream_goes_on_where_an_export_fails(
         self, attached: SparkSession, frame: DataFrame, tmp_path: Path
     ) -> None:

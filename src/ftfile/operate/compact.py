@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_is_files
-from ftfile.log.opening import maintaining, open_with_written_settings
+from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.compacted_records import merge_all
 from ftfile.operate.delete import select, settled_for
+from ftfile.operate.export.after_commit import operating
 from ftfile.operate.rewriting import Choice, pieces_of, rewrite
 from ftfile.write.workers import Threads
 
@@ -72,7 +73,7 @@ def compact(  # noqa: PLR0913 - all by name
         StorageError: the store failed; nothing was changed since the last record.
         CommitError: as for a batch write; `NotPublished`: the compaction is recorded, and published later.
     """
-    with maintaining("compact", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("compact", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers, choice = Threads.of(author.job_id, threads, context), SmallFiles(where, target_bytes, log.clock)
         return rewrite(log, author, workers, choice, commit_every=commit_every, dry_run=dry_run, progress=progress)

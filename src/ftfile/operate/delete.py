@@ -16,8 +16,9 @@ from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.log.opening import maintaining, open_with_written_settings, written_settings
+from ftfile.log.opening import open_with_written_settings, written_settings
 from ftfile.log.read.snapshot import snapshot_at
+from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush, files_each
 from ftfile.operate.rewriting import Choice, RowRewriter, pieces_of, rewrite
 from ftfile.read.selection import Selection, Without
@@ -132,7 +133,7 @@ def drop(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
     everything = _is_everything(where)
-    with maintaining("drop", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("drop", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
@@ -200,7 +201,7 @@ def delete(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; or others replaced files with such rows again and again. But for
             `NotPublished`, which means that the rows are gone, and their files hidden later, nothing was removed.
     """
-    with maintaining("delete", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("delete", path, key_provider, storage, context, at_least_version) as (log, author):
         url = normalise(os.fspath(path))
         reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
         workers = Threads.of(author.job_id, threads, context)

@@ -17,8 +17,9 @@ from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.model import AssemblyTask, Body
-from ftfile.log.opening import maintaining, open_with_written_settings
+from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
+from ftfile.operate.export.after_commit import operating
 from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
@@ -113,7 +114,7 @@ def flush(  # noqa: PLR0913 - all by name
         StorageError: the store failed, or is away.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
-    with maintaining("flush", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("flush", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers = Threads.of(author.job_id, threads, context)
         reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
@@ -165,10 +166,8 @@ class Flush:
             if hook is not None and self.query_id in {None, query_id}:
                 report_pending_flushes(self.log, hook, self.url, query_id)
         errors = {str(error): error for error in self.errors.values()}
-        if len(errors) > 1:
-            raise StillOpen(list(errors))
-        for error in errors.values():
-            raise error
+        if errors:
+            raise StillOpen(list(errors)) if len(errors) > 1 else next(iter(errors.values()))
         return FlushReport(self.files, self.rows, self.log.refresh().version)
 
     def plan(self) -> FlushReport:

@@ -14,6 +14,7 @@ from ftfile.core.logs import get_logger, log_context
 from ftfile.core.progress import Tracker
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
+from ftfile.operate.export.after_commit import renew
 from ftfile.operate.repair_actions import OPERATION, Mender
 from ftfile.operate.verify.findings import STRANGERS, Action, Finding
 from ftfile.operate.verify.verify_directory import verify
@@ -99,15 +100,20 @@ def repair(  # noqa: PLR0913 - all by name
         report = verify(fs, full=full, progress=progress, at_least_version=at_least_version)
         asked.check(report)
         if dry_run:
-            chosen = list(asked.chosen(report))
-            steps = tuple(_step(finding, action) for finding, action in chosen)
-            taken = Counter(id(finding) for finding, _ in chosen)
-            remaining = tuple(
-                finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)]
-            )
-            return RepairReport(True, steps, remaining, report.version)  # noqa: FBT003 - a field
+            return _plan(report, asked)
         reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
-        return _repair(report, asked, Mender(fs, reopen, author), progress, full=full)
+        repaired = _repair(report, asked, Mender(fs, reopen, author), progress, full=full)
+        if repaired.version != report.version:
+            renew(path, fs, storage)
+        return repaired
+
+
+def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
+    chosen = list(asked.chosen(report))
+    steps = tuple(_step(finding, action) for finding, action in chosen)
+    taken = Counter(id(finding) for finding, _ in chosen)
+    remaining = tuple(finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)])
+    return RepairReport(True, steps, remaining, report.version)  # noqa: FBT003 - a field
 
 
 def _repair(

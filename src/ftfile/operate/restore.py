@@ -14,7 +14,6 @@ from ftfile.log.checks import find_files
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION, Body, Remove
-from ftfile.log.opening import maintaining
 from ftfile.log.places import list_or_empty, stat_or_none
 from ftfile.log.protocol import commit
 from ftfile.log.read.history import version_of
@@ -27,6 +26,7 @@ from ftfile.log.read.snapshot import (
     take_snapshot,
 )
 from ftfile.log.read.times import parsed_version_at
+from ftfile.operate.export.after_commit import operating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,7 +106,7 @@ def restore(  # noqa: PLR0913 - all by name
     """
     if (version is None) == (timestamp is None):
         raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
-    with maintaining("restore", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("restore", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
         restored_version = take_snapshot(log, version).version  # which refuses one that is not there
@@ -144,7 +144,7 @@ def undo(  # noqa: PLR0913 - all by name
         HistoryGone, NameCollision: as `restore`.
         CommitError: as `restore`; or another write came meanwhile, and nothing was changed.
     """
-    with maintaining("undo", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("undo", path, key_provider, storage, context, at_least_version) as (log, author):
         check_is_files(head := log.refresh(), os.fspath(path))
         undone = _last_write(log, head)
         if undone is None:

@@ -24,10 +24,11 @@ from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import Merges, merge_all
 from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
-from ftfile.log.opening import maintaining, open_with_written_settings
+from ftfile.log.opening import open_with_written_settings
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.compact import TARGET_BYTES, SmallFiles
 from ftfile.operate.delete import Deleting
+from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush, files_each
 from ftfile.operate.rewriting import rewrite
 from ftfile.operate.verify.verify_directory import verify as verify_directory
@@ -337,7 +338,7 @@ def verify(  # noqa: PLR0913 - all by name
 
 
 @contextlib.contextmanager
-def _maintaining(  # noqa: PLR0913, PLR0917 - as of `maintaining`
+def _maintaining(  # noqa: PLR0913, PLR0917 - as of `operating`
     operation: str,
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -353,7 +354,7 @@ def _maintaining(  # noqa: PLR0913, PLR0917 - as of `maintaining`
     """
     at_once = _tasks_of(spark, tasks)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
-    with maintaining(operation, url, key_provider, storage, SYSTEM, at_least_version) as (log, author):
+    with operating(operation, url, key_provider, storage, SYSTEM, at_least_version) as (log, author):
         check_shared(log.fs, url)
         executor_settings = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)

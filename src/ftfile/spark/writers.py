@@ -12,7 +12,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
-from ftfile.operate.export.after_commit import export_soon
+from ftfile.operate.export.after_commit import export_soon, exported_formats
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped, only_commits, tune_worker
 from ftfile.write.files.file_options import SinkConfig
@@ -165,8 +165,11 @@ class FtFileBatchWriter(BatchWriter):
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
+        config = self._writer.config
+        # Readers of an export miss the files that an overwrite replaced.
+        existing = exported_formats(config.log(SYSTEM).fs) if config.overwrite else ()
         # Nobody comes after a batch write, and its process may end.
-        _export(self._writer.config, wait_s=EXPORT_WAIT_S)
+        _export(config, existing, wait_s=EXPORT_WAIT_S)
 
 
 def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:
@@ -202,9 +205,10 @@ def _check_export(config: SinkConfig, to: str) -> None:
         raise ConfigError(f"exportTo={to}: {error}. Or leave exportTo out") from error
 
 
-def _export(config: SinkConfig, *, wait_s: float) -> None:
+def _export(config: SinkConfig, more: tuple[str, ...] = (), *, wait_s: float) -> None:
     settings = dict(config.storage_options.client_settings)
-    export_soon(config.path, config.publishing.export_to, settings, SYSTEM, wait_s=wait_s)
+    formats = tuple(dict.fromkeys((*config.publishing.export_to, *more)))
+    export_soon(config.path, formats, settings, SYSTEM, wait_s=wait_s)
 
 
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:

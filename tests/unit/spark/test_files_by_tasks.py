@@ -50,6 +50,8 @@ def ids(out: str, key_provider: str | None = None) -> list[int]:
 
 
 IDS = sorted(number for number in range(3) for _ in LETTERS)
+# Operations that renew exports, the options of the writer before, and their arguments.
+EXPORTED = [(flush, {"rolling": "policy"}, {}), (compact, {}, {}), (delete, {}, {"where": "id = 1"})]
 
 
 def run(call: Callable[..., Any], session: Session, out: str, **more: Any) -> Any:
@@ -100,6 +102,17 @@ class TestRounds:
         written(out)
         report = run(compact, Session(), out, where={"bucket": "b"})
         assert (report.files_removed, report.files_written) == (3, 1)
+
+    @pytest.mark.parametrize(("call", "options", "arguments"), EXPORTED, ids=["flush", "compact", "delete"])
+    def test_exports_are_renewed(
+        self, call: Callable[..., Any], options: dict[str, str], arguments: dict[str, str], out: str
+    ) -> None:
+        written(out, fileFormat="parquet", **options)
+        ftfile.export(out)
+        run(call, Session(), out, **arguments)
+        assert len([*Path(out, "_delta_log").iterdir()]) == 2
+        table = pytest.importorskip("deltalake").DeltaTable(out).to_pyarrow_table()
+        assert sorted(table["id"].to_pylist()) == [number for number in IDS if number != 1 or not arguments]
 
     def test_a_flush(self, out: str) -> None:
         session = Session()

@@ -1,23 +1,99 @@
-"""`exportTo`: exports after each commit, in a thread of the driver's process, so that no batch waits for one or fails.
+"""Exports after commits: those that `exportTo` names after each of a writer, and those that exist after an operation.
 
-What is missed, since an export failed or the process ended, comes with the next one.
+A writer's run in a thread of the driver's process, so that no batch waits for one or fails. What is missed, since an
+export failed or the process ended, comes with the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.log.opening import maintaining
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import MaintenanceAuthor
+    from ftfile.storage.api import FileSystem
 
 
 _log = get_logger(__name__)
+
+
+@contextlib.contextmanager
+def operating(
+    operation: str,
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    at_least_version: int | None,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
+    """Do as `maintaining`, and renew the exports of the directory if the operation recorded anything, also in part.
+
+    A renewal raises nothing.
+
+    Raises:
+        ConfigError, RolledBack: see `maintaining`.
+    """
+    with maintaining(operation, path, key_provider, storage, context, at_least_version) as (log, author):
+        start = log.refresh().version
+        try:
+            yield log, author
+        except StorageError:
+            raise  # a renewal would wait for the same store once more
+        except Exception:
+            _renew_if_recorded(path, log, author, start, storage)
+            raise
+        _renew_if_recorded(path, log, author, start, storage)
+
+
+def _renew_if_recorded(
+    path: str | os.PathLike[str],
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    start: int,
+    storage: Mapping[str, str] | None,
+) -> None:
+    try:
+        # Versions of others may have come meanwhile, also in a dry run.
+        records = map(log.read_record, range(log.refresh().version, start, -1))
+        has_recorded = any(record is not None and record.author == author for record in records)
+    except FtfileError as error:
+        _log.warning("%s: whether exports are behind is not known; ftfile.export renews them: %s", path, error)
+        return
+    if has_recorded:
+        renew(path, log.fs, storage)
+
+
+def renew(path: str | os.PathLike[str], fs: FileSystem, storage: Mapping[str, str] | None) -> None:
+    """Export a directory anew to each format that it has an export to; failures are logged, and never raised."""
+    url = os.fspath(path)
+    for to in exported_formats(fs):
+        if problem := export_now(url, (to,), storage or {}, fs.context):
+            _log.warning(
+                "the export of %s is behind, and its readers may miss files; `ftfile export %s --to %s`, or "
+                "ftfile.export(%r, %r), tries again: %s",
+                *(url, url, to, url, to, problem),
+            )
+
+
+def exported_formats(fs: FileSystem) -> tuple[str, ...]:
+    """Return the formats with metadata in a directory; none, with a warning, if the store fails."""
+    from ftfile.operate.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
+
+    try:
+        return tuple(to for to, limits in LIMITS.items() if fs.exists(limits.directory))
+    except StorageError as error:
+        _log.warning("whether there are exports is not known; ftfile.export renews them: %s", error)
+        return ()
 
 
 def export_soon(

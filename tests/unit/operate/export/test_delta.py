@@ -83,7 +83,7 @@ class TestVersions:
             query.run(batch, [rows(0, 4)])
         ftfile.compact(out, context=current())
         ftfile.drop(out, {"word": "w1"}, context=current())
-        assert export(out) == ExportReport(version=4, versions=4)
+        assert export(out) == ExportReport(version=4, versions=0)
         check_newest(out)
         assert [row["id"] for row in delta_rows(out)] == [0, 0, 0, 2, 2, 2, 3, 3, 3]
         *_, compacted, dropped = commits(open_filesystem(out))
