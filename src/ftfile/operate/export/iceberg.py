@@ -7,9 +7,9 @@ crash leaves all of it or nothing. Its property `ftfile.export` says which versi
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
@@ -28,6 +28,7 @@ from ftfile.operate.export.iceberg_manifests import (
 from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
 from ftfile.operate.export.limits import LIMITS
 from ftfile.operate.export.versions import Exported, Table
+from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,12 @@ if TYPE_CHECKING:
 SNAPSHOTS_KEPT = 500
 # Readers that began with an older metadata file find it for as many commits.
 METADATA_KEPT = 100
+# Commits after which expired files are deleted, which a list of the directory names, also those of killed exports.
+EXPIRE_EVERY = 100
 _HINT = f"{METADATA}/version-hint.text"
 _NAME = re.compile(r"v(\d+)\.metadata\.json")
+# A metadata file, a list of manifests, or a manifest, of the commit of that number.
+_NUMBERED = re.compile(r"(v|snap-|)(\d+)(?:\.metadata\.json|(?:-m)?-[0-9a-f]{32}\.avro)")
 _OWN = "ftfile.export"
 _MAPPING = "schema.name-mapping.default"
 _FIRST_PARTITION_ID = 1000
@@ -66,7 +71,6 @@ class IcebergTable(Table):
         self._fs, self._url = fs, url
         self._metadata: Json | None = None
         self._manifests: list[Json] = []  # of the current snapshot
-        self._expired: list[Json] = []
 
     def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
         number = max(self._numbers(), default=None)
@@ -128,8 +132,7 @@ class IcebergTable(Table):
         }
         if metadata["snapshots"]:
             snapshot["parent-snapshot-id"] = metadata["current-snapshot-id"]
-        snapshots = [*metadata["snapshots"], snapshot]
-        self._expired, kept_snapshots = snapshots[:-SNAPSHOTS_KEPT], snapshots[-SNAPSHOTS_KEPT:]
+        kept_snapshots = [*metadata["snapshots"], snapshot][-SNAPSHOTS_KEPT:]
         metadata |= {
             "last-sequence-number": number,
             "last-updated-ms": time_ms,
@@ -154,9 +157,9 @@ class IcebergTable(Table):
             # An export that was late must not lead readers back.
             if number == max(self._numbers()):
                 self._fs.put(_HINT, str(number).encode())
-            self._delete_expired()
-            delete_file(self._fs, f"{METADATA}/{_name(number - METADATA_KEPT)}")
-        except StorageError as error:
+            if number % EXPIRE_EVERY == 0:
+                self._delete_expired(number)
+        except (StorageError, CorruptData) as error:
             _log.warning("version %d is exported, and old metadata stays: %s", exported.version, error)
 
     def _is_hinted(self, number: int) -> bool:
@@ -232,16 +235,21 @@ class IcebergTable(Table):
             if not all(promotes(old["type"], now["type"]) for old in former if old["id"] == now["id"])
         ]
 
-    def _delete_expired(self) -> None:
+    def _delete_expired(self, number: int) -> None:
+        """Delete old metadata, lists before that of the oldest snapshot, and manifests that no later one can name."""
         assert self._metadata is not None
-        for snapshot, following in itertools.pairwise([*self._expired, self._metadata["snapshots"][0]]):
-            # What a later snapshot does not name comes back in none.
-            still = {manifest["manifest_path"] for manifest in self._list(following)}
-            for manifest in self._list(snapshot):
-                if manifest["manifest_path"] not in still:
-                    delete_file(self._fs, relative(self._url, manifest["manifest_path"]))
-            delete_file(self._fs, relative(self._url, snapshot["manifest-list"]))
-        self._expired = []
+        oldest = self._metadata["snapshots"][0]
+        first = oldest["sequence-number"]
+        # A later list has manifests of this one, and else those that were written after it.
+        named = {relative(self._url, manifest["manifest_path"]) for manifest in self._list(oldest)}
+        newest_expired = {"v": number - METADATA_KEPT, "snap-": first - 1, "": first}
+        files = [(info.path, _NUMBERED.fullmatch(info.path, len(METADATA) + 1)) for info in self._fs.list(METADATA)]
+        expired = [
+            path
+            for path, match in files
+            if match is not None and int(match[2]) <= newest_expired[match[1]] and path not in named
+        ]
+        parallel(self._fs, partial(delete_file, self._fs), expired)
 
 
 def _first_metadata(location: str, change: Change) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import io
 import json
@@ -9,7 +10,7 @@ import shutil
 import time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
@@ -20,10 +21,14 @@ import ftfile.operate.export.iceberg_manifests
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.operate.export.export import ExportReport
 from ftfile.operate.export.iceberg_schemas import FieldIds
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.operate.export.formats import (
     COLUMNS,
+    HINT,
     METADATA,
     check_newest,
     iceberg_entries,
@@ -34,6 +39,9 @@ from tests.unit.operate.export.formats import (
     rows,
 )
 from tests.unit.operate.export.formats import export as export_to
+
+if TYPE_CHECKING:
+    from ftfile.storage.api import FileSystem
 
 UTC = datetime.timezone.utc
 
@@ -58,6 +66,31 @@ def table_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
 
 def own_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
     return sorted(ftfile.open(url).to_arrow(version).to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.fixture
+def few_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ftfile.operate.export.iceberg, "SNAPSHOTS_KEPT", 3)
+    monkeypatch.setattr(ftfile.operate.export.iceberg, "METADATA_KEPT", 2)
+    monkeypatch.setattr(ftfile.operate.export.iceberg, "EXPIRE_EVERY", 4)
+    monkeypatch.setattr(ftfile.operate.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
+
+
+def check_bounds(fs: FileSystem) -> None:
+    """Check that with `few_kept`, no file is there but those that two commits and three snapshots need."""
+    metadata = iceberg_metadata(fs)
+    assert len(metadata) == 2
+    start, snapshots = metadata[-1]["location"].removesuffix("_iceberg"), metadata[-1]["snapshots"]
+    assert len(snapshots) == 3
+    lists = {snapshot["manifest-list"].removeprefix(start) for snapshot in snapshots}
+    manifests = {
+        entry["manifest_path"].removeprefix(start)  # type: ignore[index, call-overload]
+        for path in lists
+        for entry in fastavro.reader(io.BytesIO(fs.read(path)))
+    }
+    newest = metadata[-1]["last-sequence-number"]
+    names = {HINT, *(f"{METADATA}/v{number}.metadata.json" for number in (newest - 1, newest))}
+    assert {info.path for info in fs.list(METADATA)} == names | lists | manifests
 
 
 def newest(url: str) -> dict[str, Any]:
@@ -229,28 +262,59 @@ class TestMetadata:
         assert [each["added_files_count"] for each in manifests] == [4, 4, 2]
         check_newest(out, "iceberg")
 
-    def test_old_snapshots_and_metadata_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.operate.export.iceberg, "SNAPSHOTS_KEPT", 3)
-        monkeypatch.setattr(ftfile.operate.export.iceberg, "METADATA_KEPT", 2)
-        monkeypatch.setattr(ftfile.operate.export.iceberg_manifests, "SMALL_MANIFESTS", 3)
+    @pytest.mark.usefixtures("few_kept")
+    def test_old_snapshots_and_metadata_go(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         for batch in range(8):
             query.run(batch, [rows(2 * batch)])
             export(out)
-        found = {path.name for path in (Path(out) / METADATA).iterdir()}
-        assert {name for name in found if name.startswith("v")} == {
-            "v7.metadata.json", "v8.metadata.json", "version-hint.text",
-        }  # fmt: skip
-        assert len([name for name in found if name.startswith("snap-")]) == 3
-        lists = [each["manifest-list"].rpartition("/")[2] for each in newest(out)["snapshots"]]
-        named = {
-            entry["manifest_path"].rpartition("/")[2]  # type: ignore[index, call-overload]
-            for name in lists
-            for entry in fastavro.reader(io.BytesIO((Path(out) / METADATA / name).read_bytes()))
-        }
-        assert {name for name in found if "-m-" in name} == named
+        check_bounds(open_filesystem(out))
         for version in (5, 6, 7):
             assert [row["id"] for row in table_rows(out, version)] == ids_of(out, version)
+        for batch in range(8, 11):
+            query.run(batch, [rows(2 * batch)])
+            export(out)
+            assert [row["id"] for row in table_rows(out)] == ids_of(out)
+        assert len(iceberg_metadata(open_filesystem(out))) == 5
+
+    @pytest.mark.usefixtures("few_kept")
+    @pytest.mark.parametrize("operation", ["put", "delete"])
+    def test_what_killed_exports_leave_goes(self, operation: str) -> None:
+        """Whether they die between a commit and what follows it, or while they delete; and what they never named."""
+
+        class Killed(BaseException):
+            pass
+
+        class Dying(WrapperFileSystem):
+            def put(self, path: str, content: bytes) -> None:
+                self._die("put", f"{path} {content!r}")
+                super().put(path, content)
+
+            def delete(self, path: str) -> None:
+                self._die("delete", path)
+                super().delete(path)
+
+            def _die(self, name: str, call: str) -> None:
+                if name == operation and METADATA in call and version < 12 and call not in dead:
+                    dead.add(call)
+                    raise Killed
+
+        version, dead = 0, set[str]()
+        fs = CrashingFileSystem()
+        with mounted(Dying(fs)) as url:
+            query = MicroBatch(url, COLUMNS, overwrite=True)
+            for version in range(16):
+                query.run_job(f"job {version}", [rows(version)])
+                with contextlib.suppress(Killed):
+                    export(url)
+                if version == 5:
+                    for name in ("5-m-", "snap-5-"):
+                        fs.put(
+                            f"{METADATA}/{name}{0:032x}.avro", b"of a commit that another export was first to create"
+                        )
+            check_newest(url, "iceberg")
+        assert len(dead) >= (12 if operation == "put" else 3)
+        check_bounds(fs)
 
     def test_versions_that_are_no_longer_kept_are_one_snapshot(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
