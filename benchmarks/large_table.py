@@ -114,5 +114,5 @@ def _write_checkpoint(log: Path, commit: int, metadata: dict[str, Any], files: l
     rows: list[dict[str, Any]] = [{"protocol": PROTOCOL}, {"metaData": described}]
     rows += [{"add": _add(file) | {"partitionValues": [*file.values.items()], "dataChange": False}} for file in files]
     columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in _TYPES.items()}
-    pq.write_table(pa.table(columns), log / f"{commit:020}.checkpoint.parquet")
+    pq.write_table(pa.table(columns), log / f"_{commit:020}.checkpoint.parquet")
     (log / "_last_checkpoint").write_text(json.dumps({"version": commit, "size": len(rows)}))

@@ -88,7 +88,7 @@ def write(spark: SparkSession, home: Path, path: str) -> None:
 
 
 def read(spark: SparkSession, home: Path, path: str) -> None:
-    if not (home / "out/_ftfile/format").exists():  # the others leave nothing but a mark
+    if not (home / "out/_ftfile/directory/_format").exists():  # the others leave nothing but a mark
         MicroBatch(str(home / "out"), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
     spark.read.format("ftfile").load(path).collect()
 
@@ -156,7 +156,7 @@ def test_a_store_is_compacted_by_all_executors(spark: SparkSession, home: Path, 
     merged = compact(spark, out, full=True, key_provider=provider)
     assert isinstance(merged, CompactReport)
     assert merged.runs_written == 8
-    assert {path.name.partition("-")[0] for path in {*out.rglob("*.spool")} - before} == {"00000", "00001"}
+    assert {path.name.partition("-")[0] for path in {*out.rglob("*.spool")} - before} == {"_00000", "_00001"}
     assert check_store(file_system(str(out), provider)).rows == {(f"k{number}",): (3,) for number in range(50)}
     text = error_of(lambda: compact(spark, f"{Path(EACH_ITS_OWN).parent}/store", full=True))
     assert "path='file:///proc/self/cwd/store': an executor on the host" in text

@@ -148,7 +148,7 @@ class Dying(WrapperFileSystem, PickledByReference):
     """Gives one record its name, and dies before the name is durable."""
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        if not path.endswith(f"{1:020d}.record"):
+        if not path.endswith(f"_{1:020d}.record"):
             super().create_exclusive(path, content)
             return
         with self.inner.create(f"{path}.tmp") as stream:

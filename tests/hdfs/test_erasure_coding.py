@@ -35,7 +35,7 @@ def test_hadoops_own_protocol_refuses_it_before_any_row(
         MicroBatch(url, COLUMNS, TEXT | options).run(0, [rows("a")])
     fs = open_filesystem(url)
     assert [info.path for info in fs.list("")] == ["_ftfile"]
-    assert not fs.exists("_ftfile/format")
+    assert not fs.exists("_ftfile/directory/_format")
 
 
 def test_nothing_is_left_of_a_refused_file(cluster: MiniCluster, coded: str) -> None:

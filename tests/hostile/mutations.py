@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLANTED = "planted_by_an_attacker"
-CHECKED = {".record", ".checkpoint", "published", "format", "directoryMarker"}
+CHECKED = {".record", ".checkpoint", "_published", "_format", "_marker"}
 # Derived from records: readers of whole ones do not see what is changed in records.
 DERIVED = ("hints", "checkpoints", "compacted")
 _WAL_CHECKSUM_BYTES = len(checksum(b""))
@@ -321,7 +321,7 @@ def _values(place: Path, outside: Path) -> tuple[Any, ...]:
         *(None, True, False, 0, 1, -1, 7, 1 << 31, 1 << 40, (1 << 63) - 1, 1 << 63, 1 << 70, -(1 << 63), 10**400),
         *(1.5, -0.0, 1e308, float("nan"), float("inf"), "", "x", "0", "-1", "1e9", "\0", "\ud800", "é", "a\nb", " "),
         *("../x", "../../outside/secret", "..", ".", "/", secret, f"file://{secret}", "~/x", "a//b", "_ftfile/log"),
-        *("_ftfile/format", "C:\\x", "%2e%2e/x", str(place / "out")),
+        *("_ftfile/directory/_format", "C:\\x", "%2e%2e/x", str(place / "out")),
         *("http://127.0.0.1:9/x", "webhdfs://127.0.0.1:9/x", "s3://bucket/x", "abfss://a@b/x", "hdfs://h/x", "x:"),
         *(
             "os:system",

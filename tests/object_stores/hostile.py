@@ -193,7 +193,7 @@ class Ordeal:
                 return
             assert self.kills < kills, f"the stream did not come to its end:\n{text}"
             self.kills += 1
-            if open_filesystem(self.stream.url, settings=self.store.settings).exists("_ftfile/format"):
+            if open_filesystem(self.stream.url, settings=self.store.settings).exists("_ftfile/directory/_format"):
                 self.check()
 
     def restart_server(self) -> None:

@@ -287,7 +287,7 @@ class TestRefusals:
         )
         query.awaitTermination(5)
         query.stop()
-        assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["directoryMarker"])
+        assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["_marker"])
 
 
 class TestExports:
@@ -387,9 +387,9 @@ class TestNested:
             out.mkdir()
             (out / "a.txt").write_text(f"{'x' * 300}\n")
             reader = reader.options(fileFormat="text", checkpointLocation=str(checkpoint)).schema("value string")
-        before = sorted(path for path in out.rglob("*") if not path.name.startswith("clock"))
+        before = sorted(path for path in out.rglob("*") if not path.name.startswith("_clock"))
         writer = reader.load(str(out)).writeStream.format("ftfile").option("onNewQuery", "continue")
         writer = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
         text = message(lambda: writer.start(str(out)).awaitTermination())
         assert ("whose files the query reads" if source == "files" else "is the directory that the query reads") in text
-        assert sorted(path for path in out.rglob("*") if not path.name.startswith("clock")) == before
+        assert sorted(path for path in out.rglob("*") if not path.name.startswith("_clock")) == before

@@ -217,7 +217,7 @@ def test_log_holds_each_batch_once(batches: tuple[int, ...], complete: bool, tmp
     Path(str(target.log)).mkdir(parents=True)
     for version, batch in enumerate(batches):
         author = {"kind": "stream", "queryId": QUERY_ID, "batchId": batch}
-        (Path(str(target.log)) / f"{version:020}.record").write_text(json.dumps({"author": author}))
+        (Path(str(target.log)) / f"_{version:020}.record").write_text(json.dumps({"author": author}))
     assert is_log_complete(target) == complete
 
 
@@ -230,7 +230,7 @@ def test_unpublished_files_of_a_record_are_counted(tmp_path: Path) -> None:
     author = {"kind": "stream", "queryId": QUERY_ID, "batchId": 3}
     adds = [{"finalPath": "a.json"}, {"finalPath": "month=1/b.json"}]
     lines = [json.dumps({"author": author}), json.dumps({"adds": adds, "removes": []}), "checksum", ""]
-    (Path(str(target.log)) / f"{7:020}.record").write_text("\n".join(lines))
+    (Path(str(target.log)) / f"_{7:020}.record").write_text("\n".join(lines))
     assert unpublished_parts(target, 3) == 1
 
 
@@ -243,8 +243,8 @@ def write_log(target: Target, newest: int) -> None:
     stream = [{"kind": "stream", "queryId": QUERY_ID, "batchId": batch} for batch in range(newest + 1)]
     others = [{"kind": "stream", "queryId": "another", "batchId": 99}, {"kind": "maintenance"}]
     for version, author in enumerate(others[:1] + stream + others[1:]):
-        (Path(str(target.log)) / f"{version:020}.record").write_text(json.dumps({"author": author}) + "\nchecksum\n")
-    (Path(str(target.log)) / f"{99:020}.record.unfinished").touch()
+        (Path(str(target.log)) / f"_{version:020}.record").write_text(json.dumps({"author": author}) + "\nchecksum\n")
+    (Path(str(target.log)) / f"_{99:020}.record.unfinished").touch()
 
 
 # ------------------------------------------------------------------------------- the checker

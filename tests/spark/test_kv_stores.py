@@ -310,7 +310,7 @@ class TestRefusals:
         query = writer.start(paths["out"])
         query.awaitTermination(2)
         query.stop()
-        assert [path.name for path in Path(paths["out"]).rglob("*") if path.is_file()] in ([], ["directoryMarker"])
+        assert [path.name for path in Path(paths["out"]).rglob("*") if path.is_file()] in ([], ["_marker"])
 
 
 def test_attached_a_store_is_merged_when_its_stream_ends(attached: SparkSession, paths: Paths) -> None:

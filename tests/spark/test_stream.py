@@ -265,10 +265,10 @@ class TestFailures:
         run(spark, paths, script, 1)
         out = Path(paths["out"])
         log = out / "_ftfile" / "log"
-        (log / f"{1:020d}.record").mkdir()
+        (log / f"_{1:020d}.record").mkdir()
         script.release(2)
         assert "0001.record" in error_of(spark, paths)
-        (log / f"{1:020d}.record").rmdir()
+        (log / f"_{1:020d}.record").rmdir()
         run(spark, paths, script, 3)
         assert committed(paths["out"]) == ROWS
 
@@ -280,7 +280,7 @@ class TestFailures:
         (tmp_path / "hold").touch()
         script.release(2)
         query = start(spark, slow)
-        wait_until((Path(paths["out"]) / f"_ftfile/log/{1:020d}.record").exists, "the record")
+        wait_until((Path(paths["out"]) / f"_ftfile/log/_{1:020d}.record").exists, "the record")
         with ThreadPoolExecutor(1) as other:
             stopping = other.submit(query.stop)
             try:

@@ -142,7 +142,7 @@ class CommitLog(Records):
         except AlreadyExists:
             self.check_layout()
         # The maker of a directory may have died before its name was durable: everybody syncs all of them.
-        for directory in (layout.META, ""):
+        for directory in (layout.DIRECTORY, layout.META, ""):
             self.fs.sync_directory(directory)
         self._prepared = True
 

@@ -285,7 +285,7 @@ def write_marker(fs: FileSystem) -> DirectoryMarker | None:
     marker = read_marker(fs)
     if marker is not None or not _may_differ(fs):
         return marker
-    for directory in ("", layout.META):
+    for directory in ("", layout.META, layout.DIRECTORY):
         fs.make_directories(directory)
     with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
         fs.create_exclusive(layout.MARKER, to_checked_text([fs.context.ids.unique().encode()]))

@@ -137,7 +137,7 @@ def set_aside(fs: FileSystem, path: str, reason: str) -> None:
     fs.make_directories(layout.QUARANTINE)
     # A file whose move is durable is lost if the name of its directory is not.
     fs.sync_directory(layout.META)
-    name = f"{layout.QUARANTINE}/{fs.context.ids.unique()[:16]}"
+    name = f"{layout.QUARANTINE}/_{fs.context.ids.unique()[:16]}"
     note = {"path": path, "reason": reason, "sizeBytes": info.size_bytes, "modifiedMs": info.modified_ms}
     with contextlib.suppress(AlreadyExists):
         fs.create_exclusive(f"{name}.origin", json.dumps(note, indent=1).encode() + b"\n")
@@ -234,7 +234,7 @@ def record_changes(
 def _removal(add: Add) -> Remove:
     if add.kind == "segment":
         return Remove.of(add)
-    return replace(Remove.of(add), final_path=f"{layout.RETIRED}/{add.id}.given-up")
+    return replace(Remove.of(add), final_path=f"{layout.RETIRED}/_{add.id}.given-up")
 
 
 def _make_directory(mender: Mender, action: Action) -> None:

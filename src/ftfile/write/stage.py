@@ -229,7 +229,7 @@ class Stage:
     def create(self, ending: str) -> StagedFile:
         """Start a file."""
         file_id = self.fs.context.ids.unique()
-        return self._track(file_id, self._create(f"{self._directory}/{self._name}-{file_id}.{ending}"))
+        return self._track(file_id, self._create(f"{self._directory}/_{self._name}-{file_id}.{ending}"))
 
     def _track(self, file_id: str, stream: OutputStream) -> StagedFile:
         file = StagedFile(file_id, stream)

@@ -29,7 +29,7 @@ __all__ = (
 
 NOTHING = -1
 BATCH_FILE = re.compile(r"(\d+)(\.compact)?")
-RECORD_FILE = re.compile(r"\d{20}\.record")
+RECORD_FILE = re.compile(r"_\d{20}\.record")
 LOG_DIRECTORIES = {"ftfile": Path("_ftfile", "log"), "spark": Path("_spark_metadata")}
 
 

@@ -200,7 +200,7 @@ def test_bs_11(operator: Make) -> None:
     sink = operator(filePermission="604", directoryPermission="705", rolling="policy")
     sink.run(in_directories("a"))
     sink.crash()
-    assert {path.suffix: _mode(path) for path in (sink.out / "_ftfile").rglob("0*.*")} == {
+    assert {path.suffix: _mode(path) for path in (sink.out / "_ftfile").rglob("_0*.*")} == {
         ".record": 0o604,
         ".spool": 0o604,
     }

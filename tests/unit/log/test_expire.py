@@ -33,7 +33,7 @@ def compacted(world: World, days: float) -> list[str]:
         world.days(days)
         replaced.append(part)
         part = world.compact(number, part)
-    return [f"_ftfile/retired/{each.id}.retired" for each in replaced]
+    return [f"_ftfile/retired/_{each.id}.retired" for each in replaced]
 
 
 @pytest.mark.parametrize("days", [10, 0])

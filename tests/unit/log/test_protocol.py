@@ -89,7 +89,7 @@ class TestFirstCommit:
 
     @pytest.mark.parametrize("text", ["ftfile directory, layout 2", "ftfile tree"])
     def test_a_directory_of_another_layout_is_refused(self, driver: Driver, text: str) -> None:
-        driver.fs.make_directories(layout.META)
+        driver.fs.make_directories(layout.DIRECTORY)
         driver.fs.create_exclusive(layout.FORMAT_FILE, to_checked_text([text.encode()]))
         with pytest.raises(ConfigError, match=f"format '{text}', .* install the version that wrote it, or a later one"):
             driver.commit(0)

@@ -41,7 +41,7 @@ def test_a_file_byte_by_byte() -> None:
     files.prepare()
     files.write(NAME, {"after": -1}, memoryview(b"a stream\n"))
     content = b'{"ftfileWal":1,"id":"id","after":-1}\na stream\n'
-    assert fs.read("_ftfile/wal/w/0000000002-0000000001.wal") == content + b"crc32:%08x" % zlib.crc32(content)
+    assert fs.read("_ftfile/wal/w/_0000000002-0000000001.wal") == content + b"crc32:%08x" % zlib.crc32(content)
     header, message = files.read(NAME)
     assert (header, bytes(message)) == ({"ftfileWal": 1, "id": "id", "after": -1}, b"a stream\n")
 

@@ -43,7 +43,7 @@ __all__ = ("ELSEWHERE", "KINDS", "Kind", "harmed")
 
 _KEYS = {"FTFILE_EVERY_KEYS": f"every {base64.b64encode(bytes(range(32))).decode()}"}
 _ENCRYPTED = {"encryption": "aes-gcm", "keyProvider": "env:FTFILE_EVERY_KEYS"}
-_MIGRATED = f"{layout.MIGRATED}/_delta_log/00000000000000000000.json.migrated"
+_MIGRATED = f"{layout.MIGRATED}/_delta_log/_00000000000000000000.json.migrated"
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _NUMBERS = count(1_000)  # of as many digits
 
@@ -84,8 +84,8 @@ def _part(fs: FileSystem) -> str:
 
 
 KINDS = {
-    "`format`": Kind(("META", "FORMAT_FILE"), lambda _: layout.FORMAT_FILE),
-    "`directoryMarker`": Kind(("MARKER",), lambda _: layout.MARKER),
+    "`directory/_format`": Kind(("META", "DIRECTORY", "FORMAT_FILE"), lambda _: layout.FORMAT_FILE),
+    "`directory/_marker`": Kind(("MARKER",), lambda _: layout.MARKER),
     "record": Kind(("LOG", "record_path"), lambda _: layout.record_path(3)),
     "newest record": Kind(("LOG", "record_path"), lambda fs: layout.record_path(CommitLog(fs).refresh().version)),
     "companion of a record": Kind(("LOG", "companion_path"), _first(layout.LOG, ".changes")),
@@ -93,8 +93,8 @@ KINDS = {
         ("CHECKPOINTS", "log_checkpoint_path"), lambda fs: layout.log_checkpoint_path(max(list_checkpoints(fs)))
     ),
     "range": Kind(("COMPACTED", "compacted_path"), lambda fs: layout.compacted_path(max(list_compacted(fs)))),
-    "`hints/published`": Kind(("HINTS", "PUBLISHED_HINT"), lambda _: layout.PUBLISHED_HINT),
-    "`hints/clock`": Kind(("HINTS", "CLOCK_HINT"), lambda _: layout.CLOCK_HINT),
+    "`hints/_published`": Kind(("HINTS", "PUBLISHED_HINT"), lambda _: layout.PUBLISHED_HINT),
+    "`hints/_clock`": Kind(("HINTS", "CLOCK_HINT"), lambda _: layout.CLOCK_HINT),
     "published part": Kind((), _part),
     "committed part, not published": Kind(("STAGED",), _staged_part),
     "spool of an open file": Kind(("STAGED",), _segment),
@@ -152,7 +152,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     set_aside(fs, "in the way", "it has the name of a part")
     stage = layout.staged_directory(_QUERY, 9)
     fs.make_directories(stage)
-    fs.create_exclusive(f"{stage}/00000-0-{'3' * 32}.staged", b'{"id":%d}\n' % next(_NUMBERS))
+    fs.create_exclusive(f"{stage}/_00000-0-{'3' * 32}.staged", b'{"id":%d}\n' % next(_NUMBERS))
     fs.create_exclusive(layout.note_path(stage, "00001"), b"kind=a/part-%d.json" % next(_NUMBERS))
     fs.make_directories(layout.parent(_MIGRATED))
     fs.create_exclusive(_MIGRATED, b'{"commitInfo":%d}\n' % next(_NUMBERS))
@@ -182,6 +182,14 @@ def _contents(*, in_store: bool, encrypted: bool, number: int) -> dict[str, byte
         forget_caches()
         root = Path(directory, "out")
         return {file.relative_to(root).as_posix(): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+
+
+def write_directory(path: Path, *, in_store: bool = False) -> None:
+    """Write files of every kind, none of them harmed, and not encrypted."""
+    for name, content in _contents(in_store=in_store, encrypted=False, number=0).items():
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
 
 
 @contextmanager

@@ -20,15 +20,15 @@ _PART = ("error missing-part request", *[_DAMAGED_PART] * 3)
 
 # By kind of file, a cell for each harm.
 MATRIX = {
-    "`format`": ("error missing-format mended", *["error bad-format mended"] * 2, ""),
-    "`directoryMarker`": ("", *["warning bad-marker mended"] * 2, ""),
+    "`directory/_format`": ("error missing-format mended", *["error bad-format mended"] * 2, ""),
+    "`directory/_marker`": ("", *["warning bad-marker mended"] * 2, ""),
     "record": (*[_MISSING_RECORD] * 3, "error foreign-record request"),
     "newest record": ("error lost-records request", *[_DAMAGED_RECORD] * 2, "error foreign-record request"),
     "companion of a record": (_MISSING_RECORD,) * 4,
     "log checkpoint": ("", *["warning bad-checkpoint mended"] * 3),
     "range": ("", *["warning bad-range mended"] * 3),
-    "`hints/published`": ("", *["warning bad-hint mended"] * 3),
-    "`hints/clock`": _NOTHING,
+    "`hints/_published`": ("", *["warning bad-hint mended"] * 3),
+    "`hints/_clock`": _NOTHING,
     "published part": _PART,
     "committed part, not published": _PART,
     "spool of an open file": _SEGMENT,
@@ -47,7 +47,7 @@ MATRIX = {
 }
 # Of encrypted directories, where it is something else.
 ENCRYPTED = {
-    "`format`": (*["error not opened copy"] * 3, "error bad-format copy"),
+    "`directory/_format`": (*["error not opened copy"] * 3, "error bad-format copy"),
     "record": (_MISSING_RECORD,) * 4,
     "newest record": ("error lost-records request", *[_DAMAGED_RECORD] * 3),
 }

@@ -154,12 +154,12 @@ def check(scene: Scene) -> None:
 
 def check_sealed(scene: Scene) -> None:
     """Nothing makes the format file of an encrypted directory anew, and a copy of it mends all."""
-    scene.do("rm /data/out/_ftfile/format")
+    scene.do("rm /data/out/_ftfile/directory/_format")
     for command in ("ftfile status /data/out", "ftfile repair /data/out", "spark-submit job.py"):
         told = scene.do(command)
         assert "Restore it from a copy" in told, told
-    assert not scene.at("/data/out/_ftfile/format").exists()
-    scene.do("cp /backup/out/_ftfile/format /data/out/_ftfile/format")
+    assert not scene.at("/data/out/_ftfile/directory/_format").exists()
+    scene.do("cp /backup/out/_ftfile/directory/_format /data/out/_ftfile/directory/_format")
     assert scene.do("spark-submit job.py") == ""
     assert scene.read() == Counter(ONE_MORE)
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.core.codecs import READERS_ENDINGS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
+from ftfile.formats.api import FORMATS
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.operate.verify.verify_directory import verify
-from tests.unit.operate.every_file import ELSEWHERE, KINDS, harmed
+from tests.unit.operate.every_file import ELSEWHERE, KINDS, harmed, write_directory
 from tests.unit.operate.harms import ENCRYPTED, HARMS, MATRIX
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
     cell = (ENCRYPTED if encrypted and name in ENCRYPTED else MATRIX)[name][HARMS.index(harm)]
     with harmed(KINDS[name], harm, encrypted=encrypted) as url:
         if "not opened" in cell:
-            with pytest.raises(CorruptData, match=r"_ftfile/format.*Restore it"):
+            with pytest.raises(CorruptData, match=r"_ftfile/directory/_format.*Restore it"):
                 verified(url)
             return
         before = verified(url)
@@ -107,3 +109,13 @@ def test_each_file_lies_in_the_place_that_is_named(name: str) -> None:
 def test_the_page_has_this_table() -> None:
     page = PAGES["PAGE"].read_text()
     assert page == PAGES["to_markdown"](page), "run `make docs`"
+
+
+@pytest.mark.parametrize("in_store", [False, True])
+def test_no_reader_takes_one_for_data(tmp_path: Path, in_store: bool) -> None:
+    """Spark passes over names that begin with an underscore; DuckDB goes by the depth of files, and by their ending."""
+    write_directory(tmp_path, in_store=in_store)
+    own = [path.relative_to(tmp_path / layout.META) for path in (tmp_path / layout.META).rglob("*") if path.is_file()]
+    assert len({path.parts[0] for path in own}) >= (5 if in_store else 9)
+    assert [path for path in own if path.name[0] != "_" or len(path.parts) == 1] == []
+    assert {path.suffix for path in own} & {".txt", *READERS_ENDINGS, *map(".{}".format, FORMATS)} == set()

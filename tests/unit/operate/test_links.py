@@ -86,7 +86,7 @@ class TestVacuum:
 
     @pytest.mark.parametrize(
         "text",
-        [b"keep", b"_ftfile/format", f"_ftfile/x-{ID[:12]}".encode(), b"../outside/file", b"", b"\xff\0"],
+        [b"keep", b"_ftfile/directory/_format", f"_ftfile/x-{ID[:12]}".encode(), b"../outside/file", b"", b"\xff\0"],
         ids=["another", "own", "own with the id", "above", "empty", "damaged"],
     )
     def test_believes_no_note_of_another_file(

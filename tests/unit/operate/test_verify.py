@@ -421,7 +421,7 @@ class TestLog:
         world.lose(4)
         found = world.the("lost-records")
         assert (found.expected, found.found) == (
-            "version 4, which '_ftfile/hints/published' knows",
+            "version 4, which '_ftfile/hints/_published' knows",
             "version 3 as the newest one",
         )
 

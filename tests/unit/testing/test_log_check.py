@@ -218,7 +218,7 @@ class TestI5:
         check_directory(directory.fs)
 
     def test_dead_letters_may_be_deleted_and_not_changed(self, directory: Directory) -> None:
-        path = f"{layout.DEAD_LETTERS}/{QUERY}/0000000000-00000-first.deadLetters"
+        path = f"{layout.DEAD_LETTERS}/{QUERY}/_0000000000-00000-first.deadLetters"
         letters = directory.add(b"a\n", "first", published=False, final_path=path)
         directory.record(dead_letters=(letters,))
         place(directory.fs, [letters])

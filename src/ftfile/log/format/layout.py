@@ -1,7 +1,9 @@
 """Every path of the protocol, relative to the directory: the one place that formats and parses them.
 
-Nothing below `_ftfile` ends like a data file: readers that do not skip names with a leading underscore
-(DuckDB, Polars) find data by its ending.
+No reader takes a file below `_ftfile` for data, whatever pattern it is given. Spark passes over names with a leading
+underscore, but looks into a directory that a pattern names: each file here has a name of that kind. DuckDB and Polars
+do not pass over them, and find data by its ending or its depth: no file ends like one of data, and none lies directly
+in `_ftfile`, beside directories of a partition.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 
 
 META = "_ftfile"
-FORMAT_FILE = f"{META}/format"
-MARKER = f"{META}/directoryMarker"
+DIRECTORY = f"{META}/directory"
+FORMAT_FILE = f"{DIRECTORY}/_format"
+MARKER = f"{DIRECTORY}/_marker"
 LOG = f"{META}/log"
 CHECKPOINTS = f"{META}/checkpoints"
 COMPACTED = f"{META}/compacted"
@@ -33,19 +36,19 @@ DEAD_LETTERS = f"{META}/deadLetters"
 QUARANTINE = f"{META}/quarantine"
 MIGRATED = f"{META}/migrated"
 WAL = f"{META}/wal"
-PUBLISHED_HINT = f"{HINTS}/published"
-CLOCK_HINT = f"{HINTS}/clock"
+PUBLISHED_HINT = f"{HINTS}/_published"
+CLOCK_HINT = f"{HINTS}/_clock"
 STATE_IN_CHECKPOINT = "ftfile-source"  # of streams of files: it lives and dies with the checkpoint of Spark
-DIRECTORIES = (META, LOG, CHECKPOINTS, COMPACTED, HINTS, STAGED, RETIRED)
+DIRECTORIES = (META, DIRECTORY, LOG, CHECKPOINTS, COMPACTED, HINTS, STAGED, RETIRED)
 
-_LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
-_CHECKPOINT_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.checkpoint")
-_COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
-_DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
-_RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
+_LOG_NAME = re.compile(r"_(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
+_CHECKPOINT_NAME = re.compile(r"_(\d{20})-([0-9a-f]+)\.checkpoint")
+_COLUMNS_NAME = re.compile(r"_(\d{20})-([0-9a-f]+)\.columns")
+_DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/_(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
+_RANGE_NAME = re.compile(r"_(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
 _RESTORED = re.compile(r"(?:\.r(\d+))+$")
 _ID = re.compile("[0-9a-f]{32}")
-_WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
+_WAL_NAME = re.compile(r"_(\d{10})-(\d{10})\.wal")
 
 
 class CheckpointName(NamedTuple):
@@ -97,12 +100,12 @@ class DeadLetterTask(NamedTuple):
 
 def record_path(version: int) -> str:
     """Return where the record of `version` is created."""
-    return f"{LOG}/{version:020d}.record"
+    return f"{LOG}/_{version:020d}.record"
 
 
 def companion_path(version: int, nonce: str) -> str:
     """Return where a large record keeps its adds and removes."""
-    return f"{LOG}/{version:020d}-{nonce}.changes"
+    return f"{LOG}/_{version:020d}-{nonce}.changes"
 
 
 def parse_log_name(path: str) -> LogName | None:
@@ -113,7 +116,7 @@ def parse_log_name(path: str) -> LogName | None:
 
 def log_checkpoint_path(name: CheckpointName) -> str:
     """Return where a checkpoint lies."""
-    return f"{CHECKPOINTS}/{name.version:020d}-{name.unique}.checkpoint"
+    return f"{CHECKPOINTS}/_{name.version:020d}-{name.unique}.checkpoint"
 
 
 def parse_checkpoint_name(path: str) -> CheckpointName | None:
@@ -124,7 +127,7 @@ def parse_checkpoint_name(path: str) -> CheckpointName | None:
 
 def columns_path(name: ColumnsName) -> str:
     """Return where a columns file lies."""
-    return f"{COLUMNS}/{name.version:020d}-{name.unique}.columns"
+    return f"{COLUMNS}/_{name.version:020d}-{name.unique}.columns"
 
 
 def parse_columns_name(path: str) -> ColumnsName | None:
@@ -135,7 +138,7 @@ def parse_columns_name(path: str) -> ColumnsName | None:
 
 def compacted_path(name: CompactedName) -> str:
     """Return where a range lies."""
-    return f"{COMPACTED}/{name.first:020d}-{name.last:020d}-{name.unique}.compacted"
+    return f"{COMPACTED}/_{name.first:020d}-{name.last:020d}-{name.unique}.compacted"
 
 
 def parse_compacted_name(path: str) -> CompactedName | None:
@@ -151,7 +154,7 @@ def wal_directory(writer: str) -> str:
 
 def wal_path(writer: str, name: WalName) -> str:
     """Return where a file of windows lies."""
-    return f"{wal_directory(writer)}/{name.epoch:010d}-{name.number:010d}.wal"
+    return f"{wal_directory(writer)}/_{name.epoch:010d}-{name.number:010d}.wal"
 
 
 def parse_wal_name(path: str) -> WalName | None:
@@ -172,7 +175,7 @@ def is_staged(path: str) -> bool:
 
 def note_path(directory: str, name: str) -> str:
     """Return the path of the note of a final path, which an attempt writes before the file itself."""
-    return f"{directory}/{name}.finalPath"
+    return f"{directory}/_{name}.finalPath"
 
 
 def is_note(path: str) -> bool:
@@ -189,7 +192,7 @@ def noted_path(note: str, content: bytes) -> str | None:
 
 def retired_path(add_id: str) -> str:
     """Return where a removed part is hidden until nobody needs it."""
-    return f"{RETIRED}/{add_id}.retired"
+    return f"{RETIRED}/_{add_id}.retired"
 
 
 def restored_id(add_id: str, version: int) -> str:
@@ -259,7 +262,7 @@ def stem_of(key: str) -> str:
 def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str, filters: Sequence[str] = ()) -> str:
     """Return the final path of records that a task could not write; the name says how they were filtered."""
     name = ".".join((unique_part(letter_id), *filters, "deadLetters"))
-    return f"{DEAD_LETTERS}/{owner}/{batch:010d}-{partition:05d}-{name}"
+    return f"{DEAD_LETTERS}/{owner}/_{batch:010d}-{partition:05d}-{name}"
 
 
 def dead_letter_filters(path: str) -> tuple[str, ...]:
@@ -278,7 +281,7 @@ def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
 
     It stays when a file is published. Dead letters are named by their published path or by their staged one.
     """
-    stem = path.rpartition("/")[2].partition(".")[0]
+    stem = path.rpartition("/")[2].partition(".")[0].removeprefix("_")
     return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}"
 
 

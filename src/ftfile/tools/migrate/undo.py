@@ -42,7 +42,7 @@ def move_log(fs: FileSystem, log: str) -> None:
     # Without its commits a table is none, and a second call would not find it: the first commit is moved last of all.
     last = min((path for path in moved if path.endswith(".json")), default=None)
     for path in sorted(moved, key=lambda path: (path != last, path), reverse=True):
-        _move(fs, path, f"{layout.MIGRATED}/{path}{_ENDING}")
+        _move(fs, path, _hidden(path))
     remove_empty(fs, log)
     _sync(fs, {layout.parent(path) for path in moved} | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
 
@@ -51,7 +51,7 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
     """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
     back: list[str] = []
     hidden_files = [path for path, info in walk(fs, layout.MIGRATED).items() if not info.is_link]
-    moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in hidden_files}
+    moved = {path: _place_before(path) for path in hidden_files}
     _make_directories(fs, set(map(layout.parent, moved.values())))
     for path, target in sorted(moved.items()):
         _move(fs, path, target)
@@ -63,6 +63,18 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
             back.append(target)
     _sync(fs, {above for path in back for above in layout.ancestors(layout.parent(path))})
     return tuple(back)
+
+
+def _hidden(path: str) -> str:
+    """Return where a file of the other program's log is hidden."""
+    directory, _, name = path.rpartition("/")
+    return f"{layout.MIGRATED}/{directory}/_{name}{_ENDING}"
+
+
+def _place_before(hidden: str) -> str:
+    """Return the place of a hidden file before it was moved."""
+    directory, _, name = hidden.removeprefix(f"{layout.MIGRATED}/").rpartition("/")
+    return f"{directory}/{name.removeprefix('_').removesuffix(_ENDING)}"
 
 
 def foreign_in_quarantine(fs: FileSystem) -> list[str]:

@@ -108,7 +108,7 @@ def test_vacuum_deletes_windows_of_processes_that_are_over(tmp_path: Path, monke
     with kv.KeyValueStore(path, writer="w", **COUNTS) as again:
         assert (again.recorded_window, again.last_window, again.read("a")) == (1, 3, 4)
         window(again, 4)
-    assert vacuumed(path) == [f"{1:010}-{number:010}.wal" for number in range(1, 5)] + [f"{2:010}-{0:010}.wal"]
+    assert vacuumed(path) == [f"_{1:010}-{number:010}.wal" for number in range(1, 5)] + [f"_{2:010}-{0:010}.wal"]
     assert list_wal(open_filesystem(path, SYSTEM), "w") == [(3, 0), (3, 1)]
     assert vacuumed(path) == []
     with kv.KeyValueStore(path, writer="w", **COUNTS) as again:

@@ -56,7 +56,7 @@ SPOOL = "9ebaaf2db47f50797c9c0e8499936ad5"
 LEFT = Add(
     id=f"{SPOOL}-0.74.0",
     kind="segment",
-    path=f"_ftfile/staged/{QUERY}/0/00000-0-{SPOOL}.spool",
+    path=f"_ftfile/staged/{QUERY}/0/_00000-0-{SPOOL}.spool",
     final_path=None,
     length=37,
     logical_length=37,
@@ -176,7 +176,7 @@ class TestReading:
             "strong", "strong/1:b91ed643323e46c9122d25c73d5c0e3a", covers_content=True
         )
         assert first.dead_letters[0].final_path == (
-            f"_ftfile/deadLetters/{QUERY}/0000000000-00001-580719247d4d.deadLetters"
+            f"_ftfile/deadLetters/{QUERY}/_0000000000-00001-580719247d4d.deadLetters"
         )
         assert first.tables == {"unmarkedDirectories": {"set": {"kind=a": None, "kind=b": None}, "drop": []}}
         assert second.adds[2] == LEFT

@@ -226,7 +226,7 @@ def test_above_the_input_nothing_need_be_looked_at(guarded: Callable[..., Faulty
     store.make_directories("in/deep")
     store.put("in/deep/a.log", b"one\n")
     with pytest.raises(PermissionDenied):
-        store.read("_ftfile/format")
+        store.read("_ftfile/directory/_format")
     begin("guarded:///in/deep", "guarded:///state")
 
 

@@ -103,7 +103,7 @@ def test_wdm_4_committed_windows_go_for_every_operator(
         assert not fs.exists(f"{log.id}/{layout.record_path(0)}"), each
 
 
-@pytest.mark.parametrize("name", ["x.tmp", f"{12:020d}.record.abc.tmp"])
+@pytest.mark.parametrize("name", ["x.tmp", f"_{12:020d}.record.abc.tmp"])
 def test_wdm_5_wal_7_what_a_dead_writer_left_is_no_plan(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -261,7 +261,7 @@ class TestColumnsFiles:
         log = driver(fs)
         positions = add_plans(log, 2)
         log.commit(positions[-1])
-        assert names(fs, layout.COLUMNS)[0].startswith(f"{1:020d}-")
+        assert names(fs, layout.COLUMNS)[0].startswith(f"_{1:020d}-")
         with monkeypatch.context() as patch:
             patch.setattr(trimming, "is_columns_due", lambda *_: False)
             positions += add_plans(driver(fs), 3, positions[-1])

@@ -174,7 +174,7 @@ def test_a_log_that_cannot_be_read(
 ) -> None:
     query.run(0, [ROWS])
     monitor.watch(out)
-    record = Path(out, "_ftfile/log/00000000000000000001.record")
+    record = Path(out, "_ftfile/log/_00000000000000000001.record")
     query.run(1, [ROWS])
     content = record.read_bytes()
     record.write_bytes(b"x")

@@ -233,7 +233,7 @@ def test_a_real_prometheus_has_the_values_and_raises_the_alert(server: tuple[str
         groups = asked(f"{url}/api/v1/rules")["groups"]
         assert [rule["name"] for group in groups for rule in group["rules"]] == ALERTS
         assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
-        record = Path(query.path, "_ftfile/log/00000000000000000003.record")
+        record = Path(query.path, "_ftfile/log/_00000000000000000003.record")
         record.write_bytes(b"x")
         until(lambda: values("ftfile_up"), ["0"])
         until(lambda: values('count(ALERTS{alertname="FtfileDirectoryUnreadable"})'), ["1"])

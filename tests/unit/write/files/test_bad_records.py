@@ -155,7 +155,7 @@ class TestDeadLetters:
         assert absolute.row == {"id": 2, "word": "/x"}
         assert "'/x', which is absolute" in absolute.reason
         (file,) = Path(out, "_ftfile", "deadLetters").rglob("*.*")
-        assert re.fullmatch(rf"{query.query_id}/0{{10}}-00001-[0-9a-f]{{12}}\.deadLetters", "/".join(file.parts[-2:]))
+        assert re.fullmatch(rf"{query.query_id}/_0{{10}}-00001-[0-9a-f]{{12}}\.deadLetters", "/".join(file.parts[-2:]))
         assert [json.loads(line)["partition"] for line in file.read_text().splitlines()] == [1, 1]
         assert ids(out) == [0, 0]
 
@@ -209,7 +209,7 @@ class TestDeadLetters:
         query = MicroBatch(out, COLUMNS, KEPT)
         query.run(0, [rows(None)])
         query.run(1, [rows(None)])
-        for file in Path(out, "_ftfile", "deadLetters").rglob("0000000000-*"):
+        for file in Path(out, "_ftfile", "deadLetters").rglob("_0000000000-*"):
             file.unlink()
         found = [*ftfile.open(out).dead_letters()]
         assert [letter.batch_id for letter in found] == [1]

@@ -102,10 +102,10 @@ def test_a_mount_under_another_path_is_the_same_directory(hosts: Hosts, tmp_path
 
 def test_the_mark_is_made_once_and_stays(hosts: Hosts) -> None:
     hosts.plan()
-    mark = (hosts.homes["driver"] / "_ftfile/directoryMarker").read_text()
+    mark = (hosts.homes["driver"] / "_ftfile/directory/_marker").read_text()
     hosts.query.restart()
     hosts.query.run(0, [ROWS])
-    assert (hosts.homes["driver"] / "_ftfile/directoryMarker").read_text() == mark
+    assert (hosts.homes["driver"] / "_ftfile/directory/_marker").read_text() == mark
 
 
 def test_of_two_drivers_that_mark_at_once_both_take_what_is_there(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ class TestDeadLetters:
     def test_an_independent_decoder_reads_them(self, out: str, ring: Path) -> None:
         self.run(out, ring)
         (file,) = files_of(out, "_ftfile/deadLetters")
-        directory = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])["directoryId"]
+        directory = json.loads(Path(out, "_ftfile/directory/_format").read_text().splitlines()[1])["directoryId"]
         identity = f"deadLetters {file.name.split('.')[0].rpartition('-')[2]}@0 {directory}"
         plain = independent_decoder.decode(file.read_bytes(), identity, {("first", b""): FIRST})
         assert json.loads(plain)["row"]["word"] == SECRET
@@ -217,7 +217,7 @@ class TestDeadLetters:
     def test_of_others_are_refused(self, out: str, ring: Path) -> None:
         self.run(out, ring)
         (file,) = files_of(out, "_ftfile/deadLetters")
-        forged = file.with_name("0000000000-00000-aaaaaaaaaaaa.deadLetters")
+        forged = file.with_name("_0000000000-00000-aaaaaaaaaaaa.deadLetters")
         forged.write_text('{"reason":"","query":"","batch":0,"partition":0,"row":{}}\n')
         with pytest.raises(CorruptData, match="encrypted dead letters"):
             list(ftfile.open(out).dead_letters())
@@ -247,7 +247,7 @@ class TestDeadLetters:
         stream(out, ring, compression="none", badRecords="deadLetter", rolling=rolling).run(0, [rows_of(forged)])
         (file,) = parts(out) or files_of(out, "_ftfile/staged")
         unique = file.name.partition(".")[0].rpartition("-")[2][:12]
-        self.refused(out, file, f"a/0000000000-00000-{unique}.aes-gcm.deadLetters", "taken from another file")
+        self.refused(out, file, f"a/_0000000000-00000-{unique}.aes-gcm.deadLetters", "taken from another file")
 
     def test_of_attempts_that_were_not_committed_are_refused(self, out: str, ring: Path) -> None:
         """As far as the log still knows."""
@@ -263,9 +263,9 @@ class TestDeadLetters:
             unique = file.name.partition(".")[0].rpartition("-")[2][:12]
             batch = int(file.parent.name)
             told = ["a task's dead letters once", "a batch that was committed"][batch]
-            self.refused(out, file, f"{owner}/{batch:010d}-00000-{unique}.aes-gcm.deadLetters", told)
-            self.refused(out, file, f"{owner}/0000000000-00007-{unique}.aes-gcm.deadLetters", "dead letters of")
-            self.refused(out, file, f"other/{batch:010d}-00000-{unique}.aes-gcm.deadLetters", "dead letters of")
+            self.refused(out, file, f"{owner}/_{batch:010d}-00000-{unique}.aes-gcm.deadLetters", told)
+            self.refused(out, file, f"{owner}/_0000000000-00007-{unique}.aes-gcm.deadLetters", "dead letters of")
+            self.refused(out, file, f"other/_{batch:010d}-00000-{unique}.aes-gcm.deadLetters", "dead letters of")
             self.refused(out, file, f"{owner}/{unique}.aes-gcm.deadLetters", "the name of their task")
         assert len([*ftfile.open(out).dead_letters()]) == 1
 
@@ -471,7 +471,7 @@ class TestKeys:
         (part,) = parts(out)[:1]
         with pytest.raises(ConfigError, match=rf"'{part.name}' cannot be read: there is no key 'first'"):
             ftfile.open(out).to_arrow()
-        with pytest.raises(ConfigError, match=r"'_ftfile/log/0+\.record' cannot be read: there is no key 'first'"):
+        with pytest.raises(ConfigError, match=r"'_ftfile/log/_0+\.record' cannot be read: there is no key 'first'"):
             ftfile.open(out).history()
         write_ring(ring, first=SECOND, second=SECOND)
         told = rf"'{part.name}' (cannot be read|is corrupt): .* the key '?"

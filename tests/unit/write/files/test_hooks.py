@@ -149,7 +149,7 @@ class TestBatches:
             query.run(batch, [rows("a")])
         log = query.config().log(current())
         log.refresh()
-        Path(out, "_ftfile/log", f"{0:020d}.record").unlink()
+        Path(out, "_ftfile/log", f"_{0:020d}.record").unlink()
         with pytest.raises(CorruptData, match="neither"):
             added_by(log, 0)
 
@@ -311,6 +311,6 @@ class TestAbort:
         query.run(0, [rows("a")])
         messages = query.write(1, [rows("b")])
         writer = SinkWriter.plan(query.config(), current())
-        Path(out, "_ftfile/log", f"{0:020d}.record").write_text("damaged")
+        Path(out, "_ftfile/log", f"_{0:020d}.record").write_text("damaged")
         writer.abort(messages, 1, current())
         assert "Whether it is committed is not known: " in caplog.text

@@ -254,7 +254,7 @@ class TestNested:
     def test_the_state_of_a_stream_is_no_directory_of_rows(self, out: Path) -> None:
         log_file(out / "logs/a.txt")
         file_source(out / "logs")
-        assert list(out.rglob("format"))
+        assert list(out.rglob("_format"))
         MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
         assert [finding.code for finding in ftfile.open(str(out)).verify().findings] == ["unknown-files"]
 

@@ -58,7 +58,7 @@ def new_queries(out: str, ring: Path, *query_ids: str) -> None:
 
 
 def record(out: str, version: int) -> Path:
-    return Path(out, f"_ftfile/log/{version:020d}.record")
+    return Path(out, f"_ftfile/log/_{version:020d}.record")
 
 
 def assert_noticed(out: str, *kinds: type[FtfileError]) -> None:
@@ -127,7 +127,7 @@ def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: i
 def test_every_changed_byte_of_a_hint_makes_it_none(out: str, ring: Path) -> None:
     three_batches(out, ring)
     fs = ftfile.open(out).file_system
-    hint = Path(out, "_ftfile/hints/published")
+    hint = Path(out, "_ftfile/hints/_published")
     assert read_published(fs) is not None
     for _ in changed_at_every_byte(hint):
         assert read_published(fs) is None
@@ -136,7 +136,7 @@ def test_every_changed_byte_of_a_hint_makes_it_none(out: str, ring: Path) -> Non
 
 def test_an_independent_decoder_verifies_records(out: str, ring: Path) -> None:
     three_batches(out, ring)
-    seal = json.loads(Path(out, "_ftfile/format").read_text().splitlines()[1])
+    seal = json.loads(Path(out, "_ftfile/directory/_format").read_text().splitlines()[1])
     for path in files_of(out, "_ftfile/log"):
         name = str(path.relative_to(out))
         body = independent_decoder.record(path.read_bytes(), name, seal["directoryId"], lambda *_: FIRST)
@@ -155,7 +155,7 @@ class TestFilesOfTheLog:
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".checkpoint", ".compacted"}]
         assert len(found) == 5
-        return [*found, Path(out, "_ftfile/hints/published")]
+        return [*found, Path(out, "_ftfile/hints/_published")]
 
     def refused(self, out: str, path: Path) -> str:
         fs = ftfile.open(out).file_system
@@ -188,7 +188,7 @@ class TestFilesOfTheLog:
 
     def test_of_another_directory(self, out: str, ring: Path, files: list[Path]) -> None:
         other = three_batches(f"{out}-other", ring)
-        moved = {f"_ftfile/log/{version:020d}.record" for version in range(3)} | {"_ftfile/hints/published"}
+        moved = {f"_ftfile/log/_{version:020d}.record" for version in range(3)} | {"_ftfile/hints/_published"}
         for path in files:
             name = str(path.relative_to(out))
             if name in moved:
@@ -221,7 +221,7 @@ class TestRecords:
         new_queries(out, ring, *"abc")
         old = record(out, 1).read_bytes()
         record(out, 1).unlink()
-        Path(out, "_ftfile/hints/published").unlink()
+        Path(out, "_ftfile/hints/_published").unlink()
         forget_all()
         with pytest.raises(CorruptData):
             new_queries(out, ring, "d", "e")
@@ -229,7 +229,7 @@ class TestRecords:
         record(out, 2).unlink()
         new_queries(out, ring, "d")
         assert committed(out) == ["a", "d"]
-        new, hint = record(out, 1).read_bytes(), Path(out, "_ftfile/hints/published")
+        new, hint = record(out, 1).read_bytes(), Path(out, "_ftfile/hints/_published")
         new_queries(out, ring, "f")
         hint.unlink()
         record(out, 1).write_bytes(old)
@@ -268,7 +268,7 @@ class TestRecords:
 
     def test_when_all_that_says_that_they_have_macs_is_gone(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
-        seal = Path(out, "_ftfile/format")
+        seal = Path(out, "_ftfile/directory/_format")
         line = record_format.to_checked_text(seal.read_bytes().splitlines()[:1])
         seal.unlink()
         assert_noticed(out, CorruptData, ConfigError)
@@ -284,8 +284,8 @@ class TestRecords:
     def test_of_a_directory_that_took_its_name(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         three_batches(f"{out}-other", ring)
-        seal = Path(out, "_ftfile/format")
-        seal.write_bytes(Path(f"{out}-other", "_ftfile/format").read_bytes())
+        seal = Path(out, "_ftfile/directory/_format")
+        seal.write_bytes(Path(f"{out}-other", "_ftfile/directory/_format").read_bytes())
         assert_noticed(out)
 
     def test_stay_when_the_directory_moves(self, out: str, ring: Path) -> None:
@@ -356,7 +356,7 @@ class TestDowngrade:
 
 class TestWhereKeysAre:
     def seal(self, out: str, key_provider: str | None) -> None:
-        path = Path(out, "_ftfile/format")
+        path = Path(out, "_ftfile/directory/_format")
         first, line = record_format.from_checked_text(path.read_bytes(), "format")
         line = replace(Seal.of(line), key_provider=key_provider).to_line()
         path.write_bytes(record_format.to_checked_text([first, line]))
@@ -472,7 +472,7 @@ class TestWhereKeysAre:
     )
     def test_a_seal_that_is_none(self, out: str, ring: Path, line: str) -> None:
         three_batches(out, ring)
-        path = Path(out, "_ftfile/format")
+        path = Path(out, "_ftfile/directory/_format")
         path.write_bytes(record_format.to_checked_text([path.read_bytes().splitlines()[0], line.encode()]))
         assert_noticed(out)
 
