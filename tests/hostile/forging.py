@@ -1,4 +1,4 @@
-"""Any field of any record of an unencrypted directory, rewritten with a right checksum, as who can write there can."""
+"""Any field of any record of a directory, with a right checksum, as who can write there can; rows by any options."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 
@@ -82,3 +84,17 @@ def fields_of(tree: object, before: Steps = ()) -> Iterator[Steps]:
         yield before
     for key, value in items:
         yield from fields_of(value, (*before, key))
+
+
+def stream_of(rows: pa.RecordBatch, **options: Any) -> bytes:
+    """Return a stream of rows, as Arrow writes it by these options."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def message_of(rows: pa.RecordBatch, **options: Any) -> bytes:
+    """Return a message of rows, as Arrow writes it by these options."""
+    *_, message = pa.MessageReader.open_stream(pa.py_buffer(stream_of(rows, **options)))
+    return bytes(message.serialize())

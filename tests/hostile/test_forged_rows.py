@@ -22,6 +22,7 @@ from ftfile.log import wal
 from ftfile.log.format.layout import WalName, wal_path
 from ftfile.log.wal import WalFiles
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.hostile.forging import message_of, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,13 +77,6 @@ SCHEMA = row_schema(DEFINITION)
 WINDOW = pa.record_batch([pa.array(TEXTS), pa.array([1, 2, 3, 4]), pa.array([0, 0, 0, 0], pa.int8())], schema=SCHEMA)
 
 
-def stream_of(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return bytes(sink.getvalue())
-
-
 def windows_of(message: bytes, change: Callable[[dict[str, Any]], object] = lambda _: None) -> object:
     """Write a file with a right checksum, and return what comes back."""
     files = WalFiles(MemoryFileSystem(next(NAMES)), "w", Chain(), "id")
@@ -101,6 +95,39 @@ def test_a_forgery_of_nothing_is_a_window() -> None:
 def test_values_beyond_a_window_are_refused(forged: str) -> None:
     with pytest.raises(CorruptData, match="windows in file 1"):
         windows_of(stream_of(WINDOW).replace(OFFSETS, FORGED[forged]))
+
+
+LONG = "x" * 4_321_987
+HUGE_BYTES = 8 << 30
+LONG_ROW = pa.record_batch([pa.array([1]), pa.array([LONG]), pa.array([[1]])], schema=ROWS.schema)
+LONG_WINDOW = pa.record_batch([pa.array([LONG]), pa.array([1]), pa.array([0], pa.int8())], schema=SCHEMA)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize(
+    ("read", "rows", "error"),
+    [
+        (read_segment, LONG_ROW, CorruptData),
+        (read_value, LONG_ROW, EncodingError),
+        (windows_of, LONG_WINDOW, CorruptData),
+    ],
+    ids=["a segment", "a value", "windows"],
+)
+def test_compressed_rows_are_refused_and_not_decompressed(
+    read: Callable[[bytes], object], rows: pa.RecordBatch, error: type[Exception], codec: str
+) -> None:
+    message = (stream_of if read is windows_of else message_of)(rows, compression=codec)
+    for declared in (len(LONG), HUGE_BYTES):
+        before, _, behind = message.rpartition(len(LONG).to_bytes(8, "little"))
+        forged = before + declared.to_bytes(8, "little") + behind
+        with pytest.raises(error, match=f"compressed rows of {str(declared)[:3]}"):
+            read(forged)
+    assert pa.default_memory_pool().max_memory() < HUGE_BYTES
+
+
+def test_rows_of_a_version_that_declares_compression_elsewhere_are_refused() -> None:
+    with pytest.raises(CorruptData, match="of another version"):
+        read_segment(message_of(ROWS, metadata_version=pa.ipc.MetadataVersion.V4))
 
 
 def test_a_file_of_windows_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:

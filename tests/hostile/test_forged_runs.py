@@ -14,8 +14,10 @@ import pytest
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.run.directory import bytes_behind_pages, decode_directory, encode_directory
+from ftfile.kv.run import writer
+from ftfile.kv.run.directory import SMALL_PLAIN_BYTES, bytes_behind_pages, decode_directory, encode_directory
 from ftfile.kv.run.pages import PageShape
+from tests.hostile.forging import message_of
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
@@ -45,14 +47,14 @@ def _alarm() -> Iterator[None]:
 
 
 class Forged:
-    """The bytes of a run without compression, to be changed, with right checksums again."""
+    """The bytes of a run, to be changed, with right checksums again."""
 
-    def __init__(self, rows: int = ROWS) -> None:
-        self.content = bytearray(written([BATCH.slice(0, rows)], NUMBERS, ["id"], "none", 4096))
+    def __init__(self, batch: pa.RecordBatch = BATCH, compression: str = "none") -> None:
+        self.content = bytearray(written([batch], NUMBERS, ["id"], compression, 4096))
         behind = bytes_behind_pages(memoryview(self.content), len(self.content), "a")
         self._start = len(self.content) - behind
         self.directory, _ = decode_directory(memoryview(self.content)[self._start :], len(self.content), "a")
-        self._end_bytes = next(
+        self.end_bytes = next(
             size
             for size in range(len(self.content))
             if crc32(self.content[-size:] if size else b"") == self.directory.end_crc
@@ -70,16 +72,16 @@ class Forged:
         return self.with_directory(replace(directory, page_crcs=crcs))
 
     def change_block(self, old: bytes, new: bytes) -> bytes:
-        """Put other bytes in the place of some that the first block has."""
+        """Put other bytes in the place of some that the first block has; of those that it has again, the last ones."""
         start, end = self.directory.block_range(0)
-        place = self.content.index(old, start, end)
+        place = self.content.rindex(old, start, end)
         self.content[place : place + len(new)] = new
         crcs = self.directory.block_crcs.copy()
         crcs[0] = crc32(self.content[start:end])
         return self.with_directory(replace(self.directory, block_crcs=crcs))
 
     def with_directory(self, directory: Directory) -> bytes:
-        end = bytes(self.content[-self._end_bytes :])
+        end = bytes(self.content[-self.end_bytes :])
         return bytes(self.content[: self._start]) + encode_directory(directory, self._start, len(end)) + end
 
 
@@ -159,6 +161,73 @@ def test_a_value_that_is_no_text_is_refused_before_it_becomes_pythons() -> None:
     run = open_run(Forged().change_block(text, b"\xff" * len(text)))
     with pytest.raises(CorruptData, match="rows as Arrow has them"):
         run.get(*keys_of(BATCH)[1])
+
+
+LONG_BYTES, HUGE_BYTES = 4_321_987, 8 << 30
+LONG = pa.record_batch([pa.array([1]), pa.array(["x" * LONG_BYTES])], schema=NUMBERS)
+READS: list[Callable[[Any], object]] = [
+    lambda run: run.get((1,), int(hash_rows([pa.array([1])])[0])),
+    lambda run: [*run.scan()],
+    lambda run: [*run.scan(columns=["id"])],
+    lambda run: run.verify(),
+]
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_block_that_declares_more_than_it_can_have_is_refused(compression: str) -> None:
+    declared = LONG_BYTES.to_bytes(8, "little"), HUGE_BYTES.to_bytes(8, "little")
+    content = Forged(LONG, compression).change_block(*declared)
+    for read in READS:
+        with pytest.raises(CorruptData, match=f"at most .* bytes, decompressed.*{str(HUGE_BYTES)[:4]}"):
+            read(open_run(content))
+    assert pa.default_memory_pool().max_memory() < HUGE_BYTES
+
+
+def test_a_block_that_is_decompressed_to_far_more_than_its_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(read(open_run(written([LONG], NUMBERS, ["id"], "zstd"))) != [] for read in READS)
+    monkeypatch.setattr(writer, "_padding", lambda _: None)
+    content = written([LONG], NUMBERS, ["id"], "zstd")
+    for read in READS:
+        with pytest.raises(CorruptData, match=f"at most {SMALL_PLAIN_BYTES} bytes, decompressed"):
+            read(open_run(content))
+
+
+def test_another_message_behind_that_of_a_block_is_refused() -> None:
+    forged = Forged(BATCH.slice(0, 200))
+    directory = forged.directory
+    assert directory.blocks > 1
+    one = replace(
+        directory,
+        block_ends=directory.block_ends[-1:],
+        block_rows=directory.block_rows[:1] * 0 + directory.rows,
+        block_crcs=np.array([crc32(forged.content[directory.header_bytes : int(directory.block_ends[-1])])], "<u4"),
+        first_keys=directory.first_keys.take(pa.array([0, directory.blocks])),
+        row_bits=8,
+    )
+    with pytest.raises(CorruptData, match="no message of rows"):
+        [*open_run(forged.with_directory(one)).scan()]
+
+
+class _Message:
+    """Takes the place of rows that are to be written."""
+
+    def __init__(self, content: bytes) -> None:
+        self.serialize = lambda: content
+
+
+def test_first_keys_that_are_compressed_are_refused() -> None:
+    forged = Forged(BATCH.slice(0, 200))
+    keys: Any = _Message(message_of(forged.directory.first_keys, compression="zstd"))
+    with pytest.raises(CorruptData, match="compressed rows of"):
+        open_run(forged.with_directory(replace(forged.directory, first_keys=keys)))
+
+
+def test_an_end_that_is_no_footer_is_refused() -> None:
+    forged = Forged()
+    forged.content[-40:-10] = bytes(30)
+    end = bytes(forged.content[-forged.end_bytes :])
+    with pytest.raises(CorruptData, match="a footer of Arrow"):
+        open_run(forged.with_directory(replace(forged.directory, end_crc=crc32(end))))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""Sizes, durations and times as users write them, and numbers and times as people read them."""
+"""Sizes, durations and times as users write them, numbers and times as people read them, and groups up to a size."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
+_Thing = TypeVar("_Thing")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -116,3 +117,18 @@ def ago(time_ms: int, now_ms: int) -> str:
 
 def _time(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms // 1000, timezone.utc)
+
+
+def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:
+    """Yield things in their order, neighbours together up to a size; one that is larger comes by itself."""
+    group: list[_Thing] = []
+    size = 0
+    for thing in things:
+        thing_size = size_of(thing)
+        if group and size + thing_size > limit:
+            yield group
+            group, size = [], 0
+        group.append(thing)
+        size += thing_size
+    if group:
+        yield group

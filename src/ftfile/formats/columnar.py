@@ -16,7 +16,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.formats.reading import batch_as
-from ftfile.rows.buffers import validated
+from ftfile.rows.buffers import read_rows
 from ftfile.rows.spark_types import spark_schema_json
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class RowSegments(SegmentCodec):
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
         try:
             message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
-            return validated(pa.ipc.read_record_batch(message, self._schema))
+            return read_rows(message, self._schema)
         except (pa.ArrowException, OSError) as error:
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
 

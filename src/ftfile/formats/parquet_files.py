@@ -18,10 +18,11 @@ import pyarrow.parquet.encryption as pe
 
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.units import packed
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
 from ftfile.formats.reading import batch_as, corrupt, reading_errors
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import leaf_types, map_entries, packed
+from ftfile.rows.buffers import leaf_types, map_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

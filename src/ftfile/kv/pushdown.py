@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.units import packed
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import behind, clip, key_array, overlap
 from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
-from ftfile.rows.buffers import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

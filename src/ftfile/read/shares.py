@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import check_count
 from ftfile.core.errors import ConfigError
+from ftfile.core.units import packed
 from ftfile.formats.api import Span, Wanted
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.formats.parts import is_splittable, read_add, recorded_names
@@ -18,7 +19,6 @@ from ftfile.log.format import layout
 from ftfile.log.places import Place, find_part, list_or_empty, walk
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.selection import matching_rows, path_values, rows_of_path
-from ftfile.rows.buffers import packed
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.calls import parallel
 

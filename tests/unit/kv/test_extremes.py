@@ -144,6 +144,15 @@ class TestLargeValues:
         assert contents() == {keys[0]: 1, keys[2]: 1, keys[3]: 3}
         check_store(open_filesystem(PATH))
 
+    @pytest.mark.parametrize("compression", ["lz4", "zstd"])
+    @pytest.mark.parametrize("length", [400 << 10, 5 << 20])
+    def test_that_compress_well_are_read(self, length: int, compression: str) -> None:
+        query = store(columns={"k": "string", "n": "string"}, compression=compression, blockBytes="8MiB")
+        rows = {key: key * length for key in "abc"}
+        query.run(0, [[{"k": key, "n": value} for key, value in rows.items()]])
+        assert contents() == rows
+        check_store(open_filesystem(PATH))
+
     def test_up_to_the_limit_of_records(self) -> None:
         """Beside a key of one byte, a number and a flag."""
         columns = {"k": "string", "n": "string"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
+from ftfile.core.units import packed
 from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed.rows import (
     Change,
@@ -31,7 +32,6 @@ from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
 from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
 from ftfile.read.log_stream import LogStream
-from ftfile.rows.buffers import packed
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
 from ftfile.write.schema_change import check_requested

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.rows.buffers import validated
+from ftfile.rows.buffers import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -391,7 +391,7 @@ class ArrowRows:
     def from_bytes(self, data: bytes) -> dict[str, Any]:
         """Return the row, with all columns of the schema."""
         try:
-            (row,) = validated(pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)).to_pylist()
+            (row,) = read_rows(pa.py_buffer(data), self.schema).to_pylist()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise EncodingError(f"these {len(data)} bytes are no row of the schema: {error}") from error
         return cast("dict[str, Any]", row)

@@ -18,7 +18,7 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.key_columns import check_ranges, decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 from ftfile.log.format.layout import WalName
-from ftfile.rows.buffers import validated
+from ftfile.rows.buffers import read_rows
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -77,16 +77,19 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
 
 def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
     """Return the windows of a file; an error of Python's or Arrow's if another than a store wrote it."""
-    definition, stream = StoreDefinition.from_json(header["store"]), pa.ipc.open_stream(pa.py_buffer(message))
-    if stream.schema != row_schema(definition):
-        raise ValueError(f"rows have the columns {stream.schema.names}")
+    definition = StoreDefinition.from_json(header["store"])
+    schema_message, *row_messages = pa.MessageReader.open_stream(pa.py_buffer(message))
+    schema = pa.ipc.read_schema(schema_message)
+    if schema != row_schema(definition):
+        raise ValueError(f"rows have the columns {schema.names}")
     numbers = [entry["number"] for entry in header["windows"]]
     if not all(isinstance(number, int) for number in [header["before"], header["after"], *numbers]):
         raise ValueError(f"windows have the numbers {numbers}")
     purges = [decode_ranges(entry["purges"]) for entry in header["windows"]]
     for ranges in purges:
         check_ranges(ranges, definition.key_types)
-    windows = [Window(*window) for window in zip(numbers, map(validated, stream), purges, strict=True)]
+    rows = [read_rows(row_message.serialize(), schema) for row_message in row_messages]
+    windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
     return WalFile(file_number, header["before"], header["after"], windows, definition)
 
 

@@ -18,6 +18,7 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.pages import PageShape
+from ftfile.rows.buffers import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,9 @@ _ARROW_END_BYTES = 4 + len(_ARROW_MAGIC)
 _CRC_BYTES = 4
 _ALIGNMENT = 64
 _SLOT_BITS = 32  # of a slot of a page
+# Of a block, decompressed: at most the one times its bytes, which LZ4 cannot exceed, or the other.
+EXPANSION_MAX = 256
+SMALL_PLAIN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,7 +160,10 @@ def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[
     fields = _trailer_fields(content, length, path)
     require_crc(content[:-_CRC_BYTES], fields["directoryCrc"], "a directory", path)
     require_crc(end, fields["endCrc"], "an end of the Arrow file", path)
-    schema = pa.ipc.open_file(pa.py_buffer(end)).schema
+    try:
+        schema = pa.ipc.open_file(pa.py_buffer(end)).schema
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(path, "a footer of Arrow", f"{error!r}") from error
     _require_lengths(fields, length, len(content), len(schema), path)
     blocks, pages = fields["blocks"], fields["pages"]
     bounds = [0, *itertools.accumulate((8 * blocks, 4 * blocks, 4 * blocks, 4 * pages, fields["firstKeysBytes"]))]
@@ -203,8 +210,7 @@ def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) 
     if not blocks:
         return joined([], schema)
     try:
-        keys = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
-        keys.validate(full=True)
+        keys = read_rows(pa.py_buffer(content), schema)
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(path, "the first keys of blocks", f"{error!r}") from error
     if keys.num_rows != blocks + 1 or any(column.null_count for column in keys.columns):

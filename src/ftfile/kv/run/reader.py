@@ -13,10 +13,18 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
 from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
-from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
+from ftfile.kv.run.directory import (
+    END_OF_STREAM,
+    EXPANSION_MAX,
+    SMALL_PLAIN_BYTES,
+    bytes_behind_pages,
+    decode_directory,
+    padded,
+    require_crc,
+)
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import from_numpy, validated
+from ftfile.rows.buffers import decompressed_bytes, from_numpy, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -246,7 +254,7 @@ class RunReader:
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
 
     def _load_block(self, number: int) -> Block:
-        window = self._require_crc(number, self._read(*self._directory.block_range(number)))
+        window = self._check_block(number, self._read(*self._directory.block_range(number)))
         block = self._mapped_block(window, number) if self._may_map else None
         if block is None:
             (batch,) = self._decoded(window, [number], texts=True)  # values of it become Python's
@@ -297,11 +305,18 @@ class RunReader:
             window = self._read(start, self._directory.block_range(some[-1])[1])
             for number in some:
                 first, end = self._directory.block_range(number)
-                self._require_crc(number, window[first - start : end - start])
+                self._check_block(number, window[first - start : end - start])
             yield from self._decoded(window, some, fields)
 
-    def _require_crc(self, number: int, data: memoryview) -> memoryview:
+    def _check_block(self, number: int, data: memoryview) -> memoryview:
+        """Return the bytes of a block; CorruptData for others, or if to decode them takes memory out of proportion."""
         require_crc(data, int(self._directory.block_crcs[number]), f"block {number}", self._path)
+        try:
+            plain_bytes = decompressed_bytes(data)
+        except pa.ArrowInvalid as error:
+            raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
+        if plain_bytes > (plain_max := max(SMALL_PLAIN_BYTES, EXPANSION_MAX * len(data))):
+            raise self._corrupt(number, f"at most {plain_max} bytes, decompressed", f"{plain_bytes}")
         return data
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:

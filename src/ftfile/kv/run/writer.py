@@ -13,7 +13,14 @@ from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import first_fall, key_reader
 from ftfile.kv.run.blocks import joined
-from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded
+from ftfile.kv.run.directory import (
+    END_OF_STREAM,
+    EXPANSION_MAX,
+    SMALL_PLAIN_BYTES,
+    Directory,
+    encode_directory,
+    padded,
+)
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
 from ftfile.rows.buffers import from_numpy
 
@@ -116,6 +123,7 @@ class _RunWriter:
         self._pieces = _Pieces()
         codec = pa.Codec(*named) if (named := COMPRESSIONS[compression]) else None
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        self._is_padded = compression == "zstd"  # LZ4 cannot exceed what readers admit
         self._arrow = pa.ipc.new_file(pa.PythonFile(self._pieces, mode="w"), schema, options=options)
         self._position = 0
         self._header = b""
@@ -141,7 +149,7 @@ class _RunWriter:
         written = []
         for start in range(0, window.num_rows, rows):
             block = window.slice(start, rows)
-            self._arrow.write_batch(block)
+            self._arrow.write_batch(block, _padding(block) if self._is_padded else None)
             data = self._taken()
             written.append(data)
             self._block_ends.append((self._block_ends[-1] if self._block_ends else self._position) + len(data))
@@ -215,6 +223,12 @@ class _RunWriter:
     def _append(self, data: bytes) -> None:
         self._stream.write(data)
         self._position += len(data)
+
+
+def _padding(block: pa.RecordBatch) -> dict[str, str] | None:
+    """Return metadata by which a large block is long enough for its readers, however well its rows are compressed."""
+    plain_bytes = 2 * block.nbytes  # buffers have a little more than their rows
+    return {"padding": " " * (plain_bytes // EXPANSION_MAX)} if plain_bytes > SMALL_PLAIN_BYTES else None
 
 
 def _copied(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:

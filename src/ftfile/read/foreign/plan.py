@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.units import packed
 from ftfile.log.format.model import FLAG, LIST, NUMBER, NUMBER_MAX, OR_NULL, TEXT, Field, Fields
 from ftfile.read.log_positions import START
 from ftfile.read.shares import OPEN_COST_BYTES
-from ftfile.rows.buffers import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from ftfile.filters.aes_gcm import PieceCipher
 from ftfile.filters.decoded import stream_errors
 from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
-from ftfile.rows.buffers import rows_where, validated
+from ftfile.rows.buffers import read_rows, rows_where
 from ftfile.write.bad_records import row_to_json
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class SpilledRows:
                     data = self._cipher.decrypt(data, piece.offset)
             try:
                 plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
-                rows = validated(pa.ipc.read_record_batch(plain, self._schema))
+                rows = read_rows(plain, self._schema)
             except (pa.ArrowException, OSError) as error:
                 raise CorruptData(file.path, "rows that this task has put there", repr(error)) from error
             yield rows

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.core.errors import CorruptData
 from ftfile.formats.parquet_files import ParquetFormat
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -19,6 +21,7 @@ from ftfile.write.files import part_writer as parts
 from ftfile.write.files.part_writer import SpilledRows
 from ftfile.write.messages import JobIdentity, TaskIdentity
 from ftfile.write.stage import Stage
+from tests.hostile.forging import message_of
 
 ROOT = Path(__file__).parents[4]
 COLUMNS = {"id": "long", "word": "string"}
@@ -119,6 +122,16 @@ class TestLaterRows:
         assert self.found(later) == [("a", [1, 2]), ("a", [4]), ("b", [3])]
         assert self.found(later) == []
         assert not Path(out).exists()
+
+    def test_compressed_rows_in_the_place_of_spilled_ones_are_refused(
+        self, later: SpilledRows, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        message = pa.py_buffer(message_of(self.batch(*range(4000)), compression="zstd"))
+        monkeypatch.setattr(parts, "as_one", lambda _: SimpleNamespace(serialize=lambda: message))
+        later.add("a", self.batch(1))
+        later.spill()
+        with pytest.raises(CorruptData, match="compressed rows of"):
+            self.found(later)
 
     def test_some_spilled_and_some_held(self, later: SpilledRows, out: str) -> None:
         later.add("a", self.batch(1, 2))
