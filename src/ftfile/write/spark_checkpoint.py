@@ -7,9 +7,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.errors import ConfigError, NotFound, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX
+from ftfile.log.format.record import check_json, json_value, read_within
 from ftfile.log.places import list_or_empty
 from ftfile.storage.registry import normalise, open_filesystem
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 # Table with the places of queries' checkpoints.
 CHECKPOINTS = "checkpoints"
+# Of a file with offsets, of which Kafka has some 20 bytes for each partition.
+OFFSETS_BYTES_MAX = 64 << 20
 
 _WILDCARDS = frozenset("*?[{")
 
@@ -63,7 +67,7 @@ def read_progress(
     """
     fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
-        checkpoint_query = _id_in(fs.read("metadata"))
+        checkpoint_query = _id_in(_content(fs, "metadata"))
     except NotFound:
         raise ConfigError("nothing is there, as seen from here") from None
     if checkpoint_query is None:
@@ -72,7 +76,7 @@ def read_progress(
         raise ConfigError(f"it is of another query, {checkpoint_query}")
     # A batch is planned before it is done.
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
-    offsets = None if planned is None else _parsed(fs.read(f"offsets/{planned}"))
+    offsets = None if planned is None else _parsed(_content(fs, f"offsets/{planned}"))
     return SparkProgress(planned, offsets, committed)
 
 
@@ -99,7 +103,10 @@ def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, hea
 def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
     """Return True if an offset names a version of this log."""
     # Of a version that is read in part, the nonce is its own; see `read.log_positions`.
-    version = offset.get("snapshot", offset.get("version", -1) + bool(offset.get("next")))
+    version = offset.get("snapshot", offset.get("version", -1))
+    if type(version) is not int:
+        return False
+    version += "snapshot" not in offset and bool(offset.get("next"))
     record = log.read_record(version) if head.log_start <= version <= head.version else None
     return record is not None and record.nonce == offset.get("nonce")
 
@@ -144,9 +151,19 @@ def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> Bat
     return None if content is None else _parsed(content)
 
 
+def _content(fs: FileSystem, name: str) -> bytes:
+    """Return a file of a checkpoint; ConfigError for one that is too long, of which no more is read."""
+    try:
+        return read_within(fs, name, OFFSETS_BYTES_MAX)
+    except CorruptData as error:
+        raise ConfigError(
+            f"its file {name!r} has more than {OFFSETS_BYTES_MAX} bytes: restore the checkpoint from a copy"
+        ) from error
+
+
 def _id_in(metadata: bytes) -> str | None:
     try:
-        return str(json.loads(metadata)["id"])
+        return str(json_value(metadata)["id"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -160,16 +177,16 @@ def _newest(fs: FileSystem, directory: str) -> int | None:
 def _parsed(content: bytes) -> BatchOffsets:
     lines = content.decode("utf-8", "replace").splitlines()
     texts = [line.partition(":")[2] if lines[0] == "v2" else line for line in lines[2:]]
-    about = _as_json(lines[1]) if len(lines) > 1 else None
-    time_ms = about.get("batchTimestampMs") if isinstance(about, dict) else None
-    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), [_as_json(text) for text in texts], time_ms)
-
-
-def _as_json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    values: list[Any] = [*lines[1:2], *texts]
+    with contextlib.suppress(ValueError):  # what is too deep stays text
+        check_json(content)
+        for place, text in enumerate(values):
+            with contextlib.suppress(ValueError):
+                values[place] = json.loads(text)
+    time_ms = values[0].get("batchTimestampMs") if values and isinstance(values[0], dict) else None
+    if type(time_ms) is not int or not 0 <= time_ms <= NUMBER_MAX:
+        time_ms = None
+    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), values[1:], time_ms)
 
 
 def _read(
@@ -178,9 +195,9 @@ def _read(
     if checkpoint is None:
         return None
     try:
-        return open_filesystem(normalise(checkpoint), context, settings).read(name)
+        return read_within(open_filesystem(normalise(checkpoint), context, settings), name, OFFSETS_BYTES_MAX)
     except NotFound:
         return None
-    except (StorageError, ConfigError) as error:
+    except (StorageError, ConfigError, CorruptData) as error:
         _log.warning("cannot read %s of the checkpoint, replays are compared by content instead: %s", name, error)
         return None

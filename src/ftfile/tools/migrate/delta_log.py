@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -14,8 +13,9 @@ import pyarrow.parquet as pq
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path
 from ftfile.log.format import layout
+from ftfile.log.format.record import json_value
 from ftfile.log.places import list_or_empty, walk
-from ftfile.tools.migrate.inventory import DELTA_LOG, Inventory, LeftOut, is_hidden
+from ftfile.tools.migrate.inventory import DELTA_LOG, Inventory, LeftOut, is_hidden, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,12 +86,12 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
         )
     try:
         for path in parts:
-            for action in _checkpoint_actions(fs.read(path)):
+            for action in _checkpoint_actions(read_entry(fs, path)):
                 _apply(action, adds, described)
         for version in range(first, newest + 1):
-            for line in fs.read(commits[version]).splitlines():
+            for line in read_entry(fs, commits[version]).splitlines():
                 if line.strip():
-                    _apply(json.loads(line), adds, described)
+                    _apply(json_value(line), adds, described)
         described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # missing ones are damage
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise ConfigError(
@@ -127,6 +127,8 @@ def _apply(action: Mapping[str, Any], adds: dict[_FileKey, Any], described: dict
     for name, text in action.items():
         if name in {"add", "remove"}:
             # A new deletion vector removes the file with the old one, in any order of lines.
+            if not isinstance(text["path"], str):
+                raise TypeError(f"a path is {text['path']!r:.40}")
             key = text["path"], _vector_id(text.get("deletionVector"))
             if name == "add":
                 adds[key] = text

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shlex
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import first_text, names_text
+from ftfile.log.format.record import json_value
 from ftfile.log.places import list_or_empty
 from ftfile.storage.calls import parallel
-from ftfile.tools.migrate.inventory import SPARK_LOG, Inventory, LeftOut, is_hidden
+from ftfile.tools.migrate.inventory import SPARK_LOG, Inventory, LeftOut, is_hidden, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
+LENGTH_BYTES_MAX = 40  # of a file with the length of another
 _AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 
@@ -55,7 +56,7 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     if missing := [batch for batch in range(first, newest + 1) if batch not in entries]:
         raise ConfigError(f"{SPARK_LOG!r} lacks batch {missing[0]}: restore it from a copy. Nothing was changed")
     needed = [entries[batch][0] for batch in range(first, newest + 1)]
-    contents = parallel(fs, fs.read, needed)
+    contents = parallel(fs, lambda path: read_entry(fs, path), needed)
     sizes: dict[str, int] = {}
     for path, content in zip(needed, contents, strict=True):
         for action, text, size_bytes in _parsed(path, content):
@@ -89,12 +90,18 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
             "does not know wrote it"
         )
     try:
-        entries = [(entry.get("action", "add"), entry["path"], entry["size"]) for entry in map(json.loads, lines[1:])]
+        entries = [_entry(json_value(line.encode())) for line in lines[1:]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path!r} is damaged, a line of it does not tell a file: restore it from a copy. Nothing was changed"
         ) from error
     return entries
+
+
+def _entry(value: Any) -> tuple[str, str, int]:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(value["path"], str):
+        raise TypeError(f"a path is {value['path']!r:.40}")
+    return value.get("action", "add"), value["path"], value["size"]
 
 
 def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
@@ -186,9 +193,9 @@ def _may_be_uncompacted(path: str) -> bool:
 
 def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
     """Return the length of a file that counts: the decimal number that Java's `writeUTF` wrote to `path`."""
-    content = fs.read(path)
+    content = fs.read(path, LENGTH_BYTES_MAX)
     digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
-    if not digits.strip().isdigit():
+    if not digits.strip().isdigit() or len(content) > LENGTH_BYTES_MAX:
         raise ConfigError(f"{path!r} should hold a number of bytes, and holds {content[:40]!r}. Nothing was changed")
     length = int(digits)
     if info is None:

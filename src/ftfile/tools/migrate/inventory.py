@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ftfile.core.errors import ConfigError, NotADirectory
+from ftfile.core.errors import ConfigError, CorruptData, NotADirectory
 from ftfile.core.units import names_text
 from ftfile.log.format import layout
+from ftfile.log.format.record import FILE_BYTES_MAX, read_within
 from ftfile.log.places import list_own, stat_or_none
 from ftfile.storage.calls import parallel
 
@@ -113,3 +114,14 @@ def _refuse_others_below(files: Mapping[str, FileInfo]) -> None:
                 f"{checkpoint['checkpoint']!r} is the checkpoint of a query of Spark, and readers take its files for "
                 "rows: move it out of this directory. Nothing was changed"
             )
+
+
+def read_entry(fs: FileSystem, path: str) -> bytes:
+    """Return a file of another program's log; ConfigError for one of more than 512 MiB, of which no more is read."""
+    try:
+        return read_within(fs, path, FILE_BYTES_MAX)
+    except CorruptData as error:
+        raise ConfigError(
+            f"{path!r} has more than {FILE_BYTES_MAX} bytes, as no file of a log that ftfile reads: restore it from a "
+            "copy, or write the table anew with ftfile. Nothing was changed"
+        ) from error

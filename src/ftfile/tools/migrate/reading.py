@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import io
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -22,6 +21,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, plain_pieces
 from ftfile.formats.api import LineFormat, format_from_definition
 from ftfile.formats.avro_container import read_metadata
+from ftfile.log.format.record import FILE_BYTES_MAX, json_value
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.read.foreign.known import codec_as_written
 from ftfile.rows.buffers import leaf_types, leaves
@@ -94,6 +94,11 @@ class Reading(Work[FileInfo, FileFacts]):
         chain = Chain.for_reading(_filters(file))
         plain_bytes = sum(map(len, _plain_pieces(file, chain))) if chain.filters else length
         file_format = format_from_definition(self.definition)
+        if chain.filters and not isinstance(file_format, LineFormat) and plain_bytes > FILE_BYTES_MAX:
+            raise ConfigError(
+                f"it has {plain_bytes} bytes, decompressed, and is read in memory, in which it may have "
+                f"{FILE_BYTES_MAX}: decompress it, or write it anew with ftfile"
+            )
 
         def plain() -> BinaryIO:
             # Closing it leaves the file open, which is read again.
@@ -146,7 +151,7 @@ def _may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
         return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
     if name == "avro":
         metadata = read_metadata(file)
-        root = json.loads(metadata[b"avro.schema"]).get("name")
+        root = json_value(metadata[b"avro.schema"]).get("name")
         return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
     # Spark and Hive store them so; only the library in C++ never does.
     return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"

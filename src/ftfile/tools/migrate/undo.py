@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NameCollision, NotFound
@@ -15,7 +14,7 @@ from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import file_as_config_error, migration_of, own_export
 from ftfile.log.format import layout
-from ftfile.log.format.record import UNDONE_RECORD
+from ftfile.log.format.record import SMALL_BYTES_MAX, UNDONE_RECORD, json_value, read_within
 from ftfile.log.places import checksum_of, delete_file, list_or_empty, stat_or_none, walk
 from ftfile.storage.registry import normalise, open_filesystem
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 # Begins the reason of each file in the quarantine that an undo puts back.
 REASON = "migrated without it: "
 _ENDING = ".migrated"
+_NOTE_ADVICE = "Restore the note from a copy, or move it and its file out of the quarantine, then undo again"
 
 
 def move_log(fs: FileSystem, log: str) -> None:
@@ -92,12 +92,18 @@ def _notes(fs: FileSystem) -> dict[str, str]:
     for info in list_or_empty(fs, layout.QUARANTINE):
         if info.path.endswith(".origin"):
             try:
-                note = json.loads(fs.read(info.path))
-                if note["reason"].startswith(REASON):
-                    notes[info.path] = note["path"]
+                note = json_value(read_within(fs, info.path, SMALL_BYTES_MAX, _NOTE_ADVICE))
+                if _text_in(note, "reason").startswith(REASON):
+                    notes[info.path] = _text_in(note, "path")
             except (ValueError, KeyError, TypeError) as error:
-                raise CorruptData(info.path, "a note of a file's place", repr(error)) from error
+                raise CorruptData(info.path, "a note of a file's place", repr(error), _NOTE_ADVICE) from error
     return notes
+
+
+def _text_in(note: Any, name: str) -> str:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(note[name], str):
+        raise TypeError(f"{name} is {note[name]!r:.40}")
+    return str(note[name])
 
 
 def _move(fs: FileSystem, source: str, target: str) -> None:
@@ -180,7 +186,11 @@ def undo_migration(
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
     with file_as_config_error(CommitLog(fs), os.fspath(path)):
         info = stat_or_none(fs, _LAST)
-        is_begun = info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
+        is_begun = (
+            info is not None
+            and info.size_bytes == len(UNDONE_RECORD)
+            and fs.read(_LAST, len(UNDONE_RECORD)) == UNDONE_RECORD
+        )
         if not is_begun:
             _require_nothing_since(fs, os.fspath(path))
     if dry_run:
