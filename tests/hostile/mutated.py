@@ -279,12 +279,12 @@ class Watched:
         limit = watched.data_bytes() + watched.MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
         # A call that does not come back to Python is ended with its process.
-        faulthandler.dump_traceback_later(watched.CALL_S + 5, exit=True)
-        signal.alarm(watched.CALL_S)
+        faulthandler.dump_traceback_later(watched.CALL_BY_CLOCK_S + 5, exit=True)
+        watched.bound_time()
         try:
             outcome = watched.outcome_of(call)
         finally:
-            signal.alarm(0)
+            watched.unbound_time()
             faulthandler.cancel_dump_traceback_later()
             resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         misdeeds = f"does {sorted(self.watch.misdeeds)}" if self.watch.misdeeds else None
@@ -303,6 +303,7 @@ def main(home: str, base: str, seed: str, first: str, count: str) -> None:
     faulthandler.enable()
     logging.disable()
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGPROF, watched.late)
     signal.signal(signal.SIGALRM, watched.late)
     player = Watched(Path(home).resolve(), base)
     if wrong := player.warm_up():

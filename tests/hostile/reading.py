@@ -20,10 +20,9 @@ from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
 from tests.hostile.inputs import INPUTS, READ, Input
-from tests.hostile.watched import data_bytes
+from tests.hostile.watched import bound_time, data_bytes
 from tests.unit.read.foreign.planned import Files
 
-TIME_S = 10
 FAR = 4
 
 
@@ -66,7 +65,7 @@ def guarded(file: Input, files: Files) -> str:
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(TIME_S)
+        bound_time()
         os.write(sending, outcome(file, files).encode())
         os._exit(0)
     os.close(sending)

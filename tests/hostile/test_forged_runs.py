@@ -18,6 +18,7 @@ from ftfile.kv.run import writer
 from ftfile.kv.run.directory import SMALL_PLAIN_BYTES, bytes_behind_pages, decode_directory, encode_directory
 from ftfile.kv.run.pages import PageShape
 from tests.hostile.forging import message_of
+from tests.hostile.watched import bound_time, late, unbound_time
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 ROWS = 4200  # with pages
 BATCH = numbered(ROWS)
-CALL_S = 10
 EMPTY = np.uint32(0)
 # The first offsets of texts in the first block, and others.
 OFFSETS = np.cumsum([0, *(len(text) for text in BATCH["text"].to_pylist()[:3])]).astype("<i4").tobytes()
@@ -36,14 +36,13 @@ FAR = np.array([0, 1 << 30], "<i4").tobytes()
 
 @pytest.fixture(autouse=True)
 def _alarm() -> Iterator[None]:
-    def late(*_: object) -> None:
-        raise TimeoutError(f"it took more than {CALL_S} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(CALL_S)
+    signals = (signal.SIGPROF, signal.SIGALRM)
+    before = [signal.signal(number, late) for number in signals]
+    bound_time()
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    unbound_time()
+    for number, handler in zip(signals, before, strict=True):
+        signal.signal(number, handler)
 
 
 class Forged:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +16,13 @@ import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.log.read.dead_letters import LETTER_BYTES_MAX, LETTER_VALUES_MAX
 from ftfile.testing.micro_batch import MicroBatch
-from tests.hostile.watched import data_bytes
+from tests.hostile.watched import bound_time, data_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
-MEMORY_BYTES, TIME_S = 1 << 30, 60
+MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
 HEAD, TAIL = b'{"reason":"","queryId":"q","batchId":0,"partition":0,"row":{"a":', b"}}"
 # Before the value of the row's column.
@@ -116,7 +115,7 @@ def outcome(out: Path) -> str:
 def main(out: str) -> None:
     """Read the letters of a directory, and print what came of it."""
     directory = ftfile.open(out)
-    signal.alarm(TIME_S)
+    bound_time()
     limit = data_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:
