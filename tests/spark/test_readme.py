@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,17 +12,27 @@ from pathlib import Path
 from tests import quick_spark
 
 ROOT = Path(__file__).parents[2]
+EVENTS = 'events = spark.readStream.format("rate").option("rowsPerSecond", 100).load()\n'
+STOP = """
+while query.isActive and len(query.recentProgress) < 3:
+    time.sleep(0.1)
+query.stop()
+query.awaitTermination()
+"""
 SECTIONS = ("Quick start", "Compressed and encrypted")
 
 
 def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
-    sections = dict(section.split("\n", 1) for section in (ROOT / "README.md").read_text().split("\n## ")[1:])
+    beginning, *others = (ROOT / "README.md").read_text().split("\n## ")
+    sections = dict(section.split("\n", 1) for section in others)
+    (first,) = re.findall(r"```python\n(.*?)```", beginning, flags=re.DOTALL)
     quick_start, more = (re.findall(r"```(python|sh)\n(.*?)```", sections[name], flags=re.DOTALL) for name in SECTIONS)
     quick_start = [block for block in quick_start if block[0] == "python"]
     assert len(quick_start) == 2
     assert [language for language, _ in more] == ["python", "sh", "python"]
     blocks = re.findall(r"```(?:python|sh)\n.*?```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(blocks) == len(quick_start) + len(more)
+    assert len(blocks) == 1 + len(quick_start) + len(more)
+    quick_start.insert(1, ("python", f"{EVENTS}{first.replace('/data/', '/tmp/ftfile-quickstart/first/')}{STOP}"))
     # The commands, too, in the process that has the session.
     script = "import subprocess\n" + "\n".join(
         block if language == "python" else f"subprocess.run({block!r}, shell=True, check=True)"
@@ -50,6 +61,9 @@ def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("|value|") == 4
+    lines = "".join(path.read_text() for path in (tmp_path / "quickstart/first/out").glob("*.json")).splitlines()
+    values = [json.loads(line)["value"] for line in lines]
+    assert sorted(values) == [*range(len(values))] != []
     assert "Version(version=" in done.stdout
     assert "operation='stream'" in done.stdout
     assert re.search(r'(\{"word":"word \d+"\}\n){3}1000\n', done.stdout)
