@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import weakref
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import reader as reading
+from ftfile.kv.run.blocks import Block
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import COMPRESSIONS, PAGED_ROWS_MIN, write_run
@@ -276,6 +278,26 @@ class TestTouching:
             assert run.get(key, hashed) is not None
         keys = batch.select(["id"])
         assert len(run.multi_get(keys, hash_rows(keys.columns))[0]) == 6000
+
+    def test_a_page_that_is_built_takes_the_memory_of_some_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A run of few rows has none; its rows may be long, and compressed to nothing."""
+        blocks: weakref.WeakSet[Block] = weakref.WeakSet()
+        most = [0]
+
+        class Counted(Block):
+            __slots__ = ("__weakref__",)
+
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                super().__init__(*arguments, **options)
+                blocks.add(self)
+                most[0] = max(most[0], len(blocks))
+
+        monkeypatch.setattr("ftfile.kv.run.reader.Block", Counted)
+        texts = pa.RecordBatch.from_arrays([pa.array(range(64)), pa.array(["a" * 5000] * 64)], schema=NUMBERS)
+        run = open_run(written([texts], NUMBERS, ["id"]), cache_bytes=20_000)
+        for key, hashed in keys_of(texts):
+            assert run.get(key, hashed) == ("a" * 5000,)
+        assert 8 <= most[0] <= 16
 
     def test_release_empties_the_cache(self) -> None:
         cache = Cache(1 << 30)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
+_HASHED_BLOCKS = 8  # at once: rows of a small file may take far more memory than the file
 _ARROW_ALIGNMENT = 8  # of its buffers, which a run has within its file
 
 _Value = TypeVar("_Value")
@@ -247,8 +248,11 @@ class RunReader:
     def _build_page(self) -> memoryview:
         """Return a page for all rows of a run that has none."""
         directory = self._directory
-        blocks = _cached(self._blocks, range(directory.blocks), self._load_block, self._parallel)
-        hashes = [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks.values()]
+        hashes = []
+        for first in range(0, directory.blocks, _HASHED_BLOCKS):
+            some = range(first, min(first + _HASHED_BLOCKS, directory.blocks))
+            blocks = _cached(self._blocks, some, self._load_block, self._parallel)
+            hashes += [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks.values()]
         places = places_of(directory.block_rows, self._row_bits)
         (slots,) = build_pages(self._shape, np.concatenate([np.empty(0, np.uint64), *hashes]), places)
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
