@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.operate.repair import repair
     from ftfile.operate.restore import restore, undo
+    from ftfile.operate.status import status
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
     from ftfile.tools.migrate.migrate import migrate
@@ -53,6 +54,7 @@ __all__ = (
     "restore",
     "source_status",
     "spark",
+    "status",
     "undo",
     "undo_migration",
     "vacuum",
@@ -82,6 +84,7 @@ __getattr__ = lazy_names(
         "restore": "ftfile.operate.restore",
         "source_status": "ftfile.read.foreign.status",
         "spark": "ftfile.spark:",
+        "status": "ftfile.operate.status",
         "undo": "ftfile.operate.restore",
         "undo_migration": "ftfile.tools.migrate.undo",
         "vacuum": "ftfile.log.vacuum",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
+from ftfile.core.units import count_text
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.read.foreign.plan import position_of as plan_of
@@ -82,6 +83,29 @@ class CheckpointStatus:
     planned_ms: int | None = None  # when it was planned, since 1970 UTC by the driver's clock; None if not known
     committed_batch: int | None = None  # the newest that Spark has noted as done
     sources: tuple[SourceLag, ...] = ()  # at the newest planned batch
+    contradicts: bool = False  # it was read, and has other batches than the directory: `problem` says which
+
+    @property
+    def backlog(self) -> str:
+        """Return the backlog of all sources as far as it is known, such as `3 versions and 2 files`; empty for none."""
+        amounts = (
+            (sum(source.versions_behind or 0 for source in self.sources), "version"),
+            (
+                sum(source.files_behind or 0 for source in self.sources),
+                "file",
+            ),
+        )
+        return " and ".join(count_text(amount, noun) for amount, noun in amounts if amount)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Return True if nothing is left to read of any source, as far as all of them tell."""
+        return (
+            bool(self.sources)
+            and not self.problem
+            and not self.backlog
+            and not any(source.unknown for source in self.sources)
+        )
 
     @property
     def under_way(self) -> bool:
@@ -243,10 +267,10 @@ def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: Lo
             -1 if batch is None else batch for batch in (status.planned_batch, status.committed_batch)
         )
         if not status.problem and committed > most:
-            statuses[query_id] = replace(status, problem=_AHEAD.format(committed, most))
+            statuses[query_id] = replace(status, problem=_AHEAD.format(committed, most), contradicts=True)
         elif not status.problem and planned < least:
             newest = "no batch" if status.planned_batch is None else f"batch {planned}"
-            statuses[query_id] = replace(status, problem=_BEHIND.format(newest, least))
+            statuses[query_id] = replace(status, problem=_BEHIND.format(newest, least), contradicts=True)
     return statuses
 
 

@@ -59,7 +59,7 @@ class OpenedDirectory(Directory):
             StorageError: the store failed, or a checkpoint or source that is given does not answer.
         """
         look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._storage)
-        return directory_status(self._log, staged=staged, lag=look if lag else None)
+        return directory_status(self._log, self.path, staged=staged, lag=look if lag else None)
 
     @checked
     def version_details(self, version: int) -> VersionDetails:

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.checksum import Decoding
-from ftfile.core.errors import ConfigError
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.units import count_text, duration_text, first_text
+from ftfile.kv.planning.holds import is_held
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
+from ftfile.log.opening import open_log
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
+from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.verify.log_scan import look_at_head
+from ftfile.operate.lag import Lag
+from ftfile.operate.verify.findings import KINDS, SEVERITIES
+from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
+from ftfile.storage.registry import normalise
 from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, reason_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, AssemblyTask, Remove
     from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState
-    from ftfile.operate.lag import CheckpointStatus, Lag
-    from ftfile.operate.verify.findings import Finding
+    from ftfile.operate.lag import CheckpointStatus
+    from ftfile.operate.verify.findings import Finding, Severity
     from ftfile.storage.api import FileSystem
     from ftfile.write.files.rolling_rules import RollingSettings
 
@@ -73,24 +85,156 @@ class UnpublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStatus:
-    """The result of `Directory.status()`."""
+    """The result of `ftfile.status(path)` and `Directory.status()`."""
 
+    path: str  # URL of the directory or the store
+    kind: Literal["files", "store"] | None  # None when nothing has been committed
+    made_ms: int  # when it was made, since 1970 UTC by this machine's clock
     version: int  # the newest one; -1 when nothing has been committed
     time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None for none
-    oldest_version: int  # that is kept
+    oldest_version: int  # of which the log has the record
+    oldest_readable: int  # of which vacuum has left every file
     horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
     open: tuple[OpenFile, ...]  # by query and directory; none in a store
-    due: int  # jobs that wait for the next batch, a flush or the listener
+    due: int  # jobs that wait for the next batch, a flush or the listener; merges in a store
+    held: int  # merges of them that failed too often, and are left out for a while; 0 for files
     unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
+    quarantined: int = 0  # files that repairs have put aside
     # What a look at the head shows: lost newest records, a horizon in the future, code of users; `verify` finds all.
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def verdict(self) -> str:
+        """Return a sentence that all is well, or the worst concern with what helps."""
+        concerns = [*_concerns_of(self)]
+        problems = [concern for concern in concerns if concern.severity != "info"]
+        if problems:
+            return min(problems, key=lambda problem: SEVERITIES.index(problem.severity)).text
+        summary = "empty: nothing was committed yet" if self.version < 0 else f"well: {', '.join(_facts_of(self))}"
+        return "; ".join([summary, *(concern.text for concern in concerns)])
 
-def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
+    def __str__(self) -> str:
+        return self.verdict
+
+
+class _Concern(NamedTuple):
+    """One thing that a verdict may be about."""
+
+    severity: Severity
+    text: str  # with what helps
+
+
+def _facts_of(status: DirectoryStatus) -> Iterator[str]:
+    """Yield the facts of a directory in which nothing is wrong."""
+    yield f"version {status.version:,}"
+    if status.time_ms is not None:
+        yield f"{duration_text(max(0, status.made_ms - status.time_ms) / 1000)} old"
+    if status.open:
+        yield count_text(len(status.open), "open file")
+    if status.queries:
+        yield count_text(len(status.queries), "query", "queries")
+        checkpoints = [query.checkpoint for query in status.queries]
+        if all(checkpoint is not None and checkpoint.is_up_to_date for checkpoint in checkpoints):
+            yield "none behind"
+
+
+def _concerns_of(status: DirectoryStatus) -> Iterator[_Concern]:
+    """Yield what is wrong, and what is worth knowing."""
+    for finding in status.findings:
+        if finding.severity != "info":
+            remedy = finding.remedy[:1].lower() + finding.remedy[1:]
+            yield _Concern(finding.severity, f"{KINDS[finding.code].title}: {remedy}")
+    yield from _concerns_of_queries(status.queries)
+    yield from _concerns_of_open(status.open)
+    yield from _concerns_of_unpublished(status.unpublished)
+    if status.held:
+        text = f"{_are(status.held, 'merge')} left out after failures: ftfile.kv.verify(path) finds damaged runs"
+        yield _Concern("warning", text)
+    if status.kind == "store" and status.due > status.held:
+        text = f"{_are(status.due - status.held, 'merge')} due: the next batch, or ftfile.kv.compact(path), does them"
+        yield _Concern("info", text)
+    if status.quarantined:
+        text = f"{_are(status.quarantined, 'file')} in {layout.QUARANTINE}, each with a note of what it was"
+        yield _Concern("info", text)
+
+
+def _concerns_of_queries(queries: Iterable[QueryStatus]) -> Iterator[_Concern]:
+    behind = []
+    for query in queries:
+        if query.checkpoint is not None and query.checkpoint.contradicts:
+            yield _Concern("error", f"the checkpoint of query {query.query_id}: {query.checkpoint.problem}")
+        elif query.checkpoint is not None and query.checkpoint.backlog:
+            behind.append(f"query {query.query_id} has {query.checkpoint.backlog} to read")
+    if behind:
+        yield _Concern("info", first_text(behind))
+
+
+def _concerns_of_open(files: Sequence[OpenFile]) -> Iterator[_Concern]:
+    failing = [file.attempts for file in files if file.attempts]
+    if failing:
+        tries = f"tried {count_text(max(failing), 'time')}: ftfile.flush(path) tries again, and says why"
+        yield _Concern("error", f"{count_text(len(failing), 'open file')} could not be finished, {tries}")
+    due = sum(bool(file.reason) and not file.attempts for file in files)
+    if due:
+        text = f"{_are(due, 'open file')} due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
+        yield _Concern("warning", text)
+
+
+def _concerns_of_unpublished(files: Sequence[UnpublishedFile]) -> Iterator[_Concern]:
+    problems = [file.problem for file in files if file.problem]
+    if problems:
+        yield _Concern("error", f"{count_text(len(problems), 'file')} cannot be published or hidden: {problems[0]}")
+    waiting = len(files) - len(problems)
+    if waiting:
+        text = "not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
+        yield _Concern("warning", f"{_are(waiting, 'file')} {text}")
+
+
+def _are(count: int, noun: str) -> str:
+    return f"{count_text(count, noun)} {'is' if count == 1 else 'are'}"
+
+
+@checked
+def status(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    staged: bool = False,
+    lag: bool = True,
+    checkpoints: Collection[str] = (),
+    sources: Collection[str] = (),
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
+    context: Context = SYSTEM,
+) -> DirectoryStatus:
+    """Return how a directory or a store is: `verdict` says it in a sentence. Within a second or so; it writes nothing.
+
+    Args:
+        path: of the directory or the store.
+        staged: see `Directory.status()`.
+        lag: likewise.
+        checkpoints: likewise.
+        sources: likewise.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        at_least_version: likewise.
+        context: likewise.
+
+    Raises:
+        RolledBack: the newest version is before `at_least_version`.
+        ConfigError: the path has no log, or its keys are not known; or see `Directory.status()`.
+        CorruptData, StorageError: see `Directory.status()`.
+    """
+    log, url = open_log(path, key_provider, storage, context, at_least_version), normalise(os.fspath(path))
+    look = Lag(url, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], dict(storage or {}))
+    return directory_status(log, url, staged=staged, lag=look if lag else None)
+
+
+def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
     """Return the status; reads the newest checkpoint and the records after it, and lists no directory of data.
 
     With `staged`, it lists the stage, too; with `lag`, it looks at the checkpoints of queries.
@@ -103,23 +247,36 @@ def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = 
     checkpoints = {} if lag is None else lag.look(log, head)
     queries = sorted(head.queries.items())
     unneeded = _unneeded(log.fs, head) if staged else None
+    now_ms, is_store = log.clock.now_ms(), store_of(head) is not None
     times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
     return DirectoryStatus(
+        path=url,
+        kind=None if head.encoding is None else "store" if is_store else "files",
+        made_ms=now_ms,
         version=head.version,
         time_ms=version_time_ms(log, head.version) if head.version >= 0 else None,
         oldest_version=head.log_start,
+        oldest_readable=_oldest_readable(log, head),
         horizon_ms=head.horizon_ms,
         queries=tuple(
             QueryStatus(query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id))
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
-        open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),
+        open=() if is_store else tuple(_open_files(head, now_ms)),
         due=len(head.assembly_tasks),
+        held=sum(is_held(job, head.version) for job in head.assembly_tasks) if is_store else 0,
         unpublished=tuple(_unpublished(log.fs, head)),
         unneeded_files=None if unneeded is None else len(unneeded),
         unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
+        quarantined=count_quarantined(log.fs),
         findings=tuple(look_at_head(log, head)),
     )
+
+
+def _oldest_readable(log: CommitLog, head: LogState) -> int:
+    with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
+        return oldest_readable(log, head)
+    return head.log_start
 
 
 def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:

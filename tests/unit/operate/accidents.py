@@ -44,6 +44,7 @@ CHANGING = (
     (r"\d+(\.\d)? (s|min|h|d) ago", "3 s ago"),
     (r"in \d+(\.\d)? (s|min|h|d)\b", "3 s ago"),  # of a clock that jumped back
     (r"\b\d{7,} s\b", "3 s"),
+    (r"\b\d+\.\d s old\b", "3 s old"),
     (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
     (r"\b[0-9a-f]{32}\b", "0" * 32),
     (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
+from ftfile.core.errors import ConfigError
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
+from ftfile.operate.lag import CheckpointStatus, SourceLag
+from ftfile.operate.status import UnpublishedFile
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.kv.stores import query_of, rows
 from tests.unit.operate.test_verify import World, world
 
 if TYPE_CHECKING:
@@ -159,4 +164,113 @@ def test_nothing_is_listed_but_the_log_and_what_is_derived_of_it(world: World, m
 
     monkeypatch.setattr(type(world.fs), "list", list_directory)
     ftfile.open(world.url).status()
-    assert set(listed) <= {layout.CHECKPOINTS, layout.LOG, layout.COMPACTED}
+    assert set(listed) <= {layout.CHECKPOINTS, layout.LOG, layout.COMPACTED, layout.QUARANTINE}
+
+
+class TestVerdict:
+    """The sentence that a status begins with."""
+
+    @staticmethod
+    def of(path: object, **arguments: Any) -> str:
+        status = ftfile.status(str(path), **arguments)
+        assert str(status) == status.verdict
+        return re.sub(r"\d+(\.\d)? s old", "3 s old", status.verdict)
+
+    def test_well(self, tmp_path: Path) -> None:
+        stream = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
+        stream.run(0, [[{"id": 1}]])
+        assert self.of(tmp_path / "out") == "well: version 0, 3 s old, 1 query"
+        run(tmp_path / "rolled", 3)
+        assert self.of(tmp_path / "rolled") == "well: version 2, 3 s old, 2 open files, 1 query"
+
+    def test_empty(self, world: World) -> None:
+        world.driver.log.prepare_directory()
+        assert self.of(world.url) == "empty: nothing was committed yet"
+
+    def test_an_open_file_is_due(self, tmp_path: Path) -> None:
+        run(tmp_path / "out", 2, maxBatchesPerFile="2")
+        assert self.of(tmp_path / "out") == (
+            "2 open files are due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
+        )
+
+    def test_an_open_file_fails(self, tmp_path: Path) -> None:
+        stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
+        for spool in (tmp_path / "out" / layout.STAGED).rglob("0/*.spool"):
+            spool.write_bytes(bytes(len(spool.read_bytes())))
+        stream.run(2, [[{"id": 2, "key": "c"}]])
+        assert self.of(tmp_path / "out") == (
+            "2 open files could not be finished, tried 1 time: ftfile.flush(path) tries again, and says why"
+        )
+
+    def test_a_file_is_not_published(self, world: World) -> None:
+        add = world.driver.stage(0)
+        world.driver.create_record(author=world.driver.author(0), adds=(add,))
+        assert self.of(world.url) == (
+            "1 file is not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
+        )
+        world.write(add.final_path or "", b"mine")
+        assert self.of(world.url) == (
+            f"1 file cannot be published or hidden: a foreign file of 4 bytes is at {add.final_path!r}: move it away"
+        )
+
+    def test_a_query_is_behind(self, world: World) -> None:
+        world.driver.commit_new(0)
+        read = SourceLag(0, "ftfile", None, versions_behind=0)
+        status = ftfile.status(world.url)
+
+        def with_checkpoint(*sources: SourceLag, **fields: Any) -> str:
+            checkpoint = CheckpointStatus("file:///checkpoint", sources=sources, **fields)
+            queries = (replace(status.queries[0], checkpoint=checkpoint),)
+            return replace(status, queries=queries, made_ms=(status.time_ms or 0) + 40_000).verdict
+
+        assert with_checkpoint(read) == "well: version 0, 40 s old, 1 query, none behind"
+        assert with_checkpoint(
+            replace(read, versions_behind=3), replace(read, versions_behind=None, files_behind=1)
+        ) == ("well: version 0, 40 s old, 1 query; query query-1 has 3 versions and 1 file to read")
+        assert with_checkpoint(replace(read, unknown="who knows")) == "well: version 0, 40 s old, 1 query"
+        assert with_checkpoint(problem="it did not answer") == "well: version 0, 40 s old, 1 query"
+        problem = "it ends with batch 1, and the directory with batch 7"
+        assert with_checkpoint(problem=problem, contradicts=True) == f"the checkpoint of query query-1: {problem}"
+
+    def test_damage(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.driver.commit_new(1)
+        world.fs.delete(layout.record_path(1))
+        assert self.of(world.url).startswith("The newest records of commits are lost: restore the newest records")
+
+    def test_the_log_is_gone(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.fs.delete(layout.record_path(0))
+        assert "accept_lost_records=True" in self.of(world.url)
+        with pytest.raises(ConfigError, match="not an ftfile directory: it has no log"):
+            ftfile.status(f"{world.url}/nowhere")
+
+    def test_files_in_quarantine(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.write("stranger.txt", b"")
+        ftfile.repair(world.url, quarantine=["stranger.txt"], dry_run=False)
+        assert ftfile.status(world.url).quarantined == 1
+        note = "1 file is in _ftfile/quarantine, each with a note of what it was"
+        assert self.of(world.url) == f"well: version 0, 3 s old, 1 query; {note}"
+
+    def test_merges_are_due(self, tmp_path: Path) -> None:
+        store = query_of(str(tmp_path / "store"), flushIntervalCount="2", buckets="1")
+        for batch in range(2):
+            store.run(batch, [rows("a", n=batch)])
+        status = ftfile.status(store.path)
+        assert (status.kind, status.open, status.due, status.held) == ("store", (), 1, 0)
+        assert self.of(store.path) == (
+            "well: version 1, 3 s old, 1 query; 1 merge is due: the next batch, or ftfile.kv.compact(path), does them"
+        )
+        assert replace(status, held=1).verdict == (
+            "1 merge is left out after failures: ftfile.kv.verify(path) finds damaged runs"
+        )
+
+    def test_the_worst_goes_before_the_first(self, tmp_path: Path) -> None:
+        """What is due comes before what is stuck, and is less bad."""
+        run(tmp_path / "out", 2, maxBatchesPerFile="2")
+        status = ftfile.status(str(tmp_path / "out"))
+        stuck = UnpublishedFile(1, None, "part.json", "its file is gone")
+        assert replace(status, unpublished=(stuck,)).verdict == (
+            "1 file cannot be published or hidden: its file is gone"
+        )

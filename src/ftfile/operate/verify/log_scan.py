@@ -17,7 +17,7 @@ from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, from_checked_text, read_within
-from ftfile.log.places import walk
+from ftfile.log.places import list_or_empty, walk
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
@@ -199,6 +199,11 @@ def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
     _look_beyond(scan)
     _check_log_directory(scan)
     return [*scan.findings, *_check_horizon(scan), *name_code(head)]
+
+
+def count_quarantined(fs: FileSystem) -> int:
+    """Return the number of files that repairs have put aside."""
+    return sum(info.path.endswith(".quarantined") for info in list_or_empty(fs, layout.QUARANTINE))
 
 
 def advance(state: LogState, *records: Record) -> LogState:

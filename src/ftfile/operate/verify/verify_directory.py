@@ -15,12 +15,12 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog, check_at_least
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add
-from ftfile.log.places import has_content, list_or_empty, open_add
+from ftfile.log.places import has_content, open_add
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
 from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.operate.verify.history import WHOLE, read_history
-from ftfile.operate.verify.log_scan import scan_log
+from ftfile.operate.verify.log_scan import count_quarantined, scan_log
 from ftfile.operate.verify.old_files import compare_letters, compare_old_files
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.write.workers import Threads, Work
@@ -129,9 +129,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
         size_bytes=contents.size_bytes,
         unrecorded_files=len(contents.staged),
         unrecorded_bytes=sum(contents.staged.values()),
-        quarantined_files=sum(
-            info.path.endswith(".quarantined") for info in list_or_empty(scan.log.fs, layout.QUARANTINE)
-        ),
+        quarantined_files=count_quarantined(scan.log.fs),
         full=full,
         complete=files is not None,
         findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),

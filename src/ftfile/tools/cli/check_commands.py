@@ -91,11 +91,13 @@ def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = Fal
 def command_for(value: object, *, path: str | None, full: bool = False) -> dict[str, str | None]:
     """Return the command that helps with what a check has found, as a field of JSON."""
     from ftfile.operate.doctor import Check
-    from ftfile.operate.status import OpenFile, UnpublishedFile
+    from ftfile.operate.status import DirectoryStatus, OpenFile, UnpublishedFile
     from ftfile.operate.verify.findings import Finding
 
     if isinstance(value, Finding):
         return {"command": command_of(value, path or PATH, full=full)}
+    if isinstance(value, DirectoryStatus):
+        return {"verdict": value.verdict, "command": command_in(value.verdict, path or PATH)}
     texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
     name = texts.get(type(value))
     return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}

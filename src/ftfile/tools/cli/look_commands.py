@@ -1,6 +1,5 @@
 """`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.core.context import SystemClock
-from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.errors import ConfigError
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
 from ftfile.tools.cli.exit_codes import DAMAGED
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from ftfile.log.read.history import Version as RecordedVersion
     from ftfile.log.read.history import VersionMetrics
     from ftfile.operate.details import FileDetails, OffsetRange, VersionDetails
-    from ftfile.operate.open_directory import OpenedDirectory
     from ftfile.operate.status import DirectoryStatus
 
 
@@ -153,37 +150,26 @@ def status(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is going on: queries, their lag, open files and why they are open, files not published and why.
+    """Show what is going on in a directory or a store: first a verdict in a sentence, then all that it goes by.
+
+    That is queries, their lag, open files and why they are open, files not published and why.
 
     It ends with 4 where the whole log is lost.
     """
-    directory = ftfile.open(place.path, **place.access)
-    status = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
+    status = ftfile.status(
+        place.path, staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or (), **place.access
+    )
     if json:
         print_json(status, partial(command_for, path=place.path))
     else:
-        _print_status(directory.path, status, place.path, _oldest(directory, status))
+        _print_status(status, place.path)
     if status.version < 0 and any(finding.severity == "error" for finding in status.findings):
         raise typer.Exit(DAMAGED)
 
 
-def _oldest(directory: "OpenedDirectory", status: "DirectoryStatus") -> str:
-    """Return the oldest version that can be read, and the oldest that has a record if that is another."""
-    oldest = status.oldest_version
-    if status.horizon_ms:
-        with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
-            oldest = directory.oldest_version()
-    suffix = (
-        ""
-        if oldest == status.oldest_version
-        else f" can be read; the log has records from {status.oldest_version:,} on"
-    )
-    return f"{oldest:,}{suffix}"
-
-
-def _print_status(url: str, status: "DirectoryStatus", path: str, oldest: str) -> None:
-    now_ms = SystemClock().now_ms()
-    _print_summary(url, status, now_ms, oldest)
+def _print_status(status: "DirectoryStatus", path: str) -> None:
+    now_ms = status.made_ms
+    _print_summary(status, path)
     print_findings(status.findings, path)
     if status.queries:
         print_queries(status.queries, path, now_ms)
@@ -206,29 +192,37 @@ def _print_status(url: str, status: "DirectoryStatus", path: str, oldest: str) -
         print_table(columns, status.unpublished)
 
 
-def _print_summary(path: str, status: "DirectoryStatus", now_ms: int, oldest: str) -> None:
+def _print_summary(status: "DirectoryStatus", path: str) -> None:
+    fields: list[tuple[str, object]] = [
+        ("verdict", in_commands(status.verdict, path)),
+        ("store" if status.kind == "store" else "directory", status.path),
+    ]
     if status.time_ms is None:
         none = "none that can be read" if status.findings else "none: nothing was committed yet"
-        print_fields([("directory", path), ("version", none)])
+        print_fields([*fields, ("version", none)])
         return
-    due = f", {status.due:,} of them due" if status.due else ""
+    age = ago(status.time_ms, status.made_ms)
+    oldest = f"{status.oldest_readable:,}"
+    if status.oldest_version != status.oldest_readable:
+        oldest += f" can be read; the log has records from {status.oldest_version:,} on"
     problems = sum(bool(file.problem) for file in status.unpublished)
-    stuck = f", {problems:,} of them stuck" if problems else ""
-    horizon = "never" if not status.horizon_ms else f"{time_text(status.horizon_ms)} UTC"
     print_fields(
         [
-            ("directory", path),
-            (
-                "version",
-                f"{status.version:,}, committed {ago(status.time_ms, now_ms)}: {time_text(status.time_ms)} UTC",
-            ),
+            *fields,
+            ("version", f"{status.version:,}, committed {age}: {time_text(status.time_ms)} UTC"),
             ("oldest version", oldest),
-            ("vacuumed up to", horizon),
-            ("open files", f"{len(status.open):,}{due}"),
-            ("not published", f"{len(status.unpublished):,}{stuck}"),
+            ("vacuumed up to", f"{time_text(status.horizon_ms)} UTC" if status.horizon_ms else "never"),
+            ("merges due", f"{status.due:,}{_part(status.held, 'left out')}" if status.kind == "store" else None),
+            ("open files", f"{len(status.open):,}{_part(status.due, 'due')}" if status.kind == "files" else None),
+            ("not published", f"{len(status.unpublished):,}{_part(problems, 'stuck')}"),
             ("not needed", _unneeded(status)),
+            ("in quarantine", status.quarantined or None),
         ]
     )
+
+
+def _part(count: int, state: str) -> str:
+    return f", {count:,} of them {state}" if count else ""
 
 
 def _unneeded(status: "DirectoryStatus") -> str | None:

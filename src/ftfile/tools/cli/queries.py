@@ -29,8 +29,9 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
     print_table(columns, queries)
     for query in queries:
         if query.checkpoint is not None and query.checkpoint.problem:
+            style = "bold red" if query.checkpoint.contradicts else "yellow"
             where = f"the checkpoint {query.checkpoint.path} of query {query.query_id}"
-            say(f"ftfile: warning: {where}: {in_commands(query.checkpoint.problem, path)}", "yellow")
+            say(f"ftfile: warning: {where}: {in_commands(query.checkpoint.problem, path)}", style)
     sources = [(query.query_id, source) for query in queries if query.checkpoint for source in query.checkpoint.sources]
     if sources:
         is_one = len(queries) == 1 and is_terminal()

@@ -46,7 +46,7 @@ _TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
 _CALL = re.compile(
     rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
-    rf"|(flush|migrate|repair|undo_migration|vacuum)\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
+    rf"|(flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum)\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
 )
 _ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
 
@@ -83,7 +83,7 @@ def command_of(finding: Finding, path: str, *, full: bool = False) -> str | None
 
 def _command_of(call: re.Match[str], path: str) -> str:
     name = call[1] or call[2]
-    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [name, path])]
+    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
     for argument, value in _ARGUMENT.findall(call[3] or ""):
         option = f"--{argument.replace('_', '-')}"
         if value.startswith("["):

@@ -106,7 +106,7 @@ def report(
         is_verified=verify,
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
-        status=directory_status(log),
+        status=directory_status(log, url),
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
         jobs=head.assembly_tasks,
     )

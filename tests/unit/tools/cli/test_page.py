@@ -25,6 +25,7 @@ PAGE = Path(__file__).parents[4] / "docs/command.md"
 CHANGING = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
     (r"\d+(\.\d)? (s|min) ago", "3 s ago"),
+    (r"\d+(\.\d)? s old", "3 s old"),
     (r", for \d+(\.\d)? (s|min)", ", for 3 min"),
     (r"\b\d\.\d s$", "0.1 s"),
     (r"^(seconds +)\d\.\d+$", r"\g<1>0.123"),

@@ -78,7 +78,7 @@ def test_stats_verify_and_compact(store: str) -> None:
 
 
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
-    for command in ("ls", "status", "verify", "cat", "flush", "compact"):
+    for command in ("ls", "verify", "cat", "flush", "compact"):
         assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
     told = run("kv", "stats", out, code=2).stderr
     assert "directory of files" in told
