@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ftfile.operate.export.export import export
     from ftfile.operate.flush import flush
     from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
+    from ftfile.operate.open_directory import status, verify
     from ftfile.operate.repair import repair
     from ftfile.operate.restore import restore, undo
-    from ftfile.operate.status import status
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
     from ftfile.tools.migrate.migrate import migrate
@@ -58,6 +58,7 @@ __all__ = (
     "undo",
     "undo_migration",
     "vacuum",
+    "verify",
 )
 
 
@@ -84,10 +85,11 @@ __getattr__ = lazy_names(
         "restore": "ftfile.operate.restore",
         "source_status": "ftfile.read.foreign.status",
         "spark": "ftfile.spark:",
-        "status": "ftfile.operate.status",
+        "status": "ftfile.operate.open_directory",
         "undo": "ftfile.operate.restore",
         "undo_migration": "ftfile.tools.migrate.undo",
         "vacuum": "ftfile.log.vacuum",
+        "verify": "ftfile.operate.open_directory",
     },
 )
 

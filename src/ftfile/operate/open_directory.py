@@ -9,7 +9,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status
-from ftfile.operate.verify.verify_directory import verify
+from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.read.directory import Directory
 from ftfile.write.workers import Threads
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ftfile.operate.verify.findings import VerifyReport
 
 
-__all__ = ("OpenedDirectory", "open_directory")
+__all__ = ("OpenedDirectory", "open_directory", "status", "verify")
 
 
 class OpenedDirectory(Directory):
@@ -138,7 +138,7 @@ class OpenedDirectory(Directory):
         """
         workers = Threads.of("verify", threads, self.file_system.context)
         at_least = self._at_least_version
-        return verify(self.file_system, full=full, workers=workers, progress=progress, at_least_version=at_least)
+        return compare(self.file_system, full=full, workers=workers, progress=progress, at_least_version=at_least)
 
 
 def open_directory(
@@ -169,3 +169,71 @@ def open_directory(
     opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
     opened.require_files()
     return opened
+
+
+@checked
+def status(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    staged: bool = False,
+    lag: bool = True,
+    checkpoints: Collection[str] = (),
+    sources: Collection[str] = (),
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
+    context: Context = SYSTEM,
+) -> DirectoryStatus:
+    """Return how a directory or a store is: `verdict` says it in a sentence. Within a second or so; it writes nothing.
+
+    Args:
+        path: of the directory or the store.
+        staged: see `Directory.status()`.
+        lag: likewise.
+        checkpoints: likewise.
+        sources: likewise.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        at_least_version: likewise.
+        context: likewise.
+
+    Raises:
+        RolledBack: the newest version is before `at_least_version`.
+        ConfigError: the path has no log, or its keys are not known; or see `Directory.status()`.
+        CorruptData, StorageError: see `Directory.status()`.
+    """
+    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
+    return opened.status(staged=staged, lag=lag, checkpoints=checkpoints, sources=sources)
+
+
+@checked
+def verify(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    full: bool = False,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    at_least_version: int | None = None,
+    context: Context = SYSTEM,
+) -> VerifyReport:
+    """Return the differences between storage and the log of a directory or a store, worst first. Writes nothing.
+
+    Args:
+        path: of the directory or the store.
+        full: read the content, too; of runs of a store it compares bytes, and `ftfile.kv.verify` also their rows.
+        threads: see `Directory.verify()`.
+        progress: likewise.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        at_least_version: likewise.
+        context: likewise.
+
+    Raises:
+        RolledBack: the newest version is before `at_least_version`.
+        ConfigError: the path has no log, or its keys are not known, or `threads` is below 1.
+        StorageError: the store failed.
+    """
+    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
+    return opened.verify(full=full, threads=threads, progress=progress)

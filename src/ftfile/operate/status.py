@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.units import count_text, duration_text, first_text
 from ftfile.kv.planning.holds import is_held
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
-from ftfile.log.opening import open_log
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.lag import Lag
 from ftfile.operate.verify.findings import KINDS, SEVERITIES
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
-from ftfile.storage.registry import normalise
 from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, reason_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, AssemblyTask, Remove
     from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState
-    from ftfile.operate.lag import CheckpointStatus
+    from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.operate.verify.findings import Finding, Severity
     from ftfile.storage.api import FileSystem
     from ftfile.write.files.rolling_rules import RollingSettings
@@ -196,42 +189,6 @@ def _concerns_of_unpublished(files: Sequence[UnpublishedFile]) -> Iterator[_Conc
 
 def _are(count: int, noun: str) -> str:
     return f"{count_text(count, noun)} {'is' if count == 1 else 'are'}"
-
-
-@checked
-def status(  # noqa: PLR0913 - all by name
-    path: str | os.PathLike[str],
-    *,
-    staged: bool = False,
-    lag: bool = True,
-    checkpoints: Collection[str] = (),
-    sources: Collection[str] = (),
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
-) -> DirectoryStatus:
-    """Return how a directory or a store is: `verdict` says it in a sentence. Within a second or so; it writes nothing.
-
-    Args:
-        path: of the directory or the store.
-        staged: see `Directory.status()`.
-        lag: likewise.
-        checkpoints: likewise.
-        sources: likewise.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
-
-    Raises:
-        RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path has no log, or its keys are not known; or see `Directory.status()`.
-        CorruptData, StorageError: see `Directory.status()`.
-    """
-    log, url = open_log(path, key_provider, storage, context, at_least_version), normalise(os.fspath(path))
-    look = Lag(url, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], dict(storage or {}))
-    return directory_status(log, url, staged=staged, lag=look if lag else None)
 
 
 def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ftfile.core.arguments import check_count, checked
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
-from ftfile.log.directory import check_is_files
+from ftfile.log.directory import check_is_files, store_of
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.log.read.dead_letters import DeadLetter, read_dead_letters
@@ -72,6 +72,12 @@ class Directory:
         """
         with contextlib.suppress(CorruptData, StorageError):
             check_is_files(self._log.refresh(), self.path)
+
+    def is_store(self) -> bool:
+        """Return True for a store of keys and values; False where the log cannot be read."""
+        with contextlib.suppress(CorruptData, StorageError):
+            return store_of(self._log.refresh()) is not None
+        return False
 
     def version(self) -> int:
         """Return the newest version; -1 when nothing has been committed yet."""

@@ -220,11 +220,12 @@ def _consequence_of(add: Add) -> str:
 class VerifyReport:
     """The result of `Directory.verify()`."""
 
+    kind: Literal["files", "store"] = "files"
     version: int = -1  # the newest one that can be read; -1 for none
     oldest_version: int = 0  # that is kept
     records: int = 0  # that were read
     files: int = 0  # live finished or staged parts
-    segments: int = 0  # live pieces of files that are still open
+    segments: int = 0  # live pieces of files that are still open, or runs of a store
     rows: int = 0  # in both
     size_bytes: int = 0  # of both
     unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
@@ -241,5 +242,8 @@ class VerifyReport:
 
     def __str__(self) -> str:
         content = "content read" if self.full else "content not read"
-        head = f"version {self.version}: {self.files} files, {self.segments} open segments, {self.rows} rows; {content}"
+        pieces = (
+            f"{self.files} files, {self.segments} open segments" if self.kind == "files" else f"{self.segments} runs"
+        )
+        head = f"version {self.version}: {pieces}, {self.rows} rows; {content}"
         return "\n".join([head, *map(str, self.findings)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog, check_at_least
+from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add
@@ -118,8 +120,11 @@ def _verify(
 
 
 def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
-    contents = files if files is not None else Files(scan.log.fs)
+    contents, is_store = files if files is not None else Files(scan.log.fs), False
+    with suppress(CorruptData):
+        is_store = store_of(scan.state) is not None
     return VerifyReport(
+        kind="store" if is_store else "files",
         version=scan.state.version,
         oldest_version=scan.state.log_start,
         records=records,

@@ -43,27 +43,32 @@ def verify(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare the storage with the log, both ways, and print each difference with its remedy.
+    """Compare a directory or a store with its log, both ways, and print each difference with its remedy.
 
     Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
     """
-    directory = ftfile.open(place.path, **place.access)
     with progress_bar("verify") as progress:
-        report = directory.verify(full=full, threads=threads, progress=progress)
+        report = ftfile.verify(place.path, full=full, threads=threads, progress=progress, **place.access)
     if json:
         print_json(report, partial(command_for, path=place.path, full=report.full))
     else:
+        from ftfile.storage.registry import normalise
+
+        is_files = report.kind == "files"
         content = "content read" if report.full else "content not read: --full"
         unrecorded = (
             f"{report.unrecorded_files:,} of {bytes_text(report.unrecorded_bytes)}: running tasks, or lost attempts"
         )
         print_fields(
             [
-                ("directory", directory.path),
+                ("directory" if is_files else "store", normalise(place.path)),
                 ("result", _result(report.ok, len(report.findings), complete=report.complete)),
                 ("versions", _versions(report.oldest_version, report.version)),
-                ("files", f"{report.files:,} of {bytes_text(report.size_bytes)}, {content}"),
-                ("open pieces", report.segments or None),
+                (
+                    "files" if is_files else "runs",
+                    f"{report.files if is_files else report.segments:,} of {bytes_text(report.size_bytes)}, {content}",
+                ),
+                ("open pieces", report.segments or None if is_files else None),
                 ("rows", count_text(report.rows)),
                 ("unrecorded", unrecorded if report.unrecorded_files else None),
                 ("in quarantine", report.quarantined_files or None),

@@ -16,8 +16,9 @@ from ftfile.tools.cli.exit_codes import DAMAGED
 from ftfile.tools.cli.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
 from ftfile.tools.cli.queries import print_open, print_queries
+from ftfile.tools.cli.store_commands import runs_of
 from ftfile.tools.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
-from ftfile.tools.report.remedies import in_commands
+from ftfile.tools.report.remedies import PATH, in_commands
 
 if TYPE_CHECKING:
     from ftfile.log.read.history import Version as RecordedVersion
@@ -44,12 +45,16 @@ def ls(
     limit: Newest = None,
     json: Json = False,
 ) -> None:
-    """List the finished files: where each is, what is in it, and who wrote it.
+    """List the finished files: where each is, what is in it, and who wrote it; of a store, its runs.
 
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
-    directory = place.open()
-    files = directory.files(version_of(directory, version, timestamp), _limit_to_read(limit, json=json))
+    directory = place.open_any()
+    chosen = version_of(directory, version, timestamp)
+    if directory.is_store():
+        _list_runs(place, chosen, limit, json=json)
+        return
+    files = directory.files(chosen, _limit_to_read(limit, json=json))
     if json:
         print_json_lines(files)
         return
@@ -66,19 +71,32 @@ def ls(
     _say_truncated(files, limit, "files")
 
 
+def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bool) -> None:
+    """Print the runs of a store, oldest first."""
+    runs = runs_of(place, version)
+    runs = runs[max(0, len(runs) - limit) :] if limit is not None else runs
+    if json:
+        print_json_lines(run._asdict() for run in runs)
+        return
+    columns = [
+        Column("file", lambda run: run.path, folds=True),
+        Column("offset", lambda run: run.offset, COUNT, keep=4),
+        Column("bucket", lambda run: run.bucket, COUNT),
+        Column("rows", lambda run: run.rows, COUNT),
+        Column("bytes", lambda run: run.size_bytes, BYTES, keep=5),
+        Column("batches", lambda run: _range(run.first_batch, run.last_batch), TEXT, keep=3),
+        Column("query or job", lambda run: run.query_id, keep=1),
+    ]
+    print_table(columns, _shown(runs, limit))
+    _say_truncated(runs, limit, "runs")
+
+
 def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
     """List the versions, oldest first: when, by whom, and what changed.
 
     It lists those of a keyed store as well.
     """
-    looked_at = _limit_to_read(limit, json=json)
-    try:
-        versions = place.open().history(looked_at)
-    except ConfigError as error:
-        try:
-            versions = ftfile.kv.open(place.path, **place.access).history(looked_at)
-        except ConfigError:
-            raise error from None
+    versions = place.open_any().history(_limit_to_read(limit, json=json))
     if json:
         print_json_lines(versions)
         return
@@ -115,11 +133,16 @@ def show(
     version: Version = None,
     json: Json = False,
 ) -> None:
-    """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
-    directory = place.open()
+    """Show all about one file or one version: batches, what they read of sources, filters, files added and removed.
+
+    Of a store, it shows versions, with the runs that each adds.
+    """
+    directory = place.open_any()
     if re.fullmatch(r"\d+", what):
         details = directory.version_details(int(what))
-        print_json(details) if json else _print_version(details)
+        print_json(details) if json else _print_version(details, is_store=directory.is_store())
+    elif directory.is_store():
+        raise ConfigError(f"{what!r}: of a store, give the number of a version; `ftfile ls {PATH}` lists the runs")
     else:
         file = directory.file_details(what, version)
         print_json(file) if json else _print_file(file)
@@ -232,7 +255,7 @@ def _unneeded(status: "DirectoryStatus") -> str | None:
     return f"{staged}: running tasks, lost attempts, or used up"
 
 
-def _print_version(details: "VersionDetails") -> None:
+def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
     commit = details.commit
     print_fields(
         [
@@ -256,11 +279,18 @@ def _print_version(details: "VersionDetails") -> None:
             ("durability", commit.durability),
             ("offsets before", _offsets(details.offsets_before)),
             ("offsets after", _offsets(commit.offsets)),
-            ("pieces ended", details.segments_removed or None),
+            ("runs ended" if is_store else "pieces ended", details.segments_removed or None),
         ]
     )
     _print_ranges(details.offset_ranges)
-    for title, kind in (("Files added", "part"), ("Pieces of open files added", "segment")):
+    _print_changed_files(details, is_store=is_store)
+
+
+def _print_changed_files(details: "VersionDetails", *, is_store: bool) -> None:
+    for title, kind in (
+        ("Files added", "part"),
+        ("Runs added" if is_store else "Pieces of open files added", "segment"),
+    ):
         added = [file for file in details.added if file.kind == kind]
         if added:
             heading(f"{title}: {len(added):,}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-import ftfile
 from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.tools.report.remedies import PATH
@@ -143,12 +142,21 @@ class Place:
         return {"key_provider": self.key_provider, "storage": storage, "at_least_version": self.at_least_version}
 
     def open(self) -> "OpenedDirectory":
-        """Return the directory of files; ConfigError if it is none.
+        """Return the directory of files; ConfigError if it is none; see `open_any`."""
+        directory = self.open_any()
+        directory.require_files()
+        return directory
+
+    def open_any(self) -> "OpenedDirectory":
+        """Return the directory of files, or the store as far as its log tells; ConfigError if it is neither.
 
         Raises:
             CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
         """
-        directory = ftfile.open(self.path, **self.access)
+        from ftfile.core.context import SYSTEM
+        from ftfile.operate.open_directory import OpenedDirectory
+
+        directory = OpenedDirectory(self.path, context=SYSTEM, **self.access)
         if directory.version() < 0:
             for finding in directory.status(lag=False).findings:
                 if finding.severity == "error":
@@ -156,9 +164,12 @@ class Place:
         return directory
 
     def open_rows(self) -> RowsOf:
-        """Return the directory; of the path of a finished file, its directory with it; ConfigError if it is neither."""
+        """Return the directory or the store; of the path of a finished file, its directory with it.
+
+        ConfigError if it is neither.
+        """
         try:
-            return RowsOf(self.open(), None)
+            return RowsOf(self.open_any(), None)
         except ConfigError:
             from ftfile.core.context import SYSTEM
             from ftfile.log.directory import directory_above

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftfile.core.context import SystemClock
+from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.output import heading, print_fields, print_json, put
 from ftfile.tools.cli.place import (
@@ -18,7 +19,9 @@ from ftfile.tools.cli.place import (
     version_of,
 )
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.store_commands import rows_of
 from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
+from ftfile.tools.report.remedies import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +44,10 @@ def cat(
     row_format: Format = None,
     json: Json = False,
 ) -> None:
-    """Print the rows of a version, in the order of their commits. PATH may be one finished file of a directory, too."""
+    """Print the rows of a version, in the order of their commits; of a store, in that of their keys.
+
+    PATH may be one finished file of a directory, too.
+    """
     batches = _batches(place, version, timestamp, columns, where)
     RowPrinter(batches.schema, row_format, json=json).print(batches)
 
@@ -182,9 +188,16 @@ def _files(files: "Sequence[AddedFile]") -> str:
 def _batches(
     place: Place, version: int | None, timestamp: str | None, columns: str | None, where: str | None
 ) -> "pa.RecordBatchReader":
-    """Return the rows of a version, or of the file that the path names."""
+    """Return the rows of a version of a directory or a store, or of the file that the path names."""
     directory, file = place.open_rows()
     version = version_of(directory, version, timestamp)
+    if file is None and directory.is_store():
+        if where is not None:
+            raise ConfigError(
+                f"--where is for directories of files. Of a store, `ftfile kv get {PATH} KEY` and "
+                f"`ftfile kv scan {PATH} --start KEY --end KEY` choose rows"
+            )
+        return rows_of(place, version, columns_of(columns))
     return directory.to_batches(version, columns=columns_of(columns), where=where, file=file)
 
 

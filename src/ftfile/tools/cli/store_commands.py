@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from io import StringIO
 from json import loads
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -75,15 +75,10 @@ def scan(
     json: Json = False,
 ) -> None:
     """Print rows sorted by key, from one key on and before another."""
-    import pyarrow as pa
-
     with _opened(place, version, merge) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
-        names = columns_of(columns)
-        schema = reader.definition.schema
-        shown = schema if names is None else pa.schema([schema.field(name) for name in names if name in schema.names])
-        batches = reader.scan(first, last, names)
-        RowPrinter(shown, row_format, json=json).print(limited(batches, rows))
+        batches = _scanned(reader, columns_of(columns), first, last)
+        RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
 
 def stats(
@@ -181,6 +176,51 @@ def compact(
     else:
         outputs = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
         put(f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}")
+
+
+def rows_of(place: Place, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
+    """Return the rows of a version of a store, sorted by key."""
+    return _scanned(ftfile.kv.open(place.path, version=version, **place.access), columns)
+
+
+def _scanned(
+    reader: "Reader",
+    columns: list[str] | None,
+    start: tuple[Any, ...] | None = None,
+    end: tuple[Any, ...] | None = None,
+) -> "pa.RecordBatchReader":
+    import pyarrow as pa
+
+    batches = reader.scan(start, end, columns)  # which refuses columns that there are not
+    schema = reader.definition.schema
+    shown = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.RecordBatchReader.from_batches(shown, batches)
+
+
+class ListedRun(NamedTuple):
+    """A run of a store, as `ls` lists it."""
+
+    path: str  # of its file, relative to the store
+    offset: int  # of its first byte there
+    bucket: int
+    rows: int
+    size_bytes: int
+    query_id: str  # or the id of a job
+    first_batch: int
+    last_batch: int
+
+
+def runs_of(place: Place, version: int | None) -> list[ListedRun]:
+    """Return the runs of a version of a store, by batch and bucket."""
+    from ftfile.kv.hashing import bucket_number
+
+    with ftfile.kv.open(place.path, version=version, **place.access) as reader:
+        adds = [run.add for run in reader.runs()]
+    runs = [
+        ListedRun(add.path, add.offset, bucket_number(add.directory_key), add.rows, add.length, *add.origin)
+        for add in adds
+    ]
+    return sorted(runs, key=lambda run: (run.last_batch, run.path, run.bucket))
 
 
 def _merged_by(name: str) -> str:

@@ -114,7 +114,7 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("ftfile.tools.cli.look_commands.ftfile.open", fail, raising=False)
+    monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
     result = run("ls", out, code=CODES[error])
     hint = f". `ftfile repair {out} --dry-run` finds all that is wrong, and changes nothing"
     assert result.stderr == f"ftfile: {error}{hint if isinstance(error, errors.CorruptData) else ''}\n"
@@ -165,7 +165,7 @@ def test_remedies_are_commands(
     def fail(*_: object, **__: object) -> None:
         raise errors.ConfigError(f"it is lost: {python} mends it")
 
-    monkeypatch.setattr("ftfile.tools.cli.look_commands.ftfile.open", fail, raising=False)
+    monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
     told = told.replace("PATH", shlex.quote(path))
     assert run("ls", path, code=2).stderr == f"ftfile: it is lost: {told} mends it\n"
 
@@ -188,7 +188,7 @@ def test_defects_are_not_hidden(out: str, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_: object, **__: object) -> None:
         raise TypeError("unsupported operand")
 
-    monkeypatch.setattr("ftfile.tools.cli.look_commands.ftfile.open", fail, raising=False)
+    monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
     with pytest.raises(AssertionError, match="unsupported operand"):
         run("ls", out)
 

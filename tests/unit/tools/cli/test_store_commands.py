@@ -78,9 +78,55 @@ def test_stats_verify_and_compact(store: str) -> None:
 
 
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
-    for command in ("ls", "verify", "cat", "flush", "compact"):
+    for command in ("tail", "count", "schema", "flush", "compact"):
         assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
     told = run("kv", "stats", out, code=2).stderr
     assert "directory of files" in told
     assert "those without `kv`" in told
     assert lines("history", store)
+
+
+def test_commands_take_either_kind(store: str, tmp_path: Path) -> None:
+    runs = [run.add for run in ftfile.kv.open(store).runs()]
+    listed = documents("ls", store)
+    assert sorted((line["path"], line["offset"], line["size_bytes"]) for line in listed) == sorted(
+        (add.path, add.offset, add.length) for add in runs
+    )
+    assert [line["last_batch"] for line in listed] == sorted(add.origin.last_batch for add in runs)
+    assert len(documents("ls", store, "--version", 0)) == 3
+    assert documents("ls", store, "-n", 2) == listed[-2:]
+    assert documents("ls", store, "-n", 0) == []
+    assert lines("ls", store)[0][3:6] == ["1", str(listed[0]["size_bytes"]), "0"]
+    assert run("cat", store).stdout == run("kv", "scan", store).stdout
+    assert run("cat", store, "--version", 0, "--columns", "n").stdout == "n\n0\n0\n0\n"
+    assert run("head", store, "-n", 1).stdout == "word,n\na,2\n"
+    assert f"`ftfile kv get {store} KEY`" in run("cat", store, "--where", "n = 1", code=2).stderr
+    assert "nope" in run("cat", store, "--columns", "nope", code=2).stderr
+    (details,) = documents("show", store, 1)
+    assert (len(details["added"]), details["segments_removed"]) == (3, 0)
+    assert "Runs added: 3" in run("show", store, 1).stdout
+    assert f"`ftfile ls {store}` lists the runs" in run("show", store, "nope", code=2).stderr
+    assert "Wrote" in run("report", store, "-o", tmp_path / "page.html", "--no-verify").stderr
+
+
+def test_the_log_of_a_store_is_verified(store: str) -> None:
+    report = ftfile.verify(store)
+    assert (report.kind, report.version, report.segments, report.ok) == ("store", 2, 9, True)
+    assert str(report).startswith("version 2: 9 runs, 9 rows")
+    assert "store\t" in run("verify", store).stdout
+    file = next(each.add.path for each in ftfile.kv.open(store).runs())
+    with Path(store, file).open("r+b") as stream:
+        stream.seek(20)
+        stream.write(b"damaged")
+    assert documents("verify", store)[0]["findings"] == []
+    damaged = {each["code"] for each in documents("verify", store, "--full", code=1)[0]["findings"]}
+    assert damaged == {"damaged-segment"}
+
+
+def test_the_status_of_a_store(store: str) -> None:
+    (status,) = documents("status", store)
+    assert (status["kind"], status["version"], status["open"]) == ("store", 2, [])
+    text = run("status", store).stdout
+    assert text.startswith("verdict\twell: version 2, ")
+    assert "merges due\t0\n" in text
+    assert "open files" not in text
