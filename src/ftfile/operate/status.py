@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
-from ftfile.core.units import count_text, duration_text, first_text
+from ftfile.core.units import bytes_text, count_text, duration_text, first_text, time_text
 from ftfile.kv.planning.holds import is_held
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
@@ -22,7 +22,7 @@ from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
 from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
-from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, reason_to_end
+from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.operate.verify.findings import Finding, Severity
     from ftfile.storage.api import FileSystem
-    from ftfile.write.files.rolling_rules import RollingSettings
+    from ftfile.write.files.rolling_rules import PendingRule, RollingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class OpenFile:
     deadline_ms: int | None  # when a rule fires if nothing more comes; None for never
     waiting: str  # why it is still open, in words
     attempts: int  # that failed to make a file of it
+    rules: tuple[PendingRule, ...] = ()  # that may end it: by time, the soonest first; by amount, the fullest; by a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +264,16 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
         totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
         batch = segment.origin.last_batch
     reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
+    rules: tuple[PendingRule, ...] = ()
     try:
         recorded = _settings_of(head, first.origin.query_id)
         settings = replace(recorded, policy=None)
         deadline = deadline_of(settings, totals).now_ms
         reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
+        rules = pending_rules(settings, totals)
         if recorded.policy is not None and not reason:
-            problem = f"by the policy {recorded.policy}, not asked; its query's next batch asks it"
+            policy = f"the policy {recorded.policy}, not asked; its query's next batch asks it"
+            problem = f"{_until(rules)}, or by {policy}"
     except ConfigError as error:
         problem = f"its rule cannot be asked here: {error}"
     attempts = max((job.attempts for job in jobs), default=0)
@@ -283,19 +287,40 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
         last_ms=totals.last_ms,
         reason=reason,
         deadline_ms=deadline,
-        waiting=problem or _waiting(reason, deadline, attempts, is_job=bool(jobs)),
+        waiting=problem or _waiting(reason, rules, attempts, is_job=bool(jobs)),
         attempts=attempts,
+        rules=rules,
     )
 
 
-def _waiting(reason: str, deadline: int | None, attempts: int, *, is_job: bool) -> str:
+def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
     if is_job and attempts:
         return f"making a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
     if is_job:
         return "the query's next batch, or ftfile.flush(path, due_only=True), makes a file of it"
     if reason:
         return "the query's next commit finds it due; ftfile.flush(path, due_only=True) does so now"
-    return "no rule has fired" if deadline is None else "its deadline has not passed"
+    return _until(rules)
+
+
+# The nouns of amounts, in the texts of rules.
+_NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("piece", "pieces")}
+
+
+def _until(rules: Sequence[PendingRule]) -> str:
+    """Return when a file ends by the first rule of each kind: `until 2024-07-01 12:00:00 UTC by rolloverInterval`."""
+    times = [f"{time_text(rule.deadline_ms)} UTC by {rule.option}" for rule in rules if rule.deadline_ms is not None]
+    amounts = [
+        f"{_amount_text(rule.reason, rule.limit)} by {rule.option} ({_amount_text(rule.reason, rule.amount)} now)"
+        for rule in rules
+        if rule.limit is not None and rule.amount is not None
+    ]
+    rows = [f"a row that ends it by {rule.option}" for rule in rules if rule.deadline_ms is None and rule.limit is None]
+    return f"until {', or '.join([*times[:1], *amounts[:1], *rows])}"
+
+
+def _amount_text(reason: str, amount: int) -> str:
+    return bytes_text(amount) if reason == "size" else count_text(amount, *_NOUNS[reason])
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:

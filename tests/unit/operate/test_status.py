@@ -10,11 +10,13 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.core.units import time_text
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.status import UnpublishedFile
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.rolling_rules import PendingRule
 from tests.unit.kv.stores import query_of, rows
 from tests.unit.operate.test_verify import World, world
 
@@ -107,8 +109,41 @@ def test_open_files(tmp_path: Path) -> None:
     (first, _) = status.open
     assert first.deadline_ms == first.last_ms + 3_600_000
     assert first.first_ms <= first.last_ms
-    assert first.waiting == "its deadline has not passed"
+    assert first.waiting == (
+        f"until {time_text(first.deadline_ms)} UTC by inactivityInterval, or 1,000 pieces by "
+        "maxSegmentsPerPart (3 pieces now)"
+    )
     assert status.due == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"rolloverInterval": "30min"}, "until T UTC by rolloverInterval"),
+        ({"rolloverInterval": "2h"}, "until T UTC by inactivityInterval"),
+        ({"maxRecordsPerFile": "10"}, "10 rows by maxRecordsPerFile (3 rows now)"),
+        ({"maxBatchesPerFile": "4"}, "4 batches by maxBatchesPerFile (3 batches now)"),
+        ({"maxBytesPerFile": "100"}, "100 B by maxBytesPerFile (27 B now)"),
+    ],
+)
+def test_why_a_file_is_open(tmp_path: Path, options: dict[str, str], shown: str) -> None:
+    """The soonest rule by time, and the fullest by amount; `rules` has all of them in this order."""
+    run(tmp_path / "out", 3, **options)
+    (first, _) = ftfile.status(str(tmp_path / "out")).open
+    assert shown in first.waiting.replace(time_text(first.deadline_ms), "T").split(", or ")
+    assert first.rules[0].deadline_ms == first.deadline_ms
+    by_amount = [(rule.amount or 0) / rule.limit for rule in first.rules if rule.limit is not None]
+    assert len(by_amount) > 1
+    assert by_amount == sorted(by_amount, reverse=True)
+
+
+def test_a_row_may_end_it(tmp_path: Path) -> None:
+    options = {"fileFormat": "json", "finalizeColumn": "last"}
+    stream = MicroBatch(str(tmp_path / "out"), {"id": "long", "last": "boolean"}, options)
+    stream.run(0, [[{"id": 1, "last": False}]])
+    (file,) = ftfile.status(stream.path).open
+    assert file.waiting.endswith(", or a row that ends it by finalizeColumn")
+    assert file.rules[-1] == PendingRule("finalize", "finalizeColumn")
 
 
 def test_due_files(tmp_path: Path) -> None:
@@ -139,7 +174,8 @@ def test_a_policy_is_named_and_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(f"{__name__}.OUTSIDE", [True])
     (first, _) = ftfile.open(str(tmp_path / "out")).status().open
     assert (first.rows, first.reason) == (1, "")
-    assert f"by the policy {__name__}:Policy, not asked" in first.waiting
+    assert first.waiting.startswith("until ")
+    assert f", or by the policy {__name__}:Policy, not asked" in first.waiting
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pkgutil
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
@@ -148,10 +149,45 @@ class Rule:
     is_due: Callable[[RollingSettings, GroupTotals, Moment], bool] | None = None
     # When a group is due by the moment alone; None for a rule that goes by the totals alone.
     deadline: Callable[[RollingSettings, GroupTotals], Deadline] | None = None
+    # The fields of the settings and of the totals that have the limit and the amount; None for other rules than counts.
+    counts: tuple[str, str] | None = None
 
 
-def _reaches(limit: int | None, amount: int) -> bool:
-    return limit is not None and amount >= limit
+@dataclass(frozen=True, slots=True)
+class PendingRule:
+    """A rule that may end an open file, and how far it is; without time and limit, a row ends the file."""
+
+    reason: str  # its code, such as `age`
+    option: str  # that set it, such as `rolloverInterval`
+    deadline_ms: int | None = None  # when it fires if nothing more comes, since 1970 UTC
+    limit: int | None = None  # bytes, rows, batches or pieces with which it fires
+    amount: int | None = None  # that the file has of them
+
+
+def _count_rule(
+    reason: str, about: str, option: str, counts: tuple[str, str], *, is_across_batches: bool = False
+) -> Rule:
+    """Return a rule that ends a file with a certain amount; see `Rule.counts`."""
+
+    def is_due(settings: RollingSettings, totals: GroupTotals, _: Moment) -> bool:
+        limit, amount = _limit_and_amount(counts, settings, totals)
+        return limit is not None and amount >= limit
+
+    return Rule(
+        reason,
+        about,
+        (option,),
+        is_across_batches=is_across_batches,
+        is_limit=not is_across_batches,
+        is_due=is_due,
+        counts=counts,
+    )
+
+
+def _limit_and_amount(
+    counts: tuple[str, str], settings: RollingSettings, totals: GroupTotals
+) -> tuple[int | None, int]:
+    return getattr(settings, counts[0]), getattr(totals, counts[1])
 
 
 def _has_passed(interval_ms: int | None, since_ms: int, moment: Moment) -> bool:
@@ -184,12 +220,12 @@ RULES = (
         is_across_batches=True,
         is_due=lambda _, totals, __: totals.is_final,
     ),
-    Rule(
+    _count_rule(
         "batches",
         "had records of enough batches",
-        ("maxBatchesPerFile",),
+        "maxBatchesPerFile",
+        ("max_batches", "batches"),
         is_across_batches=True,
-        is_due=lambda settings, totals, _: _reaches(settings.max_batches, totals.batches),
     ),
     Rule(
         "age",
@@ -215,27 +251,9 @@ RULES = (
         is_due=lambda settings, totals, moment: _has_passed(settings.inactivity_ms, totals.last_ms, moment),
         deadline=lambda settings, totals: Deadline(now_ms=_after(totals.last_ms, settings.inactivity_ms)),
     ),
-    Rule(
-        "size",
-        "reached the greatest size",
-        ("maxBytesPerFile",),
-        is_limit=True,
-        is_due=lambda settings, totals, _: _reaches(settings.max_bytes, totals.size_bytes),
-    ),
-    Rule(
-        "rows",
-        "reached the greatest number of records",
-        ("maxRecordsPerFile",),
-        is_limit=True,
-        is_due=lambda settings, totals, _: _reaches(settings.max_rows, totals.rows),
-    ),
-    Rule(
-        "segments",
-        "had too many pieces",
-        ("maxSegmentsPerPart",),
-        is_limit=True,
-        is_due=lambda settings, totals, _: _reaches(settings.max_segments, totals.segments),
-    ),
+    _count_rule("size", "reached the greatest size", "maxBytesPerFile", ("max_bytes", "size_bytes")),
+    _count_rule("rows", "reached the greatest number of records", "maxRecordsPerFile", ("max_rows", "rows")),
+    _count_rule("segments", "had too many pieces", "maxSegmentsPerPart", ("max_segments", "segments")),
     Rule("openSegments", "all open files together had too many pieces", ("maxOpenSegments",)),
     Rule("large", "one task of one batch filled it"),
     Rule("retriedAlone", "a piece that could not be read with the others"),
@@ -271,6 +289,25 @@ def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
     return Deadline(
         *(min((at for at in fields if at is not None), default=None) for fields in zip(*ruled, strict=True))
     )
+
+
+def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[PendingRule, ...]:
+    """Return the rules that may end a group: by time, the soonest first; by amount, the fullest first; then by a row.
+
+    The user's policy is not asked.
+    """
+    by_time, by_amount = list[tuple[int, PendingRule]](), list[tuple[float, PendingRule]]()
+    for rule in RULES:
+        if rule.deadline is not None and (at := rule.deadline(settings, totals).now_ms) is not None:
+            by_time.append((at, PendingRule(rule.reason, rule.options[0], deadline_ms=at)))
+        if rule.counts is not None:
+            limit, amount = _limit_and_amount(rule.counts, settings, totals)
+            if limit is not None:
+                pending = PendingRule(rule.reason, rule.options[0], limit=limit, amount=amount)
+                by_amount.append((-amount / max(limit, 1), pending))
+    in_order = (*sorted(by_time, key=itemgetter(0)), *sorted(by_amount, key=itemgetter(0)))
+    by_row = () if settings.finalize_column is None else (PendingRule("finalize", "finalizeColumn"),)
+    return (*(pending for _, pending in in_order), *by_row)
 
 
 def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:

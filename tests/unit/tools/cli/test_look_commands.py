@@ -170,7 +170,7 @@ def test_status(out: str, rolled: str) -> None:
     assert f"{QUERY}\t2\t2\t" in text
     text = run("status", rolled).stdout
     assert "open files\t2\n" in text
-    assert "its deadline has not passed" in text
+    assert "UTC by rolloverInterval, or 1,000 pieces" in text
     assert "\tin 60 min\t" in text
     (found,) = documents("status", rolled)
     assert [each["directory"] for each in found["open"]] == ["month=6", "month=7"]

@@ -11,13 +11,15 @@ import pytest
 
 from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus, UnpublishedFile
+from ftfile.write.files.rolling_rules import PendingRule
 
 ROOT = Path(__file__).parents[4]
 # Fields that `ftfile status` leaves to `--json`; all others are in its tables and lines.
 IN_JSON_ALONE: dict[type[Any], set[str]] = {
     DirectoryStatus: set(),
     QueryStatus: set(),
-    OpenFile: {"last_ms", "attempts"},
+    OpenFile: {"last_ms", "attempts", "rules"},
+    PendingRule: {"reason", "option", "deadline_ms", "limit", "amount"},  # `waiting` is made of them
     UnpublishedFile: {"query_id"},
     CheckpointStatus: {"committed_batch"},
     SourceLag: set(),

@@ -89,4 +89,6 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
 
 def _open(query: str, name: str) -> OpenFile:
     times = (MADE_MS - 9_000_000, MADE_MS - 9_000)
-    return OpenFile(query, name, 3, 70_000, 9 << 20, *times, "", MADE_MS + 90_000, "its deadline has not passed", 0)
+    return OpenFile(
+        query, name, 3, 70_000, 9 << 20, *times, "", MADE_MS + 90_000, "until 2026-11-18 UTC by rolloverInterval", 0
+    )

@@ -11,7 +11,16 @@ import pytest
 
 from ftfile.core.options import OPTIONS
 from ftfile.write.files.rolling_groups import GroupTotals, Moment
-from ftfile.write.files.rolling_rules import ALL_END, POLICY, REASONS, ROLLING, RULES, RollingSettings, Rule
+from ftfile.write.files.rolling_rules import (
+    ALL_END,
+    POLICY,
+    REASONS,
+    ROLLING,
+    RULES,
+    RollingSettings,
+    Rule,
+    pending_rules,
+)
 from tests.kit.rolling import AT_ONCE, DRAWN, Rules, rules_of
 
 ROOT = Path(__file__).parents[4]
@@ -93,6 +102,22 @@ def test_a_rule_that_goes_by_the_moment_has_a_deadline(rule: Rule) -> None:
         now_ms, version = rule.deadline(settings, totals)
         assert not rule.is_due(settings, totals, Moment(5, 5))
         assert rule.is_due(settings, totals, Moment(5 if now_ms is None else now_ms, 5 if version is None else version))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_due], ids=lambda rule: rule.reason)
+def test_a_status_says_how_far_each_rule_is(rule: Rule) -> None:
+    """By time with its deadline, by amount with its limit; without both, rows say when."""
+    limits: dict[str, Any] = {field.name: 60_000 for field in fields(RollingSettings) if field.type == "int | None"}
+    settings = replace(ALL_END, **limits, max_segments=60_000, finalize_column="last")
+    totals = GroupTotals("", 7, 7, 7, 7, 5, 5)
+    (pending,) = (each for each in pending_rules(settings, totals) if each.reason == rule.reason)
+    assert (pending.option,) == rule.options
+    if rule.deadline is not None:
+        assert pending.deadline_ms == rule.deadline(settings, totals).now_ms
+    elif pending.limit is None:
+        assert rule.reason == "finalize"
+    else:
+        assert (pending.limit, pending.amount) == (60_000, 7)
 
 
 def test_the_oracle_has_a_field_for_each_rule() -> None:
