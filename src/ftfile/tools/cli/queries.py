@@ -1,7 +1,7 @@
 """Queries with their lag, and open files, as `status` shows them."""
 
 from json import dumps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.units import ago, bytes_text, count_text, duration_text
 from ftfile.tools.cli.output import heading, put, say
@@ -9,7 +9,7 @@ from ftfile.tools.cli.tables import BYTES, COUNT, TEXT, Column, is_terminal, pri
 from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ftfile.operate.lag import SourceLag
     from ftfile.operate.status import OpenFile, QueryStatus
@@ -42,7 +42,7 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
             Column("kind", lambda row: row[1].kind),
             Column("left to read", lambda row: _backlog(row[1], now_ms), folds=True),
             Column("path", lambda row: row[1].path, keep=3, folds=True),
-            Column("read up to", lambda row: dumps(row[1].offset, separators=(",", ":")), keep=5, folds=True),
+            Column("read up to", lambda row: offset_text(row[1].kind, row[1].offset), keep=5, folds=True),
         ]
         print_table(columns, sources)
         for text in dict.fromkeys(f"{source.kind}: {source.unknown}" for _, source in sources if source.unknown):
@@ -63,6 +63,36 @@ def print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
         Column("query", lambda file: file.query_id, keep=1),
     ]
     print_table(columns, files)
+
+
+def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return how far a source of a kind was read, as people read it; JSON where nothing is known of its form."""
+    match offset:
+        case dict() if kind == "kafka":
+            text = "; ".join(f"{topic}: partition {_ends_text(ends)}" for topic, ends in sorted(offset.items()))
+        case {"kind": "start"} | {"kind": "log", "version": -1}:
+            text = "its start"
+        case {"kind": "log", "snapshot": int(version), "read": int(files)}:
+            text = f"{count_text(files, 'file')} of version {version}"
+        case {"kind": "log", "version": int(version), "next": int(files)}:
+            text = f"version {version}, and {count_text(files, 'file')} of the next one"
+        case {"kind": "log", "version": int(version)}:
+            text = f"version {version}"
+        case {"kind": "plans", "plan": int(plan)}:
+            text = f"plan {plan}"
+        case int() | str():
+            text = str(offset)
+        case dict() if not any(isinstance(value, dict | list) for value in offset.values()):
+            text = ", ".join(f"{name} {value}" for name, value in offset.items())
+        case _:
+            text = dumps(offset, separators=(",", ":"))
+    return text
+
+
+def _ends_text(ends: "Mapping[str, int]") -> str:
+    """Return the offset of each partition of a topic, in the order of their numbers: `0 at 1350, 1 at 17`."""
+    in_order = sorted(ends.items(), key=lambda end: (len(end[0]), end[0]))
+    return ", ".join(f"{partition} at {end}" for partition, end in in_order)
 
 
 def _under_way(query: "QueryStatus", now_ms: int) -> str | None:

@@ -16,6 +16,7 @@ from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from ftfile.tools.cli import look_commands as looking
+from ftfile.tools.cli.queries import offset_text
 from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, lines, run
 
@@ -200,9 +201,10 @@ def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Pat
     Path(str(query.checkpoint), "offsets/3").write_text(f'v1\n{about}\n{{"t":{{"0":7}}}}\n{{"t":{{"0":8}}}}\n')
     text = run("status", query.path).stdout
     assert "\t3, for 10 min\t" in text
-    assert '\t0\tkafka\tnot known\t\t{"t":{"0":7}}\n' in text
+    assert "\t0\tkafka\tnot known\t\tt: partition 0 at 7\n" in text
     assert text.count("kafka: Kafka alone knows what is newer") == 1
     (found,) = documents("status", query.path)
+    assert found["queries"][0]["checkpoint"]["sources"][0]["offset"] == {"t": {"0": 7}}
     assert (found["queries"][0]["checkpoint"]["planned_batch"], found["queries"][0]["last_batch"]) == (3, 2)
     assert "under way" in run("status", query.path, "--no-lag").stdout
     assert "no batch" not in run("status", query.path, "--no-lag").stdout
@@ -212,6 +214,27 @@ def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Pat
     assert result.stderr.startswith(warning)
     assert "\t3, for 10 min\t" in run("status", query.path, "--checkpoint", tmp_path / "moved").stdout
     assert "no checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "offset", "text"),
+    [
+        ("kafka", {"b": {"0": 5}, "a": {"10": 7, "9": 1350}}, "a: partition 9 at 1350, 10 at 7; b: partition 0 at 5"),
+        ("kafka", {"kind": {"0": 5}}, "kind: partition 0 at 5"),
+        ("ftfile", {"kind": "start"}, "its start"),
+        ("ftfile", {"kind": "log", "version": -1, "nonce": ""}, "its start"),
+        ("ftfile", {"kind": "log", "version": 12, "nonce": "n"}, "version 12"),
+        ("ftfile", {"kind": "log", "version": 12, "nonce": "n", "next": 3}, "version 12, and 3 files of the next one"),
+        ("ftfile", {"kind": "log", "snapshot": 12, "nonce": "n", "read": 1}, "1 file of version 12"),
+        ("files", {"kind": "plans", "id": "a", "plan": 7, "nonce": "n"}, "plan 7"),
+        ("other", {"logOffset": 7}, "logOffset 7"),
+        ("other", 1_700_000_000, "1700000000"),
+        ("other", {"shards": [{"id": 1}]}, '{"shards":[{"id":1}]}'),
+        ("other", None, "null"),
+    ],
+)
+def test_offsets_are_for_people(kind: str, offset: object, text: str) -> None:
+    assert offset_text(kind, offset) == text
 
 
 def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path) -> None:
