@@ -33,6 +33,7 @@ from ftfile.storage.registry import normalise
 from ftfile.write.messages import JobIdentity, TaskIdentity, batch_metrics, letters_of, segments_of
 from ftfile.write.options import Encryption, Storage, client_settings, durability_of
 from ftfile.write.schema_change import check_schema_change
+from ftfile.write.spark_checkpoint import checkpoint_table_change
 from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import AssemblyTask, MaintenanceAuthor, Transaction
+    from ftfile.log.format.model import AssemblyTask, Author, MaintenanceAuthor, Transaction
     from ftfile.log.protocol import Prepare
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
@@ -175,7 +176,7 @@ class StoreChange:
     tasks: int = 1  # by which the jobs are done that become due
 
 
-def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
+def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared."""
     own_key = definition_key(config.definition.to_json())
     # Spark plans the commit of a stream again.
@@ -202,7 +203,8 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
 
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
         body = body_of(config, log, head, change)
-        return replace(body, dead_letters=letters, metrics=metrics | body.metrics)
+        place = checkpoint_table_change(head, author, config.checkpoint)
+        return replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=body.tables | place)
 
     return prepare
 

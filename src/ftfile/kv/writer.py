@@ -178,9 +178,9 @@ class StoreWriter(Writer[StoreConfig]):
         return definition_key(self.config.definition.to_json())
 
     def _propose(
-        self, _: Author, messages: list[TaskCommit], log: CommitLog
+        self, author: Author, messages: list[TaskCommit], log: CommitLog
     ) -> tuple[Prepare, Callable[[Committed], None]]:
-        propose = propose_batch(self.config, messages, log)
+        propose = propose_batch(self.config, author, messages, log)
 
         def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
             refuse_operator(head, self.config.transaction)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX
+from ftfile.log.format.model import NUMBER_MAX, StreamAuthor
 from ftfile.log.format.record import check_json, json_value, read_within
 from ftfile.log.places import list_or_empty
 from ftfile.storage.registry import normalise, open_filesystem
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -131,12 +132,14 @@ def recorded_checkpoint(head: LogState, query_id: str) -> str | None:
     return None if entry is None else str(entry[1])
 
 
-def checkpoint_table_change(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
-    """Return the change of the log's tables by which a checkpoint's place is known; none where it is."""
+def checkpoint_table_change(head: LogState, author: Author, checkpoint: str | None) -> dict[str, Any]:
+    """Return the change of the log's tables by which the checkpoint's place of a query is known; none where it is."""
+    if not isinstance(author, StreamAuthor) or checkpoint is None:
+        return {}
     with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
-        url = None if checkpoint is None else normalise(checkpoint)
-        if url not in {None, recorded_checkpoint(head, query_id)}:
-            return {CHECKPOINTS: {"set": {query_id: url}}}
+        url = normalise(checkpoint)
+        if url != recorded_checkpoint(head, author.query_id):
+            return {CHECKPOINTS: {"set": {author.query_id: url}}}
     return {}
 
 

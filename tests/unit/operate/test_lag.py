@@ -21,7 +21,7 @@ from ftfile.read.log_positions import check_position
 from ftfile.storage.registry import WrapperFileSystem, register
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.testing.source_run import SourceRun
 from ftfile.write.spark_checkpoint import CHECKPOINTS, read_progress
 from tests.hostile.forging import ANY, forge
@@ -377,6 +377,34 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
     sink.query(checkpoint=str(sink.place / "moved")).run(2, [[{"id": 2}]])
     assert CHECKPOINTS in changes_of(2)
     assert sink.status().path == f"file://{sink.place}/moved"
+
+
+def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
+    """Its place is recorded once, and what it has left to read is counted, as of a directory."""
+    followed = MicroBatch(str(tmp_path / "in"), {"id": "long"}, {"fileFormat": "json"})
+    followed.run(0, [[{"id": 1}]])
+    source = SourceRun(followed.path, {"id": "long"})
+    source.run()
+    store = StoreBatch(
+        str(tmp_path / "store"), {"k": "string", "n": "long"}, {"keyColumns": "k"}, checkpoint=str(sink.checkpoint)
+    )
+    for batch in range(2):
+        store.run(batch, [[{"k": "a", "n": batch}]])
+    sink.plan(2, json.loads(source.offsets[-1]))
+    log = open_log(store.path, None, None, SYSTEM)
+    records = [log.read_record(version) for version in range(2)]
+    place = f"file://{sink.checkpoint}"
+    assert [record and record.tables for record in records] == [{CHECKPOINTS: {"set": {QUERY: place}}}, {}]
+    followed.run(1, [[{"id": 2}]])
+    status = ftfile.status(store.path, sources=[followed.path])
+    (query,) = status.queries
+    assert query.checkpoint is not None
+    assert (query.checkpoint.path, query.checkpoint.problem, query.checkpoint.planned_batch) == (place, "", 2)
+    (read,) = query.checkpoint.sources
+    assert (read.kind, read.path, read.versions_behind) == ("ftfile", f"file://{followed.path}", 1)
+    assert status.verdict.endswith(f"; query {QUERY} has 1 version to read")
+    ftfile.kv.compact(store.path, full=True)
+    assert ftfile.status(store.path).queries[0].checkpoint is not None
 
 
 def test_settings_are_for_checkpoints_on_the_store_of_the_directory(sink: Sink) -> None:

@@ -43,8 +43,10 @@ FILES: dict[str, Call] = {
     "ftfile.repair": lambda path, **more: ftfile.repair(path, dry_run=False, **more),
     "ftfile.report": ftfile.report,
     "ftfile.restore": lambda path, **more: ftfile.restore(path, 0, **more),
+    "ftfile.status": ftfile.status,
     "ftfile.undo": lambda path, **more: ftfile.undo(path, dry_run=False, **more),
     "ftfile.vacuum": lambda path, **more: ftfile.vacuum(path, dry_run=False, **more),
+    "ftfile.verify": ftfile.verify,
     "dry run: ftfile.repair": ftfile.repair,
     "dry run: ftfile.vacuum": ftfile.vacuum,
     "ftfile.spark.compact": lambda path, **more: ftfile.spark.compact(SESSION, path, tasks=1, **more),
@@ -68,7 +70,9 @@ STORES: dict[str, Call] = {
     "store: ftfile.report": FILES["ftfile.report"],
     "store: ftfile.spark.compact": FILES["ftfile.spark.compact"],
     "store: ftfile.spark.verify": FILES["ftfile.spark.verify"],
+    "store: ftfile.status": ftfile.status,
     "store: ftfile.vacuum": FILES["ftfile.vacuum"],
+    "store: ftfile.verify": ftfile.verify,
 }
 # Functions that open no directory for the caller: they look at a machine, at foreign files, or at what there may be.
 OPEN_NONE = {"ftfile.doctor", "ftfile.migrate", "ftfile.monitor", "ftfile.source_status", "ftfile.undo_migration"}
@@ -83,6 +87,8 @@ FILE_COMMANDS = {
 }
 STORE_COMMANDS = {
     **dict.fromkeys(("kv compact", "kv scan", "kv stats", "kv verify", "history", "vacuum --yes"), ()),
+    **dict.fromkeys(("cat", "head", "ls", "report --output=-", "status", "verify"), ()),
+    "show": ("1",),
     "kv get": ("a",),
 }
 

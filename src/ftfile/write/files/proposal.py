@@ -185,8 +185,7 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
-        query_id = author.query_id if isinstance(author, StreamAuthor) else None
-        place = checkpoint_table_change(head, query_id, config.checkpoint) if query_id else {}
+        place = checkpoint_table_change(head, author, config.checkpoint)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
