@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.operate.flush import flush
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
+from tests.demos.files.process import SparkApp, own_environment
+from tests.spark import attached_job
 from tests.spark.scripted_source import Row, Script, run, start
 from tests.spark.waiting import wait_until
 
@@ -97,6 +102,30 @@ def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, path
         wait_until(lambda: in_files_or_none(attached, paths) == [0, 1], "the end of the interval")
     finally:
         query.stop()
+
+
+@pytest.mark.parametrize(("end", "all_end"), [("Ctrl-C", True), ("exit at SIGTERM", True), ("SIGTERM", False)])
+def test_attached_a_process_that_exits_leaves_nothing_open(
+    paths: Paths, tmp_path: Path, end: str, all_end: bool
+) -> None:
+    Script(paths["script"]).write(batches(2))
+    (tmp_path / "scratch").mkdir()
+    where = {name: str(path) for name, path in paths.items()}
+    job = {"paths": where, "exits_at_sigterm": end == "exit at SIGTERM", "scratch": str(tmp_path / "scratch")}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    app = SparkApp(Path(attached_job.__file__), tmp_path / "job.json", tmp_path / "log", own_environment(tmp_path))
+    try:
+        wait_until(lambda: attached_job.READY in app.log.read_text() or app.exit_code is not None, "the rows")
+        assert app.exit_code is None, app.last_words()
+        if end == "Ctrl-C":
+            os.killpg(app.session, signal.SIGINT)  # as a terminal does
+        else:
+            os.kill(app.session, signal.SIGTERM)
+        wait_until(lambda: app.exit_code is not None, "the end of the application")
+    finally:
+        app.kill()
+    assert ids(paths["out"]) == list(range(4))
+    assert sum(file.rows for file in ftfile.open(paths["out"]).files()) == (4 if all_end else 0), app.last_words()
 
 
 def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, paths: Paths, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -43,7 +45,8 @@ def attach(spark: SparkSession) -> None:
     A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
 
     Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
-    fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
+    fails, or has used up its source (`availableNow`, `once`). When the driver's Python exits, also by Ctrl-C, it stops
+    the streams that still run. What is killed, also by SIGTERM, finishes nothing: the next start goes on.
 
     Raises:
         ConfigError: it is a session of Spark Connect, whose queries run elsewhere.
@@ -56,20 +59,24 @@ def attach(spark: SparkSession) -> None:
     if spark not in _attached:
         _attached[spark] = _Flusher(spark)
         spark.streams.addListener(_attached[spark])
+        atexit.register(_attached[spark].finish)
 
 
 def detach(spark: SparkSession) -> None:
     """Leave the files of this session's streams alone again; without `attach` before, do nothing."""
     if spark in _attached:
-        spark.streams.removeListener(_attached.pop(spark))
+        flusher = _attached.pop(spark)
+        spark.streams.removeListener(flusher)
+        atexit.unregister(flusher.finish)
 
 
-_attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDictionary()
+_attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
 
 
 class WrittenPlace(NamedTuple):
     """The directory that a query writes to."""
 
+    query_id: str
     sink: str  # the name of the format
     options: ParsedOptions
     export_to: tuple[str, ...]  # formats of tables
@@ -85,6 +92,7 @@ class _Flusher(StreamingQueryListener):
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
         self._places: dict[str, WrittenPlace] = {}
+        self._ending = threading.Lock()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone. Spark calls this from the thread of the query."""
@@ -95,7 +103,7 @@ class _Flusher(StreamingQueryListener):
             jvm: Any = self._session._jvm  # noqa: SLF001
             execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
             return
-        if (place := place_of(execution)) is None:
+        if (place := place_of(execution, str(event.id))) is None:
             return
         self._session.sparkContext.setLocalProperty(CHECKPOINT, str(execution.resolvedCheckpointRoot()))
         self._places[str(event.runId)] = place
@@ -106,16 +114,33 @@ class _Flusher(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Finish what is due."""
         if place := self._places.get(str(event.runId)):
-            _tend(str(event.id), place, due_only=True)
+            _tend(place, due_only=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Finish everything."""
-        if place := self._places.pop(str(event.runId), None):
-            _tend(str(event.id), place, due_only=False)
+        self._finish(str(event.runId))
+
+    def finish(self) -> None:
+        """Stop the queries that still run, and finish everything: Spark tells a process that exits nothing more."""
+        try:
+            for query in self._session.streams.active:
+                if str(query.runId) in self._places:
+                    query.stop()
+        except Exception as error:  # of Py4J, if the JVM has ended before
+            _log.debug("the queries that run could not be stopped", exc_info=error)
+        for run_id in [*self._places]:
+            self._finish(run_id)
+        with self._ending:  # what another thread finishes is whole
+            pass
+
+    def _finish(self, run_id: str) -> None:
+        with self._ending:
+            if place := self._places.pop(run_id, None):
+                _tend(place, due_only=False)
 
 
-def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
-    options = place.options
+def _tend(place: WrittenPlace, *, due_only: bool) -> None:
+    options, query_id = place.options, place.query_id
     path, key_provider, storage = options["path"], options["keyProvider"], options.prefixed("storage")
     with log_context(query=query_id):
         try:
@@ -153,7 +178,7 @@ def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - o
     return spark._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001 - of the JVM
 
 
-def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JVM
+def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN401 - of the JVM
     """Return the options that say where a query writes, or None if it writes no rows by ftfile."""
     sink = str(execution.sink().name())
     if sink not in _SINKS or _is_continuous(execution):
@@ -167,7 +192,7 @@ def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JV
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
     export_to = parse_options(exports, "write")["exportTo"]
     code = tuple(options[name] for name in _CODE if name in options)
-    return WrittenPlace(sink, place, export_to, code) if place["path"] is not None else None
+    return WrittenPlace(query_id, sink, place, export_to, code) if place["path"] is not None else None
 
 
 def _is_continuous(execution: Any) -> bool:  # noqa: ANN401 - of the JVM

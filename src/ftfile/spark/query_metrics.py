@@ -127,7 +127,7 @@ class _QueryListener(StreamingQueryListener):
         """Follow the directory before its first batch; Spark waits for this call."""
         with _harmless():
             query_id, run_id = str(event.id), str(event.runId)
-            written_place = place_of(execution_of(self._session, query_id))
+            written_place = place_of(execution_of(self._session, query_id), query_id)
             if written_place is None:
                 return
             options = written_place.options

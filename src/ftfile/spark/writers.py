@@ -88,6 +88,8 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
         config = self._writer.config
+        is_attached = any(isinstance(message, TaskCommitMessage) and message.checkpoint for message in messages)
+        self._writer = replace(self._writer, is_attached=is_attached)
         if config.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
             self._writer = replace(self._writer, config=replace(config, checkpoint=checkpoint))

@@ -63,6 +63,7 @@ class Writer(ABC, Generic[_C]):
 
     config: _C
     planned: Planned | None  # None in a process that only commits
+    is_attached: bool = False  # a listener tends the directory while no batch comes
     batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
 
     @classmethod

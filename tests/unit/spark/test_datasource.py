@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import socket
 from typing import TYPE_CHECKING, Any
@@ -230,3 +231,18 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
         writer.commit([TaskCommitMessage(task, checkpoint=f"file:{checkpoint}")], batch)
         (known,) = CommitLog(open_filesystem(out)).refresh().queries.values()
         assert (known.last_batch, known.offsets_hash is not None) == (batch, recorded)
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_files_that_stay_open_are_a_warning_where_nothing_ends_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, attached: bool
+) -> None:
+    caplog.set_level(logging.INFO, "ftfile")
+    options = {"path": str(tmp_path), "fileFormat": "json", "rolling": "policy"}
+    (task,) = MicroBatch(options["path"], {"id": "long"}, options).write(0, [[{"id": 1}]])
+    assert task is not None
+    writer: Any = FtFileDataSource(options).streamWriter(StructType().add("id", LongType()), overwrite=False)
+    writer.commit([TaskCommitMessage(task, checkpoint="file:/checkpoint" if attached else None)], 0)
+    ((level, text),) = [(line.levelno, line.message) for line in caplog.records if "in progress" in line.message]
+    assert level == (logging.INFO if attached else logging.WARNING)
+    assert text.endswith("1 files are in progress") if attached else "ftfile.spark.attach(spark), called before" in text

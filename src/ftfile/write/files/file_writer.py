@@ -146,11 +146,14 @@ class SinkWriter(Writer[SinkConfig]):
         return make(config, author, messages, log, planner), follow_up
 
     def _log_files_in_progress(self, planner: RollingPlanner) -> None:
-        """Log the number of files that no plain reader sees yet: a warning the first time."""
+        """Log the number of files that no plain reader sees yet: a warning the first time, if nothing ends them."""
+        if self.is_attached:
+            _log.info("%d files are in progress", planner.in_progress)
+            return
         _log.log(
             logging.INFO if planner.has_warned else logging.WARNING,
             "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
-            "called before, or ftfile.flush(%r) finishes them",
+            "called before the query starts, or ftfile.flush(%r) finishes them",
             planner.in_progress,
             self.config.path,
         )
