@@ -10,6 +10,7 @@ import ftfile
 import ftfile.spark
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import open_filesystem
+from ftfile.write.spark_checkpoint import recorded_checkpoint
 from tests.spark.committing import noted
 from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until
@@ -154,6 +155,25 @@ def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSes
     assert known.offsets_hash is not None
     wait_until(lambda: sum(file.rows for file in ftfile.open(out).files()) == 20, "the files to be finished")
     assert spark.read.schema(SCHEMA).parquet(out).count() == 20
+
+
+@pytest.mark.parametrize("name", ["what counts", None])
+def test_a_checkpoint_below_the_location_of_the_session(spark: SparkSession, tmp_path: Path, name: str | None) -> None:
+    """That of a query with a name is known; that of another one has a random name."""
+    source, out = str(tmp_path / "in"), str(tmp_path / "out")
+    write_input(spark, source, 0)
+    spark.conf.set("spark.sql.streaming.checkpointLocation", f"{tmp_path}/check points/")
+    try:
+        writer = spark.readStream.schema(SCHEMA).parquet(source).writeStream.format("ftfile").option("path", out)
+        writer = writer if name is None else writer.queryName(name)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    ((query_id, known),) = CommitLog(open_filesystem(out)).refresh().queries.items()
+    assert (known.offsets_hash is not None) == (name is not None)
+    assert recorded_checkpoint(CommitLog(open_filesystem(out)).refresh(), query_id) == (
+        None if name is None else f"file://{tmp_path}/check points/what counts"
+    )
 
 
 def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ CHECKPOINT = "ftfile.checkpoint"
 # Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
 _USER_METADATA = "spark.ftfile.userMetadata"
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 
@@ -53,7 +54,8 @@ class TaskCommitMessage(WriterCommitMessage):
     task: TaskCommit
     overwrite_mode: str | None = None  # of the session
     user_metadata: str | None = None  # likewise
-    checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` has told
+    checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` or the session has it
+    is_attached: bool = False  # the listener has seen the query's start
 
 
 class _Writer(Shipped):
@@ -88,7 +90,7 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
         config = self._writer.config
-        is_attached = any(isinstance(message, TaskCommitMessage) and message.checkpoint for message in messages)
+        is_attached = any(isinstance(message, TaskCommitMessage) and message.is_attached for message in messages)
         self._writer = replace(self._writer, is_attached=is_attached)
         if config.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
@@ -97,8 +99,8 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
                 _log.warning(
                     "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
                     "repeated batch is known by its rows alone, all of which are hashed. Set the option on the "
-                    "writer, or call ftfile.spark.attach(spark) before the query starts, also where the session has "
-                    "the location",
+                    "writer; or, where the session has the location, give the query a name by queryName(...), or call "
+                    "ftfile.spark.attach(spark) before it starts",
                     config.path,
                 )
         super().commit(messages, batchId)
@@ -107,7 +109,8 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
         """Write one attempt of one task, in an executor."""
         message = self._write(stream_task(), iterator)
         assert isinstance(message, TaskCommitMessage)
-        return replace(message, checkpoint=_task_context().getLocalProperty(CHECKPOINT))
+        attached = _task_context().getLocalProperty(CHECKPOINT)
+        return replace(message, checkpoint=attached or _session_checkpoint(), is_attached=attached is not None)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -213,13 +216,25 @@ def _export(config: SinkConfig, more: tuple[str, ...] = (), *, wait_s: float) ->
     export_soon(config.path, formats, settings, SYSTEM, wait_s=wait_s)
 
 
+def _session_checkpoint() -> str | None:
+    """Return the directory in which Spark keeps the checkpoint of a query with a name, below the session's location.
+
+    One without a name has a directory of a random name there. The query's description begins with a line of its name.
+    """
+    context = _task_context()
+    location = context.getLocalProperty(_CHECKPOINT_LOCATION)
+    name, _, rest = (context.getLocalProperty("spark.job.description") or "").partition("\nid = ")
+    return f"{location.rstrip('/')}/{name}" if location and name and rest else None
+
+
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """Return the checkpoint that tasks were told; None for one of another query."""
+    """Return the checkpoint that tasks were told; None for one of another query, by the id that is in it."""
     for message in messages:
         if isinstance(message, TaskCommitMessage) and message.checkpoint is not None:
             writer = message.task.identity.writer
-            query_id = read_query_id(message.checkpoint, SYSTEM)
-            return message.checkpoint if isinstance(writer, StreamIdentity) and query_id == writer.query_id else None
+            (checkpoint,) = absolute_options({"checkpointLocation": message.checkpoint}).values()
+            query_id = read_query_id(checkpoint, SYSTEM)
+            return checkpoint if isinstance(writer, StreamIdentity) and query_id == writer.query_id else None
     return None
 
 

@@ -242,7 +242,7 @@ def test_files_that_stay_open_are_a_warning_where_nothing_ends_them(
     (task,) = MicroBatch(options["path"], {"id": "long"}, options).write(0, [[{"id": 1}]])
     assert task is not None
     writer: Any = FtFileDataSource(options).streamWriter(StructType().add("id", LongType()), overwrite=False)
-    writer.commit([TaskCommitMessage(task, checkpoint="file:/checkpoint" if attached else None)], 0)
+    writer.commit([TaskCommitMessage(task, is_attached=attached)], 0)
     ((level, text),) = [(line.levelno, line.message) for line in caplog.records if "in progress" in line.message]
     assert level == (logging.INFO if attached else logging.WARNING)
     assert text.endswith("1 files are in progress") if attached else "ftfile.spark.attach(spark), called before" in text
