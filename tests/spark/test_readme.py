@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 from tests import quick_spark
@@ -20,6 +21,41 @@ query.stop()
 query.awaitTermination()
 """
 SECTIONS = ("Quick start", "Compressed and encrypted")
+
+
+WRONG_PYTHON = """
+import sys
+sys.path.insert(0, {source!r})
+from pyspark.sql import SparkSession
+from ftfile import FtFileDataSource
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for _ in range(2):
+    try:
+        spark.read.format("ftfile").load({path!r})
+    except Exception as error:
+        print("#", str(error).replace(chr(10), " "))
+    spark.dataSource.register(FtFileDataSource)
+"""
+
+
+def test_the_error_of_a_python_without_ftfile_is_the_one_below_the_quick_start(tmp_path: Path) -> None:
+    """And once the source is registered, ftfile names that Python."""
+    venv.create(tmp_path / "bare")
+    python = str(tmp_path / "bare/bin/python")
+    environment = {**os.environ, "PYSPARK_PYTHON": python}
+    for name in ("PYTHONPATH", "PYSPARK_DRIVER_PYTHON"):
+        environment.pop(name, None)
+    script = WRONG_PYTHON.format(source=str(ROOT / "src"), path=str(tmp_path / "out"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    by_itself, registered = [line for line in done.stdout.splitlines() if line.startswith("# ")]
+    quick_start, _ = (ROOT / "README.md").read_text().split("Spark finds an installed")
+    *_, remedy = quick_start.split("```")
+    (words,) = re.findall(r"`(\[.*?)`", remedy)
+    assert words in by_itself
+    assert "PYSPARK_PYTHON" in remedy
+    assert "ftfile doctor" in remedy
+    assert f"{python}, the Python that Spark has started, cannot load the ftfile" in registered
+    assert "set PYSPARK_PYTHON" in registered
 
 
 def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from ftfile.spark.shipping import Shipped
+from ftfile.spark.shipping import Shipped, SourceType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class _LazySource(Shipped, DataSource):
+class _LazySource(Shipped, DataSource, metaclass=SourceType):
     """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""
 
     FORMAT: ClassVar[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import dataclasses
 import functools
 import gc
@@ -14,6 +15,7 @@ import stat
 import sys
 import traceback
 import weakref
+from abc import ABCMeta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from zipimport import zipimporter
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
 
-__all__ = ("Shipped", "acknowledge_at_once", "only_commits", "tune_worker", "with_plain_errors")
+__all__ = ("Shipped", "SourceType", "acknowledge_at_once", "only_commits", "tune_worker", "with_plain_errors")
 
 
 # The program in which Spark builds a stream's writer only to commit or abort a batch, and the one that forks workers,
@@ -121,6 +123,11 @@ _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 _log = get_logger(__name__)
 
+_REMEDY = (
+    "Install it there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, "
+    "as in os.environ['PYSPARK_PYTHON'] = sys.executable"
+)
+
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 
@@ -187,9 +194,7 @@ def _plain(error: FtfileError | ImportError) -> Exception:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     if isinstance(error, ImportError):
         return ImportError(
-            f"{sys.executable}, the Python that Spark has started, cannot load what ftfile needs: {error}. Install it "
-            "there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, as "
-            "in os.environ['PYSPARK_PYTHON'] = sys.executable",
+            f"{sys.executable}, the Python that Spark has started, cannot load what ftfile needs: {error}. {_REMEDY}",
             name=error.name,
         )
     error.__cause__ = error.__context__ = None
@@ -250,6 +255,8 @@ class _FieldRecordingPickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
+        # Sources are pickled by their names alone: what is around them has the check.
+        self.dispatch_table = {kind: copyreg.dispatch_table[kind] for kind in {*copyreg.dispatch_table} - {SourceType}}
         self.fields: dict[str, list[str]] = {}
 
     def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
@@ -309,3 +316,38 @@ def _opener() -> Callable[..., Any]:
         return kind.arrived(state)
 
     return open_here
+
+
+class SourceType(ABCMeta):
+    """The type of sources that are registered: Spark sends the class to Pythons that may have no ftfile, or another."""
+
+
+def _class_opener() -> Callable[..., Any]:
+    """Return a function that is pickled by its code, as that of objects is."""
+
+    def class_here(version: str, name: str, remedy: str) -> Any:  # noqa: ANN401 - a class
+        import os  # noqa: PLC0415
+        import pkgutil  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        cause = None
+        try:
+            from ftfile.core import version as installed  # noqa: PLC0415
+
+            source = pkgutil.resolve_name(name)
+            if installed.__version__ == version:
+                return source
+            difference = f"has ftfile {installed.__version__} from {installed.__file__}, and the program {version}"
+        except ImportError as error:
+            difference, cause = f"cannot load the ftfile {version} of the program: {error}", error
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise ImportError(f"{sys.executable}, the Python that Spark has started, {difference}. {remedy}") from cause
+
+    return class_here
+
+
+def _reduce_source(source: type) -> tuple[Callable[..., Any], tuple[str, str, str]]:
+    return _class_opener(), (__version__, f"{source.__module__}:{source.__qualname__}", _REMEDY)
+
+
+copyreg.pickle(SourceType, _reduce_source)

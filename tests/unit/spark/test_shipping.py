@@ -55,6 +55,17 @@ def shipped(kind: str, path: str) -> bytes:
     return pickled(makers[kind]())
 
 
+def opened_without_ftfile(content: bytes, tmp_path: Path) -> str:
+    """Return the error of an executor that has its Spark, and nothing else."""
+    (tmp_path / "packages").mkdir()
+    for package in ("pyspark", "py4j"):
+        (found,) = importlib.import_module(package).__path__
+        (tmp_path / "packages" / package).symlink_to(found)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
+    command = [sys.executable, "-S", "-c", "import pickle, sys; pickle.load(sys.stdin.buffer)"]
+    return subprocess.run(command, env=environment, input=content, capture_output=True, check=False).stderr.decode()
+
+
 KINDS = pytest.mark.parametrize("kind", ["source", "reader", "writer", "stream writer"])
 
 
@@ -101,22 +112,30 @@ def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.Mon
         pickle.loads(content)
 
 
-OPEN = "import pickle, sys; pickle.load(sys.stdin.buffer)"
+def test_a_class_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = pickled(FtFileDataSource)
+    assert pickle.loads(content) is FtFileDataSource
+    monkeypatch.setattr(ftfile.core.version, "__version__", "0.0.9")
+    with pytest.raises(
+        ImportError,
+        match=rf"{sys.executable}, the Python that Spark has started, has ftfile 0\.0\.9 from .* Install it",
+    ):
+        pickle.loads(content)
 
 
 @pytest.mark.slow
 @KINDS
 def test_a_python_without_ftfile_says_what_to_do(kind: str, path: str, tmp_path: Path) -> None:
-    # What an executor has: its Spark, and here nothing else.
-    (tmp_path / "packages").mkdir()
-    for package in ("pyspark", "py4j"):
-        (found,) = importlib.import_module(package).__path__
-        (tmp_path / "packages" / package).symlink_to(found)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
-    command = [sys.executable, "-S", "-c", OPEN]
-    ended = subprocess.run(command, env=environment, input=shipped(kind, path), capture_output=True, check=False)
-    text = ended.stderr.decode()
+    text = opened_without_ftfile(shipped(kind, path), tmp_path)
     assert f"cannot load the ftfile {ftfile.__version__} of the driver: No module named 'ftfile'. Install" in text
+    assert "set PYSPARK_PYTHON" in text
+
+
+@pytest.mark.slow
+def test_a_class_that_is_registered_says_what_to_do_in_a_python_without_ftfile(tmp_path: Path) -> None:
+    text = opened_without_ftfile(pickled(FtFileDataSource), tmp_path)
+    assert "cannot load the ftfile" in text
+    assert "of the program: No module named 'ftfile'. Install it there" in text
     assert "set PYSPARK_PYTHON" in text
 
 
