@@ -81,6 +81,15 @@ def test_every_target_is_there() -> None:
     assert named <= {*targets}
 
 
+# A directory of today has no version of then.
+FIXED_READ = r"--timestamp \d|timestampAsOf=\d|timestampAsOf\", \"\d|timestamp=\"\d|version_at\(\"\d|before=\"\d"
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in sorted(PAGES)])
+def test_examples_read_as_of_a_time_that_counts_from_now(page: str) -> None:
+    assert not re.findall(FIXED_READ, (ROOT / page).read_text())
+
+
 def test_prose_has_one_width(tmp_path: Path) -> None:
     prose = runpy.run_path(str(ROOT / ".ci/prose.py"))
     wide = [
