@@ -181,7 +181,7 @@ class TestSql:
 
 
 class TestLayoutsThatSparkKeeps:
-    """As docs/triggers-and-modes.md has it: what Spark keeps from a Python sink, and does not tell it."""
+    """As the pages of triggers and of SQL have it: what Spark keeps from a Python sink, and does not tell it."""
 
     @pytest.mark.parametrize("way", ["saveAsTable", "bucketBy", "writeTo", "create table", "toTable"])
     def test_they_are_ignored(self, spark: SparkSession, table: str, tmp_path: Path, way: str) -> None:
