@@ -92,7 +92,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "kills": ("FTFILE_KILLS=24 -o faulthandler_timeout=9000 tests/spark/test_kills.py",),
     # Of `make long`.
     "batches": ("FTFILE_BATCHES=100000 tests/unit/log/test_flat.py",),
-    "thorough-unit": ("FTFILE_THOROUGH=1 --hypothesis-profile=thorough -n 2 tests/unit",),
+    "thorough-unit": ("FTFILE_THOROUGH=1 FTFILE_CONDITIONS=10000 --hypothesis-profile=thorough -n 2 tests/unit",),
     "thorough-crash": ("FTFILE_THOROUGH=1 -n 2 tests/crash",),
     "thorough-histories": (
         "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_FOREIGN_HISTORIES=50000 -n 2 tests/histories",

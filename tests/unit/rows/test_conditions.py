@@ -1,13 +1,11 @@
-"""Conditions on rows, compared with DuckDB, which orders NaN as Spark does."""
+"""Conditions on rows, each kind by an example; `tests/unit/operate/test_random_conditions.py` draws others."""
 
 from __future__ import annotations
 
 import datetime
-import random
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,67 +17,6 @@ NAN = float("nan")
 DAY = datetime.date(2024, 7, 1)
 LONG = "-1234567890123456789012345678901.2"  # more digits than Python's arithmetic has
 NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
-VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "number": (pa.int32(), [None, -1, 0, 1, 7]),
-    "real": (pa.float64(), [None, -0.0, 0.0, 1.5, NAN, float("inf")]),
-    "City": (pa.string(), [None, "", "a", "b'c"]),
-    "day": (pa.date32(), [None, DAY, datetime.date(2024, 7, 2)]),
-    "flag": (pa.bool_(), [None, True, False]),
-    "price": (pa.decimal128(5, 2), [None, Decimal("-7.50"), Decimal("7.05")]),
-}
-SCHEMA = pa.schema([(name, kind) for name, (kind, _) in VALUES.items()])
-LITERALS = {
-    "number": ["0", "-1", "7", "99", "1.0", "NULL"],
-    "real": ["0", "1.5", "-1e3", "'NaN'", "NULL"],
-    "City": ["'a'", "'b''c'", "''", "NULL"],
-    "day": ["DATE '2024-07-01'", "'2024-07-02'", "NULL"],
-    "flag": ["TRUE", "false", "NULL"],
-    "price": ["7.05", "7", "-7.5", "NULL"],
-}
-SIGNS = ["=", "==", "!=", "<>", "<", "<=", ">", ">="]
-
-
-def rows(count: int, seed: int) -> pa.Table:
-    dice = random.Random(seed)
-    return pa.table({name: pa.array(dice.choices(found, k=count), kind) for name, (kind, found) in VALUES.items()})
-
-
-def condition(dice: random.Random, depth: int) -> str:
-    """Return the text of a random condition."""
-    if depth and dice.random() < 0.7:
-        left, right = condition(dice, depth - 1), condition(dice, depth - 1)
-        return dice.choice([f"{left} AND {right}", f"{left} or {right}", f"not ({left})", f"({left}) AND NOT {right}"])
-    name = dice.choice(list(VALUES))
-    literals = LITERALS[name]
-    one, two, sign = (
-        dice.choice(literals),
-        dice.choice(literals),
-        dice.choice(["=", "==", "!=", "<>", "<", "<=", ">", ">="]),
-    )
-    column = dice.choice([name, name.upper()])
-    no = dice.choice(["", "NOT "])
-    choices = [f"{column} {sign} {one}", f"{one} {sign} {column}", f"{column} {no}IN ({one}, {two})"]
-    choices += [f"{column} {no}BETWEEN {one} AND {two}", f"{column} IS {no}NULL", dice.choice(["flag", "TRUE", "NULL"])]
-    return dice.choice(choices)
-
-
-@pytest.mark.slow
-@pytest.mark.packages
-def test_random_conditions_choose_the_rows_that_duckdb_chooses() -> None:
-    dice, table = random.Random(18), rows(400, 18)
-    table = table.append_column("id", pa.array(range(table.num_rows)))
-    chosen = 0
-    with duckdb.connect() as database:
-        database.register("given", table)
-        # A table of its own, as it hands conditions on Arrow's tables to Arrow, which takes NaN for less than nothing.
-        database.execute("CREATE TABLE rows AS SELECT * FROM given")
-        for _ in range(500):
-            text = condition(dice, 3)
-            expected = database.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()
-            found = table.filter(predicate(text, SCHEMA))["id"].to_pylist()
-            assert found == [number for (number,) in expected], text
-            chosen += len(found)
-    assert chosen > 10_000
 
 
 def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> list[Any]:

@@ -1,0 +1,123 @@
+"""Random conditions on random rows in files: a read, a count and a delete choose the rows that DuckDB chooses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import ftfile
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from tests.kit.random_conditions import COLUMNS, NARROW, NESTED, WIDE, Condition, RandomConditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.operate.open_directory import OpenedDirectory
+
+# Mistakes are caught under any seed.
+CONDITIONS = int(os.environ.get("FTFILE_CONDITIONS", "1000" if os.environ.get("FTFILE_THOROUGH") else "150"))
+FORMATS = ["parquet", "json", "csv", "avro", "orc", "arrow"]
+SHAPES = [(name, layout) for name in FORMATS for layout in ("flat", "partitioned")]
+SHAPES += [("json", "open"), ("parquet", "widened"), ("orc", "widened"), ("json", "widened")]
+OF_A_TABLE = 25
+ROWS = 25  # of each task
+DELETES = 2
+
+
+class Table:
+    """Rows in a directory of ftfile and in a table of DuckDB."""
+
+    def __init__(self, out: str, file_format: str, layout: str, dice: random.Random) -> None:
+        names = [name for name in COLUMNS if file_format != "csv" or name not in {*NESTED, "raw"}]
+        self.time_zone = dice.choice(["UTC", "Europe/Berlin", "America/New_York"])
+        self.draw = RandomConditions(dice, names, self.time_zone)
+        options = {"fileFormat": file_format, "timeZone": self.time_zone, "onSchemaChange": "any"}
+        if layout == "partitioned":
+            options["partitionBy"] = dice.choice([name for name in names if name not in {*NESTED, "raw"}])
+        if layout == "open":
+            options["maxBatchesPerFile"] = "2"
+        columns = {"id": "long"} | {name: COLUMNS[name][0] for name in names}
+        query = MicroBatch(out, columns | (NARROW if layout == "widened" else {}), options)
+        self.description = f"{file_format}, {layout}, {options}"
+        rows = list[dict[str, Any]]()
+        for batch in range(3):
+            tasks = [self.draw.rows(len(rows) + ROWS * task, ROWS) for task in range(2)]
+            query.run(batch, tasks)
+            rows += [row for task in tasks for row in task]
+            if layout == "widened":
+                query.columns = columns = columns | WIDE
+        if options.get("partitionBy") == "City":
+            # The name of a directory has no empty text, as in Spark.
+            rows = [row | {"City": row["City"] or None} for row in rows]
+        self.rows = pa.Table.from_pylist(rows, arrow_schema(spark_schema(columns)))
+        self.out = out
+
+    def opened(self) -> OpenedDirectory:
+        return ftfile.open(self.out)
+
+    @contextlib.contextmanager
+    def in_duckdb(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with duckdb.connect() as database:
+            database.execute("SET TimeZone = 'UTC'; SET threads = 1")
+            database.register("given", self.rows)
+            # A table of its own, as it hands conditions on Arrow's tables to Arrow, which takes NaN for less than
+            # nothing.
+            database.execute("CREATE TABLE rows AS SELECT * FROM given")
+            yield database
+
+
+def ids_of(database: duckdb.DuckDBPyConnection, sql: str) -> list[int]:
+    return [number for (number,) in database.execute(f"SELECT id FROM rows WHERE {sql} ORDER BY id").fetchall()]
+
+
+def by_id(table: pa.Table) -> list[str]:
+    return [*map(repr, table.sort_by("id").to_pylist())]
+
+
+def check(table: Table, condition: Condition, expected: list[int]) -> None:
+    """Compare each call that takes a condition with the numbers of the rows for which it is true."""
+    directory, where, said = table.opened(), condition.where, f"{condition} of {table.description}"
+    assert sorted(directory.to_arrow(columns=["id"], where=where)["id"].to_pylist()) == expected, said
+    assert directory.count(where=where) == len(expected), said
+    assert ftfile.delete(table.out, where, dry_run=True).rows_removed == len(expected), said
+
+
+def delete(table: Table, database: duckdb.DuckDBPyConnection, condition: Condition) -> None:
+    """Delete rows; those for which the condition is false or null stay, value by value."""
+    said = f"{condition} of {table.description}"
+    rest = pa.array(ids_of(database, f"({condition.sql}) IS NOT TRUE"), pa.int64())
+    database.execute(f"DELETE FROM rows WHERE {condition.sql}")
+    ftfile.delete(table.out, condition.where)
+    assert by_id(table.opened().to_arrow()) == by_id(table.rows.take(rest)), said
+
+
+@pytest.mark.slow
+@pytest.mark.packages
+@pytest.mark.parametrize(("file_format", "layout"), SHAPES)
+def test_rows_are_those_that_duckdb_chooses(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, file_format: str, layout: str
+) -> None:
+    monkeypatch.setattr("ftfile.formats.columnar.CollectingEncoder.group_rows_max", 8)
+    dice = random.Random(f"{seed} {file_format} {layout}")
+    missing = -(-CONDITIONS // len(SHAPES))
+    matches = 0
+    while missing > 0:
+        table = Table(str(tmp_path / f"{missing}"), file_format, layout, dice)
+        with table.in_duckdb() as database:
+            conditions = [table.draw.condition() for _ in range(min(missing, OF_A_TABLE))]
+            missing -= len(conditions)
+            for condition in conditions:
+                expected = ids_of(database, condition.sql)
+                check(table, condition, expected)
+                matches += len(expected)
+            for condition in conditions[:DELETES]:
+                delete(table, database, condition)
+    assert matches > 0
