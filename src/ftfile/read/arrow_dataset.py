@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.places import open_add
 from ftfile.read.selection import partition_expression, path_values
 from ftfile.rows.spark_types import has_nearest, recorded_schema
-from ftfile.storage.api import as_file
+from ftfile.storage.api import FileInfo, InputFile, as_file
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow.dataset as ds
 
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
+_MOVES_MAX = 4  # while a file is opened: to its name, out of sight, and back by a restore
+_Opened = TypeVar("_Opened", FileInfo, InputFile)
+
+
 def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
-    """Return the dataset of a snapshot's files, wherever they lie now; no file is read.
+    """Return the dataset of a snapshot's files, wherever they lie when they are opened; no file is read.
 
     If the snapshot `is_old`, it is not the newest one; see `open_add`.
 
@@ -48,19 +53,18 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     adds = list(snapshot.adds.values())
     _require_readable(adds, snapshot.definitions, formats, schema)
     infos = parallel(fs, lambda add: open_add(add, fs.stat, is_old=is_old), adds)
-    root, store = (
-        (parse(url).path, arrow_fs.LocalFileSystem()) if is_local(url) else ("", arrow_fs.PyFileSystem(_Handler(fs)))
-    )
+    root = f"{parse(url).path.rstrip('/')}/" if is_local(url) else None
+    paths = [f"{root or ''}{info.path}" for info in infos]
+    store = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
     used = {name: make() for name, make in formats.items()}
     fragments = defaultdict[str, list[Any]](list)
     expressions: dict[tuple[str, str], Any] = {}
-    for add, info in zip(adds, infos, strict=True):
+    for add, path in zip(adds, paths, strict=True):
         name = snapshot.definitions[add.encoding]["format"]["name"]
         place = add.directory_key, add.encoding
         if place not in expressions:
             values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
-        path = f"{root.rstrip('/')}/{info.path}" if root else info.path
         fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))
     parts = [
         ds.FileSystemDataset(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()
@@ -110,25 +114,46 @@ def _refuse(*_: object) -> None:
     raise NotImplementedError("a version is only read")
 
 
-class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """A file system of ftfile as one of Arrow: opens and sizes files; fragments ask for nothing else."""
+def _gone(path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"{path!r} is gone: a vacuum, or another program, removed it. Ask for the dataset again")
 
-    def __init__(self, fs: FileSystem) -> None:
+
+class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """The parts of a snapshot as a file system of Arrow, which fragments ask to open and to size them.
+
+    A part is opened where it lies by then, since a compaction hides the files that it replaces. Those of a disk are
+    Arrow's own files, so that threads which read them do not wait for Python.
+    """
+
+    def __init__(self, fs: FileSystem, root: str | None, parts: Mapping[str, Add], *, is_old: bool) -> None:
         self._fs = fs
+        self._root = root  # of a directory on a disk, with a slash
+        self._parts = parts
+        self._is_old = is_old
 
     def get_type_name(self) -> str:
         return "ftfile"
 
     def get_file_info(self, paths: list[str]) -> list[arrow_fs.FileInfo]:
-        sizes = [self._fs.stat(path).size_bytes for path in paths]
         kind = arrow_fs.FileType.File
-        return [arrow_fs.FileInfo(path, kind, size=size_bytes) for path, size_bytes in zip(paths, sizes, strict=True)]
+        return [arrow_fs.FileInfo(path, kind, size=self._open(path, self._fs.stat).size_bytes) for path in paths]
 
     def normalize_path(self, path: str) -> str:
         return path
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(as_file(self._fs.open(path)), mode="r")
+        if self._root is None:
+            return pa.PythonFile(as_file(self._open(path, self._fs.open)), mode="r")
+        for _ in range(_MOVES_MAX):
+            with contextlib.suppress(FileNotFoundError):
+                return pa.OSFile(self._root + self._open(path, self._fs.stat).path)
+        raise _gone(path)
+
+    def _open(self, path: str, opener: Callable[[str], _Opened]) -> _Opened:
+        try:
+            return open_add(self._parts[path], opener, is_old=self._is_old)
+        except CorruptData as error:
+            raise _gone(path) from error
 
     open_input_stream = open_input_file
     copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _refuse

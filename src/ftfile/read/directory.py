@@ -270,8 +270,8 @@ class Directory:
 
         It has the recorded schema, partition columns included, and knows the partition of each file, so that DuckDB,
         Polars, pandas and pyarrow read only the files and the columns that they need. It stays at its version: files
-        that come later are not in it, and where a compaction or a vacuum takes one away, they raise a
-        `FileNotFoundError`.
+        that come later are not in it, and those that are replaced are found where they are hidden, until a vacuum
+        deletes them; engines then raise a `FileNotFoundError`.
 
         Raises:
             ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+import ftfile
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Transaction
@@ -92,6 +93,24 @@ def test_the_reader_stays_at_the_version_it_was_made_for(written: str) -> None:
     reader: Any = FtFileDataSource({"path": written}).reader(SCHEMA)
     MicroBatch(written, {"id": "long", "word": "string"}).run(1, [[{"id": 3, "word": "c"}]])
     assert sum(len(partition.share.pieces) for partition in reader.partitions()) == 2
+
+
+@pytest.mark.parametrize("moment", ["made", "planned"])
+@pytest.mark.parametrize(
+    "maintain", [ftfile.compact, lambda out: ftfile.delete(out, "id = 1")], ids=["compact", "delete"]
+)
+def test_the_reader_has_the_rows_of_its_version_beside_maintenance(
+    written: str, maintain: Callable[[str], object], moment: str
+) -> None:
+    MicroBatch(written, {"id": "long", "word": "string"}).run(1, [[{"id": 3, "word": "c"}]])
+    reader = FtFileDataSource({"path": written}).reader(SCHEMA)
+    if moment == "made":
+        maintain(written)
+    partitions = reader.partitions()
+    if moment == "planned":
+        maintain(written)
+    ftfile.vacuum(written, dry_run=False)
+    assert [row["id"] for row in rows_of(reader, partitions)] == [1, 2, 3]
 
 
 def test_the_reader_takes_columns_by_name(written: str) -> None:
