@@ -133,6 +133,24 @@ def test_a_dataset_on_a_disk_has_the_rows_of_its_version(tmp_path: Path, mainten
     assert directory.dataset().count_rows() == directory.count()
 
 
+@pytest.mark.parametrize("vacuum", [False, True])
+def test_a_read_of_open_files_has_its_rows_beside_a_flush(tmp_path: Path, vacuum: bool) -> None:
+    out = str(tmp_path)
+    query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "maxBatchesPerFile": "9"})
+    for batch in range(6):
+        query.run(batch, [[{"id": 4 * batch + number} for number in range(4)]])
+    directory = ftfile.open(out)
+    rows, batches = directory.to_batches(), directory.follow(maxFilesPerTrigger="1")
+    first, (_, first_batch) = rows.read_next_batch(), next(batches)
+    new_rows = [*first_batch]
+    ftfile.flush(out)
+    ftfile.compact(out)
+    if vacuum:
+        ftfile.vacuum(out, dry_run=False)
+    assert ids([first, *rows]) == EVERY
+    assert ids([*new_rows, *(piece for _, batch in batches for piece in batch)]) == EVERY
+
+
 def test_a_dataset_without_its_files_is_an_error(tmp_path: Path) -> None:
     directory = written(str(tmp_path))
     dataset = directory.dataset()
