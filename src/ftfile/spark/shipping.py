@@ -319,7 +319,7 @@ def _opener() -> Callable[..., Any]:
 
 
 class SourceType(ABCMeta):
-    """The type of sources that are registered: Spark sends the class to Pythons that may have no ftfile, or another."""
+    """The type of sources that are registered: Spark sends the class to Pythons that may have no ftfile."""
 
 
 def _class_opener() -> Callable[..., Any]:
@@ -330,18 +330,14 @@ def _class_opener() -> Callable[..., Any]:
         import pkgutil  # noqa: PLC0415
         import sys  # noqa: PLC0415
 
-        cause = None
         try:
-            from ftfile.core import version as installed  # noqa: PLC0415
-
-            source = pkgutil.resolve_name(name)
-            if installed.__version__ == version:
-                return source
-            difference = f"has ftfile {installed.__version__} from {installed.__file__}, and the program {version}"
+            return pkgutil.resolve_name(name)
         except ImportError as error:
-            difference, cause = f"cannot load the ftfile {version} of the program: {error}", error
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise ImportError(f"{sys.executable}, the Python that Spark has started, {difference}. {remedy}") from cause
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+            raise ImportError(
+                f"{sys.executable}, the Python that Spark has started, cannot load the ftfile {version} of the "
+                f"program: {error}. {remedy}"
+            ) from error
 
     return class_here
 
