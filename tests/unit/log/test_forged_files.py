@@ -270,7 +270,9 @@ class Bounded(WrapperFileSystem):
 
 @pytest.mark.slow
 class TestLengths:
-    @pytest.mark.parametrize("place", ["log/*.record", "log/*.changes", "checkpoints/*", "hints/_published", "format"])
+    @pytest.mark.parametrize(
+        "place", ["log/*.record", "log/*.changes", "checkpoints/*", "hints/_published", "directory/_format"]
+    )
     def test_of_a_longer_file_no_more_is_read_than_it_may_have(
         self, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -287,11 +289,11 @@ class TestLengths:
             assert log.refresh().version == 2
             return
         with pytest.raises(CorruptData, match="at most"):
-            log.check_layout() if place == "format" else log.refresh()
+            log.check_layout() if place == "directory/_format" else log.refresh()
 
     def test_notes_and_marks_have_a_length(self, tmp_path: Path) -> None:
         fs = open_filesystem(str(tmp_path))
-        fs.make_directories(layout.META)
+        fs.make_directories(layout.DIRECTORY)
         note = f"x-{'0' * 32}.finalPath"
         for name in (layout.MARKER, note):
             (tmp_path / name).touch()

@@ -6,7 +6,6 @@ import contextlib
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import deltalake
 import duckdb
 import polars
 import pyarrow.dataset as ds
@@ -167,6 +166,7 @@ def test_plain_readers_that_listed_files_before_end_with_an_error_and_no_row_twi
     out = str(tmp_path)
     written(out)
     ftfile.export(out)
+    deltalake = pytest.importorskip("deltalake")
     plain, table = ds.dataset(out, format="parquet"), deltalake.DeltaTable(out)
     lazy = polars.scan_parquet(f"{out}/*/*.parquet", hive_partitioning=False)
     begun = plain.to_batches(batch_size=1)

@@ -176,7 +176,7 @@ class Place:
             from ftfile.storage.paths import parse
             from ftfile.storage.registry import normalise
 
-            url = normalise(absolute_path(self.path))
+            url = normalise(self.path)
             above = directory_above(url, settings_of(self.storage), SYSTEM)
             if above is None:
                 raise
@@ -213,7 +213,7 @@ def with_place(command: Callable[..., None]) -> Callable[..., None]:
         at_least_version: int | None,
         **options: object,
     ) -> None:
-        command(place=Place(path, key_provider, storage, at_least_version), **options)
+        command(place=Place(absolute_path(path), key_provider, storage, at_least_version), **options)
 
     path, *access = inspect.signature(Place).parameters.values()
     parameters = [

@@ -6,6 +6,8 @@ import datetime
 import json
 from pathlib import Path
 
+import pytest
+
 import ftfile
 from ftfile.testing.micro_batch import StoreBatch
 from tests.unit.tools.cli.running import documents, lines, run
@@ -107,6 +109,14 @@ def test_commands_take_either_kind(store: str, tmp_path: Path) -> None:
     assert "Runs added: 3" in run("show", store, 1).stdout
     assert f"`ftfile ls {store}` lists the runs" in run("show", store, "nope", code=2).stderr
     assert "Wrote" in run("report", store, "-o", tmp_path / "page.html", "--no-verify").stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["status STORE", "ls STORE", "cat STORE", "show STORE 0", "verify STORE", "history STORE", "kv scan STORE"]
+)
+def test_a_path_may_be_relative(store: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(store).parent)
+    assert run(*words.replace("STORE", Path(store).name).split()).stdout
 
 
 def test_the_log_of_a_store_is_verified(store: str) -> None:
