@@ -1,4 +1,7 @@
-"""Accidents to a directory, played as a page shows them: programs of a shell, `ftfile`, and a job for a Spark."""
+"""Accidents to a directory: programs of a shell, `ftfile`, and a job for a Spark, as `accidents.txt` names them.
+
+`python -m tests.unit.operate.accidents` plays them all, and prints docs/internals/accidents.md.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -24,10 +30,21 @@ from ftfile.write.files.file_writer import forget_caches
 from tests.unit.tools.cli.running import invoke
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ("BATCHES", "Scene", "commands", "sections", "settled")
+__all__ = (
+    "BATCHES",
+    "PAGE",
+    "SCENES",
+    "Scene",
+    "as_after_long",
+    "commands",
+    "is_as_shown",
+    "on_terminal",
+    "sections",
+    "shown_outputs",
+    "to_markdown",
+)
 
 COLUMNS = {"id": "long", "month": "string"}
 BATCHES = 3
@@ -36,6 +53,8 @@ OTHERS = 1000
 DAY_MS = 86_400_000
 GOES_ON = {"onNewQuery": "continue"}
 QUERY = "00000000-0000-0000-0000-{:012d}"
+# Where a log is long enough for a vacuum that deletes records.
+LONG = {"All log checkpoints are lost, and old records are gone"}
 # Those that a page may run to do harm and to mend it.
 PROGRAMS = frozenset({"chmod", "cp", "find", "mkdir", "mv", "rm", "rmdir", "touch"})
 CHANGING = (
@@ -69,6 +88,39 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
             yield command, output
 
 
+# The commands of each accident, by its title.
+SCENES = {
+    title: re.findall(r"^\$ (.*)$", text, flags=re.MULTILINE)
+    for title, text in sections(Path(__file__).with_suffix(".txt").read_text()).items()
+}
+PAGE = Path(__file__).parents[3] / "docs/internals/accidents.md"
+HEAD = """\
+# Accidents
+
+Commands that do each accident to a directory and mend it, with their output.
+[Disaster recovery](../disaster-recovery.md) says what to do. `make docs` writes this page: it plays the commands of
+`tests/unit/operate/accidents.txt`. `unit/operate/test_accidents.py` plays them, too, compares their output with this
+page, and repeats them in directories without hints, with several queries, with open files, and encrypted ones.
+
+`/data/out` has been written by a query with three batches, 0 to 2; its checkpoint is `/data/checkpoint`, and `/backup`
+has a copy from before batch 2. `spark-submit job.py` stands for a run of the query that does its next batch;
+`onGap=accept` behind it is an option of the sink, and `startingOffset=3` stands for where its source starts.
+`spark-submit full.py` is such a run on a full disk. `python counts.py` prints the window of its store behind
+which it goes on, and ends one more. `...` stands for lines that are left out.
+"""
+# Modules that ask for themselves where they print.
+PRINTING = ("tables", "output", "queries", "look_commands", "row_formats")
+
+
+def to_markdown(scenes: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Return the page with the commands of each accident, and their outputs."""
+    parts = [HEAD]
+    for title, steps in scenes.items():
+        console = "".join(f"$ {command}\n{output}" for command, output in steps)
+        parts.append(f"## {title}\n\n```console\n{console}```\n")
+    return "\n".join(parts)
+
+
 def settled(text: str) -> str:
     """Return an output without what each run has of its own."""
     for pattern, instead in CHANGING:
@@ -76,17 +128,42 @@ def settled(text: str) -> str:
     return text.strip()
 
 
+def is_as_shown(output: str, shown: str) -> bool:
+    """Return True if an output is that of the page, on which a line of three dots stands for some lines."""
+    pieces = [settled(piece) for piece in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
+    return re.fullmatch(r".*?".join(map(re.escape, pieces)).replace(r"\ ", " "), settled(output)) is not None
+
+
+@contextlib.contextmanager
+def on_terminal() -> Iterator[None]:
+    """Let programs print to a terminal of 100 columns."""
+    with contextlib.ExitStack() as stack:
+        for module in PRINTING:
+            stack.enter_context(mock.patch(f"ftfile.tools.cli.{module}.is_terminal", return_value=True))
+        stack.enter_context(mock.patch.dict("os.environ", COLUMNS="100"))
+        yield
+
+
+@contextlib.contextmanager
+def as_after_long(title: str) -> Iterator[None]:
+    """Let each commit write a log checkpoint and a range, as one in 64 does, where an accident needs them."""
+    with contextlib.ExitStack() as stack:
+        if title in LONG:
+            stack.enter_context(mock.patch("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0))
+            stack.enter_context(mock.patch("ftfile.log.publish.RANGE_EVERY", 1))
+        yield
+
+
 class Scene:
     """A directory at `/data/out` that a query has written, as the pages name it, with a copy without its last batch.
 
     The source of the query has a row at each position for two months; batch N of the first query reads position N.
-    Pages that name them also have a store of words, written by a query, and one of counts, written by windows.
+    Accidents that name them also have a store of words, written by a query, and one of counts, written by windows.
     """
 
-    def __init__(
-        self, root: Path, options: Mapping[str, str] | None = None, *, queries: int = 1, page: str = ""
-    ) -> None:
+    def __init__(self, root: Path, title: str, options: Mapping[str, str] | None = None, *, queries: int = 1) -> None:
         self.root = root
+        script = "\n".join(SCENES[title])
         self.options = {"fileFormat": "json", "partitionBy": "month", **(options or {})}
         self._checkpoints = 0
         for batch in range(BATCHES):
@@ -97,9 +174,9 @@ class Scene:
                 )
             if batch == BATCHES - 2:
                 shutil.copytree(self.at("/data/out"), self.at("/backup/out"))
-        for batch in range(BATCHES) if "/data/words" in page else ():
+        for batch in range(BATCHES) if "/data/words" in script else ():
             self._words().run(batch, [[{"word": word, "n": 1} for word in (f"batch{batch}", "all")]])
-        if "/data/counts" in page:
+        if "/data/counts" in script:
             _told(lambda: self._count(committed=1))
             _told(self._count)
 
@@ -229,3 +306,29 @@ def _ahead(ahead_ms: int) -> Iterator[None]:
     now_ms = round(time.time() * 1000) + ahead_ms
     with mock.patch("ftfile.log.vacuum.store_now_ms", return_value=now_ms):
         yield
+
+
+def shown_outputs() -> dict[str, list[tuple[str, str]]]:
+    """Return the commands of each accident on the page, with their outputs."""
+    return {title: list(commands(text)) for title, text in sections(PAGE.read_text()).items()}
+
+
+def main() -> None:
+    """Print the page anew; outputs that it shows rightly stay, with the lines that it leaves out."""
+    page = shown_outputs()
+    scenes: dict[str, list[tuple[str, str]]] = {}
+    for title, script in SCENES.items():
+        before = page.get(title, [])
+        with tempfile.TemporaryDirectory(dir="/tmp") as root, on_terminal(), as_after_long(title):
+            scene = Scene(Path(root), title)
+            steps = [(command, scene.do(command)) for command in script]
+        for number, (command, output) in enumerate(steps):
+            shown = before[number] if number < len(before) else ("", "")
+            if shown[0] == command and is_as_shown(output, shown[1]):
+                steps[number] = shown
+        scenes[title] = steps
+    sys.stdout.write(to_markdown(scenes))
+
+
+if __name__ == "__main__":
+    main()

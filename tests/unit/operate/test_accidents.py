@@ -1,4 +1,4 @@
-"""docs/disaster-recovery.md: each accident is done to a real directory, and mended by the commands of the page."""
+"""Each accident of docs/disaster-recovery.md is done to a real directory, and mended by the commands of a scene."""
 
 from __future__ import annotations
 
@@ -22,7 +22,19 @@ from ftfile.log.read.snapshot import read_records
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.operate.accidents import BATCHES, Scene, commands, sections, settled
+from tests.unit.operate.accidents import (
+    BATCHES,
+    PAGE,
+    SCENES,
+    Scene,
+    as_after_long,
+    commands,
+    is_as_shown,
+    on_terminal,
+    sections,
+    shown_outputs,
+    to_markdown,
+)
 from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
@@ -30,13 +42,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[3] / "docs/disaster-recovery.md"
-SECTIONS = {title: text for title, text in sections(PAGE.read_text()).items() if "```console" in text}
+ADVICE = (Path(__file__).parents[3] / "docs/disaster-recovery.md").read_text()
+SHOWN = shown_outputs()
 
 # How often readers of ftfile find each position of the source at the end; each has rows for two months.
 AT_FIRST = dict.fromkeys(range(BATCHES), 2)
 ONE_MORE = {**AT_FIRST, BATCHES: 2}
-FOUND: dict[str, dict[int, int]] = dict.fromkeys(SECTIONS, ONE_MORE) | {
+FOUND: dict[str, dict[int, int]] = dict.fromkeys(SCENES, ONE_MORE) | {
     "The log is lost": {BATCHES: 2},
     "The format file is lost": AT_FIRST,
     "Parts are deleted or damaged": {0: 1, 1: 1, 2: 1, BATCHES: 2},
@@ -48,8 +60,6 @@ FOUND: dict[str, dict[int, int]] = dict.fromkeys(SECTIONS, ONE_MORE) | {
 }
 # Where plain readers find more: what the new log does not know.
 SEEN = {"The log is lost": ONE_MORE}
-# Where a log is long enough for a vacuum that deletes records.
-LONG = {"All log checkpoints are lost, and old records are gone"}
 # Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
 MIGRATED = {"The directory of the log, and all beside it, is lost"}
 # Accidents that cannot be done where all files are open, or where all of the log is sealed.
@@ -71,33 +81,18 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each commit write a checkpoint and a range, as one in 64 does."""
-    if hasattr(request.node, "callspec") and request.node.callspec.params.get("title") in LONG:
-        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
-        monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 1)
+def _long(request: pytest.FixtureRequest) -> Iterator[None]:
+    with as_after_long(request.node.callspec.params.get("title", "") if hasattr(request.node, "callspec") else ""):
+        yield
 
 
-@pytest.fixture
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tables", "output", "queries", "look_commands", "row_formats"):
-        monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-def is_as_shown(found: str, shown: str) -> bool:
-    """Return True if an output is that of the page, on which a line of three dots stands for some lines."""
-    pieces = [settled(piece) for piece in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
-    return re.fullmatch(r".*?".join(map(re.escape, pieces)).replace(r"\ ", " "), settled(found)) is not None
-
-
-@pytest.mark.usefixtures("_terminal")
-@pytest.mark.parametrize("title", SECTIONS)
+@pytest.mark.parametrize("title", SCENES)
 def test_accident(title: str, tmp_path: Path) -> None:
-    scene = Scene(tmp_path, page=SECTIONS[title])
-    for command, shown in commands(SECTIONS[title]):
-        found = scene.do(command)
-        assert is_as_shown(found, shown), f"$ {command}\n{found}"
+    with on_terminal():
+        scene = Scene(tmp_path, title)
+        for command, (_, shown) in zip(SCENES[title], SHOWN[title], strict=True):
+            output = scene.do(command)
+            assert is_as_shown(output, shown), f"$ {command}\n{output}"
     assert scene.read() == Counter(FOUND[title])
     assert scene.seen() == Counter(SEEN.get(title, FOUND[title]))
     check(scene)
@@ -110,7 +105,7 @@ def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     forget_keys()
 
 
-@pytest.mark.parametrize("title", [title for title in SECTIONS if " of a store " not in title])
+@pytest.mark.parametrize("title", [title for title in SCENES if " of a store " not in title])
 def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
     """The same commands mend it, and nothing more is lost."""
     if variant == "open" and title in NOT_OPEN:
@@ -119,14 +114,14 @@ def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
         "open": {"rolling": "policy", "maxBatchesPerFile": "100"},
         "encrypted": {"encryption": "aes-gcm", "keyProvider": f"file:{tmp_path}/keys"},
     }
-    scene = Scene(tmp_path, options.get(variant), queries=1 + (variant == "several queries"), page=SECTIONS[title])
+    scene = Scene(tmp_path, title, options.get(variant), queries=1 + (variant == "several queries"))
     if variant == "no hints":
         for hint in (tmp_path / "data/out/_ftfile/hints").iterdir():
             hint.unlink()
     if variant == "encrypted" and title == "The format file is lost":
         check_sealed(scene)
         return
-    for command, _ in commands(SECTIONS[title]):
+    for command in SCENES[title]:
         scene.do(command)
     if variant == "open":
         scene.do("ftfile flush /data/out")
@@ -164,11 +159,23 @@ def check_sealed(scene: Scene) -> None:
     assert scene.read() == Counter(ONE_MORE)
 
 
+def test_the_page_has_the_commands_of_each_accident() -> None:
+    assert {title: [command for command, _ in steps] for title, steps in SHOWN.items()} == SCENES
+    assert to_markdown(SHOWN) == PAGE.read_text(), "run `make docs`"
+
+
+def test_each_command_of_the_advice_is_played() -> None:
+    advice = {title: [command for command, _ in commands(text)] for title, text in sections(ADVICE).items()}
+    assert sum(map(len, advice.values())) > 10
+    unplayed = [(title, each) for title, script in advice.items() for each in script if each not in SCENES[title]]
+    assert not unplayed
+
+
 def test_every_accident_of_the_table_has_its_section() -> None:
-    table = re.findall(r"^\| \[[^\]]*\]\(#([^)]*)\)", PAGE.read_text(), flags=re.MULTILINE)
-    titles = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in SECTIONS}
+    table = re.findall(r"^\| \[[^\]]*\]\(#([^)]*)\)", ADVICE, flags=re.MULTILINE)
+    titles = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in SCENES}
     assert set(table) == titles - {"before-an-accident", "only-the-log-is-older"}
-    assert FOUND.keys() == SECTIONS.keys()
+    assert FOUND.keys() == SCENES.keys()
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
