@@ -1,4 +1,4 @@
-"""The table of harmed files put into docs/repair.md: `python .ci/harms.py` prints the page."""
+"""The table of harmed files put into docs/internals/format.md: `python .ci/harms.py` prints the page."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-PAGE = _ROOT / "docs/repair.md"
+PAGE = _ROOT / "docs/internals/format.md"
 
 _DATA = runpy.run_path(str(_ROOT / "tests/unit/operate/harms.py"))
 _TABLE = re.compile(r"(?<=<!-- harms -->\n)(?:\|.*\n)*")
+_RESULTS = {"mended": "mended", "request": "on request", "copy": "restore it"}
 
 
 def to_markdown(page: str) -> str:
-    """Return the page with one row for all kinds of files that fare alike; encrypted ones are named apart."""
-    names: dict[tuple[str, ...], list[str]] = {}
-    for name, cells in _DATA["MATRIX"].items():
-        names.setdefault(cells, []).append(name)
-        if name in _DATA["ENCRYPTED"]:
-            names.setdefault(_DATA["ENCRYPTED"][name], []).append(f"{name}, encrypted")
+    """Return the page with a row for each kind of file; encrypted directories have one where it is another."""
     rows = [f"| file | {' | '.join(_DATA['HARMS'])} |", f"|---|{'---|' * len(_DATA['HARMS'])}"]
-    rows += [f"| {'; '.join(files)} | {' | '.join(map(_cell, cells))} |" for cells, files in names.items()]
+    for name, cells in _DATA["MATRIX"].items():
+        rows.append(_row(name, cells))
+        if name in _DATA["ENCRYPTED"]:
+            rows.append(_row(f"{name}, encrypted", _DATA["ENCRYPTED"][name]))
     return _TABLE.sub(lambda _: "".join(f"{row}\n" for row in rows), page)
 
 
+def _row(name: str, cells: tuple[str, ...]) -> str:
+    return f"| {name} | {' | '.join(map(_cell, cells))} |"
+
+
 def _cell(text: str) -> str:
-    """Return the code of a finding; severity and remedy are those of the code."""
     if not text:
         return "-"
-    finding = text.partition(" ")[2].rpartition(" ")[0]
-    return finding if " " in finding else f"`{finding}`"
+    severity, _, rest = text.partition(" ")
+    finding, _, result = rest.rpartition(" ")
+    return f"{severity} {finding if ' ' in finding else f'`{finding}`'}: {_RESULTS[result]}"
 
 
 if __name__ == "__main__":
