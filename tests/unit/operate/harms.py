@@ -1,4 +1,4 @@
-"""What verify finds where a file is harmed, and what mends it: `make docs` puts the table into docs/internals/format.md.
+"""What verify finds where a file is harmed, and what mends it: the table of docs/internals/format.md, by `make docs`.
 
 A cell is the severity and the code of the worst finding, and what mends it: `mended` by a repair, by one on `request`,
 or a `copy` alone. It is empty where there is nothing to find, and `not opened` where opening says what to do.
