@@ -19,6 +19,14 @@ _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 _ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| ((?:\\\||[^|])+) \| (?:\\\||[^|])+ \| (.+) \|$", re.MULTILINE)
 _VALUE = re.compile("`[^`]*`")
+# Kinds that many options take: the head of the page says once what they accept.
+_SHORT = {
+    kinds.SIZE: "a size",
+    kinds.DURATION: "a duration",
+    kinds.TIME: "a time",
+    kinds.COUNT: "1 or more",
+    kinds.VERSION: "0 or more",
+}
 
 
 def to_markdown(page: str) -> str:
@@ -30,11 +38,18 @@ def to_markdown(page: str) -> str:
     described = _ROW.sub(lambda match: _row(options[match[1]].pop(0), match[2], match[3]), described)
     if lacking := [name for name, rows in options.items() if rows]:
         sys.exit(f"docs/options.md has no whole row, with a meaning, of {', '.join(lacking)}")
-    lines = [described + "## Not offered", "", "| you wrote | answer |", "|---|---|"]
-    lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
-    lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
-    lines += [f"| `{name}` | {_cell(text)} |" for name, text in ELSEWHERE.items()]
+    lines = [described + "## Not offered", "", *_answers(NOT_OFFERED)]
+    lines += ["", "## The same thing by other systems' names", "", *_answers(ELSEWHERE)]
     return "\n".join(lines) + "\n"
+
+
+def _answers(answers: dict[str, str]) -> list[str]:
+    """Return a table with one row for each answer, in the order of their first names."""
+    names: dict[str, list[str]] = {}
+    for name, text in answers.items():
+        names.setdefault(text, []).append(f"`{name}`")
+    rows = [f"| {', '.join(group)} | {_cell(text)} |" for text, group in names.items()]
+    return ["| you wrote | answer |", "|---|---|", *rows]
 
 
 def _row(option: Option, told: str, meaning: str) -> str:
@@ -44,7 +59,8 @@ def _row(option: Option, told: str, meaning: str) -> str:
     # The page tells more of a default of the table, and in words what it is where the table has none.
     has_warned = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
     default = told if has_warned else default
-    return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(option.kind.accepts)} | {meaning} |"
+    takes = _SHORT.get(option.kind, option.kind.accepts)
+    return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(takes)} | {meaning} |"
 
 
 def _default(option: Option) -> str:

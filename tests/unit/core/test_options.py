@@ -203,7 +203,7 @@ def test_the_page_of_options_says_what_the_table_says() -> None:
     [
         ("| `header` | write, files (csv) | `true` |", "| `header` | write, files (csv) | `false` |"),
         ("| `sep` | read |", "| `sep` | write, files (csv) |"),
-        ("| a whole number of 2 or more | A file closes", "| a whole number of 1 or more | A file closes"),
+        ("| 2 or more | A file closes", "| 1 or more | A file closes"),
         ("| `rolling` | write | `policy` |", "| `rolling` | write | `batch` |"),
         ("| `rolling` | write | `policy`; `batch` without any rule below |", "| `rolling` | write | `batch` |"),
         ("| `successFile` | write | `_SUCCESS` |", "| `successFile` | write | none |"),
