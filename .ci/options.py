@@ -26,6 +26,8 @@ _SHORT = {
     kinds.TIME: "a time",
     kinds.COUNT: "1 or more",
     kinds.VERSION: "0 or more",
+    kinds.COLUMNS: "columns",
+    kinds.NAMES: "names",
 }
 
 
@@ -59,7 +61,7 @@ def _row(option: Option, told: str, meaning: str) -> str:
     # The page tells more of a default of the table, and in words what it is where the table has none.
     has_warned = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
     default = told if has_warned else default
-    takes = _SHORT.get(option.kind, option.kind.accepts)
+    takes = _SHORT.get(option.kind, option.kind.accepts.removeprefix("one of "))
     return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(takes)} | {meaning} |"
 
 
