@@ -7,7 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import polars
 import pyarrow.dataset as ds
 import pytest
 
@@ -128,8 +127,9 @@ def test_a_dataset_on_a_disk_has_the_rows_of_its_version(tmp_path: Path, mainten
     assert ids([first, *rows]) == EVERY
     assert sorted(dataset.to_table()["id"].to_pylist()) == EVERY
     assert duckdb.execute("SELECT count(*), sum(id) FROM dataset").fetchall() == [(ROWS, sum(EVERY))]
-    assert sorted(polars.scan_pyarrow_dataset(dataset).collect()["id"].to_list()) == EVERY
     assert directory.dataset().count_rows() == directory.count()
+    polars = pytest.importorskip("polars")
+    assert sorted(polars.scan_pyarrow_dataset(dataset).collect()["id"].to_list()) == EVERY
 
 
 @pytest.mark.parametrize("vacuum", [False, True])
@@ -166,7 +166,7 @@ def test_plain_readers_that_listed_files_before_end_with_an_error_and_no_row_twi
     out = str(tmp_path)
     written(out)
     ftfile.export(out)
-    deltalake = pytest.importorskip("deltalake")
+    deltalake, polars = map(pytest.importorskip, ("deltalake", "polars"))
     plain, table = ds.dataset(out, format="parquet"), deltalake.DeltaTable(out)
     lazy = polars.scan_parquet(f"{out}/*/*.parquet", hive_partitioning=False)
     begun = plain.to_batches(batch_size=1)
