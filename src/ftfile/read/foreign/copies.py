@@ -35,6 +35,7 @@ class Original(NamedTuple):
     file: KnownFile | None  # None for one that is new itself
     row: Row | None  # None for one that is gone
     cut_off: str = ""  # the path where the listing shows it cut off
+    first: Fingerprints | None = None  # of a new one: of the first KiB, as it was looked at before
 
     @property
     def modified_ms(self) -> int:
@@ -92,7 +93,7 @@ class Contents:
         mismatched: keys of paths where other content was seen than is known.
     """
 
-    new: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    new: dict[str, list[Original]] = field(default_factory=lambda: defaultdict(list))
     claimed: set[bytes] = field(default_factory=set)
     mismatched: set[bytes] = field(default_factory=set)
 
@@ -127,7 +128,7 @@ def match_content(
         if isinstance(content, Failure) or content.size_bytes < CONTENT_BYTES_MIN:
             continue
         first = _first(content)
-        new = [Original(None, other) for other in contents.new[first.start]] if not match.position else []
+        new = contents.new[first.start] if not match.position else []
         candidates = _candidates([*starting(first.start), *new], match, content)
         if candidates:
             originals[row.place, codec] = candidates
@@ -135,7 +136,7 @@ def match_content(
             looks.add(row, codec, *(one.row.size_bytes for one in candidates if one.row is not None))
             looks.add(row, codec, *(one.file.position for one in candidates if one.file is not None))
         if not codec and not match.position:
-            contents.new[first.start].append(row)
+            contents.new[first.start].append(Original(None, row, first=first))
     answers = {**firsts, **(yield looks.list())}
     looks = _Looks()
     for key, candidates in originals.items():
@@ -143,7 +144,7 @@ def match_content(
         for one in candidates:
             if isinstance(content, Content) and one.row is not None:
                 looks.add(one.row, "", min(content.size_bytes, one.row.size_bytes))
-                looks.add(one.row, "", *([one.file.position] if one.file is not None else []))
+                looks.add(one.row, "", one.file.position if one.file is not None else _first_end(one.row.size_bytes))
     listed = yield looks.list()
     return [_matched(match, answers, originals, listed, contents) for match in matches]
 
@@ -157,9 +158,14 @@ def _codecs(row: Row) -> Iterator[str]:
         yield codec
 
 
+def _first_end(size_bytes: int) -> int:
+    """Return the end of the first KiB of a content, or its own."""
+    return min(size_bytes, WINDOW_BYTES)
+
+
 def _first(content: Content) -> Fingerprints:
     """Return the fingerprints of the first KiB, or less of a shorter content."""
-    return content.prints[min(content.size_bytes, WINDOW_BYTES)]
+    return content.prints[_first_end(content.size_bytes)]
 
 
 def _candidates(originals: Sequence[Original], match: Match, content: Content) -> list[Original]:
@@ -256,6 +262,8 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     answer = listed[row.place, ""]
     if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
         return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
+    if original.first is not None and answer.prints.get(_first_end(row.size_bytes)) != original.first:
+        return Comparison(original, Relation.FAILED)  # written anew since it was looked at
     at = min(content.size_bytes, row.size_bytes)
     if file is not None and not answer.begins_as(file):
         relation = Relation.MISMATCH

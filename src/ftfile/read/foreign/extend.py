@@ -186,10 +186,11 @@ def _extend_lines(
             enough = CONTENT_BYTES_MIN - len(settings.separator)
             end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
-        if is_last and unchanged_s >= settings.close_inactive:
+        counts_without_end = is_last and end < size and unchanged_s >= settings.close_inactive
+        if counts_without_end:
             end = size
         prints = fingerprints(file.read_at, end)
-        is_line = end in {begin, size} or _ends_line(file, end, settings.separator)
+        is_line = counts_without_end or end == begin or _ends_line(file, end, settings.separator)
         # It may be cut off and written anew between two reads: the content that was read first is looked at again.
         if match.before is not None and fingerprints(file.read_at, begin) != match.before:
             return replace(CHANGED, is_mismatch=True)

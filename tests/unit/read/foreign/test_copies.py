@@ -195,6 +195,14 @@ def test_6_a_file_that_begins_otherwise_at_the_second_look_is_undecided() -> Non
     assert [match.rule for match in world.decide(listed("copy", LOG))] == [Rule.UNDECIDED]
 
 
+def test_6_a_copy_of_a_new_file_that_was_written_anew_since_is_undecided() -> None:
+    """A plan reads that as it was; its lines are in the copy, too."""
+    world = World(new=LOG[:2000], copy=LOG[:2000])
+    assert [match.rule for match in world.decide(listed("new", LOG[:2000]))] == [Rule.NEW]
+    world.contents.update(new=OTHER[:2000])
+    assert [match.rule for match in world.decide(listed("copy", LOG[:2000]))] == [Rule.UNDECIDED]
+
+
 def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
     """Of several behind that of which most was read; that it is no longer known at its path."""
     world = World(copy=LOG)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OLD = b"".join(b"old %06d\n" % number for number in range(300))
-NEW = b"".join(b"new %06d\n" % number for number in range(400))
+# A line of the new content is none of the old one, wherever that ends.
+NEW = b"".join(b"newer %06d\n" % number for number in range(400))
 POSITIONS = (700, 2000)
 SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, "files"))
 
