@@ -34,12 +34,12 @@ def letter(value: bytes) -> bytes:
 
 
 def text_letter(line_bytes: int) -> bytes:
-    """Return a letter of so many bytes, without the end of its line."""
+    """Return a letter that takes `line_bytes`; its newline is not counted."""
     return letter(b'"' + b"x" * (line_bytes - len(HEAD + TAIL) - 2) + b'"')
 
 
 def lists_letter(separators: int) -> bytes:
-    """Return a letter of so many brackets, braces and commas, each other one of which makes an object of Python."""
+    """Return a letter with a number of brackets, braces and commas; each second one makes an object of Python."""
     pairs, odd = divmod(separators - SEPARATORS - 1, 2)
     return letter(b"[" + b"{}," * pairs + (b"[]" if odd else b"0") + b"]")
 

@@ -14,6 +14,7 @@ from tests import quick_spark
 
 ROOT = Path(__file__).parents[2]
 EVENTS = 'events = spark.readStream.format("rate").option("rowsPerSecond", 100).load()\n'
+# A batch of a stream that runs in another process is seen by asking.
 STOP = """
 while query.isActive and len(query.recentProgress) < 3:
     time.sleep(0.1)

@@ -49,7 +49,7 @@ def operating(
             yield log, author
         except StorageError:
             raise  # a renewal would wait for the same store once more
-        except Exception:
+        except Exception:  # any: what it recorded before it failed changed the files that exports name
             _renew_if_recorded(path, log, author, start, storage)
             raise
         _renew_if_recorded(path, log, author, start, storage)
