@@ -88,14 +88,11 @@ class CheckpointStatus:
     @property
     def backlog(self) -> str:
         """Return the backlog of all sources as far as it is known, such as `3 versions and 2 files`; empty for none."""
-        amounts = (
-            (sum(source.versions_behind or 0 for source in self.sources), "version"),
-            (
-                sum(source.files_behind or 0 for source in self.sources),
-                "file",
-            ),
+        versions = sum(source.versions_behind or 0 for source in self.sources)
+        files = sum(source.files_behind or 0 for source in self.sources)
+        return " and ".join(
+            count_text(amount, noun) for amount, noun in ((versions, "version"), (files, "file")) if amount
         )
-        return " and ".join(count_text(amount, noun) for amount, noun in amounts if amount)
 
     @property
     def is_up_to_date(self) -> bool:
