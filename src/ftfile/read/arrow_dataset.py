@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -66,12 +67,37 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
             values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
         fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))
-    parts = [
-        ds.FileSystemDataset(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()
-    ]
+    files, union = _scanned_safely(ds.FileSystemDataset), _scanned_safely(ds.UnionDataset)
+    parts = [files(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()]
     if not parts:
-        return ds.FileSystemDataset([], schema, used["parquet"], store)
-    return parts[0] if len(parts) == 1 else ds.UnionDataset(schema, parts)
+        return files([], schema, used["parquet"], store)
+    return parts[0] if len(parts) == 1 else union(schema, parts)
+
+
+class _Scanner:
+    """A scanner of Arrow's whose reader begins without Python's lock.
+
+    Arrow's `to_reader`, which DuckDB calls, holds that lock while it waits for a thread that needs it to open a file.
+    """
+
+    def __init__(self, scanner: ds.Scanner) -> None:
+        self._scanner = scanner
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is that of the scanner
+        return getattr(self._scanner, name)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._scanner.projected_schema, self._scanner.to_batches())
+
+
+@cache
+def _scanned_safely(kind: type) -> type:
+    """Return a kind of dataset of Arrow's whose scanners are `_Scanner`s."""
+
+    def scanner(self: ds.Dataset, *arguments: Any, **options: Any) -> _Scanner:  # noqa: ANN401 - as Arrow's has them
+        return _Scanner(kind.scanner(self, *arguments, **options))  # type: ignore[attr-defined]
+
+    return type(kind.__name__, (kind,), {"scanner": scanner})
 
 
 def _require_readable(

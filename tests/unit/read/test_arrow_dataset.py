@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -237,3 +239,22 @@ def test_polars_reads_the_chosen_partition_alone(tmp_path: Path) -> None:
             (tmp_path / file.path).unlink()
     found = scan.filter(polars.col("day") == date(2024, 7, 3)).select("id", "half").sort("id").collect()
     assert found.rows() == [(2, 0.5), (5, 0.5)]
+
+
+SCANS = """
+import sys, duckdb, ftfile
+dataset = ftfile.open(sys.argv[1]).dataset()
+for _ in range(2000):
+    assert duckdb.execute("SELECT count(*), sum(id) FROM dataset").fetchall() == [(120, 7140)]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
+def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(tmp_path: Path, file_format: str) -> None:
+    """A scan begins in one thread, and opens files in others: where both need Python's lock, neither goes on."""
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, {"id": "long"}, {"fileFormat": file_format})
+    for batch in range(12):
+        query.run(batch, [[{"id": 10 * batch + number} for number in range(10)]])
+    subprocess.run([sys.executable, "-c", SCANS, out], check=True, timeout=120)
