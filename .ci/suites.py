@@ -43,7 +43,7 @@ QUICK = "-m 'not slow'"
 FEW = "--hypothesis-profile=few"
 
 # The unit tests in two parts that take about as long.
-HALF = "filters operate read tools/migrate write kv/operator kv/upkeep"
+HALF = "operate read tools/migrate write kv/upkeep"
 OLD_HALF = "filters formats rows write"
 
 # The tests that read the log; `make long` also runs those of them that are slow, or about the contents of parts. A log

@@ -82,6 +82,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_what_comes_of_a_file(out: Path, name: str) -> None:
     filters, content, expected = FILES[name]
@@ -92,6 +93,7 @@ def test_what_comes_of_a_file(out: Path, name: str) -> None:
     path.unlink()
 
 
+@pytest.mark.slow
 def test_a_file_longer_than_memory(out: Path) -> None:
     path = out / "_ftfile" / "deadLetters" / "q" / "_0000000000-00000-aaaaaaaaaaaa.deadLetters"
     path.parent.mkdir(parents=True, exist_ok=True)

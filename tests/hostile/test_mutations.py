@@ -70,6 +70,7 @@ def test_calls_on_mutated_directories_return_or_raise_errors_of_ftfile(
     assert len(results) == count
 
 
+@pytest.mark.slow
 def test_a_mutation_is_drawn_by_its_seed(tmp_path: Path) -> None:
     """The same seed changes the same files in the same way, and another one others."""
     places = [tmp_path / name for name in ("first", "second", "third")]

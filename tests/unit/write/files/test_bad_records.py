@@ -222,6 +222,7 @@ class TestDeadLetters:
         with pytest.raises(CorruptData, match="dead letters, one JSON object a line"):
             list(ftfile.open(out).dead_letters())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("options", "word", "message"),
         [
