@@ -60,7 +60,7 @@ class _Liar(Watch):
     def add(self, directory: str) -> None:
         assert not directory, "it has one directory"
 
-    def changed(self) -> bool:
+    def changed(self, wait_s: float = 0.0) -> bool:  # noqa: ARG002
         return self._draw.random() < 0.5
 
 

@@ -155,8 +155,11 @@ class Watch(ABC):
         """Watch from now on what is in a directory, if it is there, and if there is room; idempotent."""
 
     @abstractmethod
-    def changed(self) -> bool:
-        """Return True if files or directories in one of those appeared or grew since the last call; it never waits."""
+    def changed(self, wait_s: float = 0.0) -> bool:
+        """Return True if files or directories in one of those appeared or grew since the last call.
+
+        It waits for that, for `wait_s` seconds at most.
+        """
 
 
 class FileSystem(ABC):

@@ -167,8 +167,8 @@ class WrapperWatch(Watch):
     def add(self, directory: str) -> None:
         self._inner.add(self._owner.inner_path(directory))
 
-    def changed(self) -> bool:
-        return self._inner.changed()
+    def changed(self, wait_s: float = 0.0) -> bool:
+        return self._inner.changed(wait_s)
 
 
 # Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,

@@ -54,12 +54,20 @@ class _Loss(NamedTuple):
 
 
 class Planner:
-    """Finds what is new below a root, in one process; it remembers what would only cost another look."""
+    """Finds what is new below a root, in one process; it remembers what would only cost another look.
 
-    def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context) -> None:
+    Args:
+        fs: the root.
+        settings: what is read, and how.
+        context: its clock.
+        wait_s: how long it waits for a change while nothing is new, in seconds.
+    """
+
+    def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context, wait_s: float = 0.0) -> None:
         self._fs = fs
         self._settings = settings
         self._clock = context.clock
+        self._idle_wait_s = wait_s
         self._listing: Listing | None = None
         self._before: Listing | None = None  # the listing before
         self._late_in: Listing | None = None  # the listing of which late files were reported
@@ -97,7 +105,7 @@ class Planner:
         """Return the next plan; None if there is nothing new, or it is too early for another listing.
 
         It is made of a listing, by default the last one, or a new one each `scanInterval`, and whenever the store says
-        that a directory has changed; `known` is after the plan before.
+        that a directory has changed, for which it waits for a while; `known` is after the plan before.
 
         Raises:
             StorageError: a directory cannot be listed.
@@ -148,13 +156,18 @@ class Planner:
         return dict(self._report)
 
     def _current(self) -> Listing | None:
-        now_s = self._clock.monotonic_s()
-        is_due = now_s >= self._list_again_s
-        if not is_due and self._watch is not None and now_s >= self._listable_s:
-            is_due = self._watch.changed()  # asked only when a listing may follow, as it says so once
-        if is_due:
+        due_in_s = self._list_again_s - self._clock.monotonic_s()
+        if due_in_s <= 0 or self._changed(0.0 if self._has_more else min(self._idle_wait_s, due_in_s)):
             return self.list()
         return self._listing if self._has_more else None
+
+    def _changed(self, wait_s: float) -> bool:
+        """Return True if the store says that a directory has changed, and a listing may follow; wait for that."""
+        if self._watch is not None and self._clock.monotonic_s() >= self._listable_s:
+            return self._watch.changed(wait_s)  # asked only now, as it says so once
+        if wait_s > 0:
+            self._clock.sleep(wait_s)
+        return False
 
     def _match(self, table: Table) -> dict[int, Match]:
         """Return which files those are that may be others than their paths say, by their places in the listing."""

@@ -67,10 +67,10 @@ class FileStream:
 
     Nothing is known of a query before its first plan, which makes the name of its plan log. Spark 4.0 and 4.1 ask for
     the newest offset without saying where the last batch ended, and tell that by asking for its partitions: the stream
-    remembers it.
+    remembers it. While there is nothing to read, it waits for a change for up to `wait_s` seconds.
     """
 
-    def __init__(self, config: FilesConfig, context: Context) -> None:
+    def __init__(self, config: FilesConfig, context: Context, wait_s: float = 0.0) -> None:
         self._config = config
         self._context = context
         root, pattern = config.settings.root, config.settings.pattern
@@ -80,7 +80,7 @@ class FileStream:
         _require_state(open_state(config.state_location, root, config.storage, context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
-        self._planner = Planner(fs, config.settings, context)
+        self._planner = Planner(fs, config.settings, context, wait_s)
         self._run_id = context.ids.unique()
         self._plans: PlanLog | None = None
         self._position: PlanPosition | None = None

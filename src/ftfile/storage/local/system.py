@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import sys
 import weakref
@@ -133,9 +134,9 @@ class _InotifyWatch(Watch):
                     "(fs.inotify.max_user_watches)", directory, self._root
                 )  # fmt: skip
 
-    def changed(self) -> bool:
+    def changed(self, wait_s: float = 0.0) -> bool:
         try:
-            events = self._notifier.read(timeout=0)
+            events = self._notifier.read(timeout=math.ceil(wait_s * 1000))
         except OSError:
             return False
         for event in events:

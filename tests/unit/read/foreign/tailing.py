@@ -43,6 +43,7 @@ class Tailing:
     Attributes:
         plans: all that were made.
         reads: for each range, the path and the bytes.
+        idle_wait_s: how long processes wait that begin from now on, while nothing is new.
     """
 
     def __init__(self, path: str = "in", *, file_format: str = "text", **options: str) -> None:
@@ -56,12 +57,13 @@ class Tailing:
         with repeatable(self.clock) as self.context:
             self.store: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
             self.fs = open_filesystem(self.settings.root, clock=self.clock)
+        self.idle_wait_s = 0.0
         self.planner = Planner(self.fs, self.settings, self.context)
 
     def restart(self) -> None:
         """Begin a new process, which has what is durable."""
         self.known = KnownFiles.from_bytes(self.known.to_bytes())
-        self.planner = Planner(self.fs, self.settings, self.context)
+        self.planner = Planner(self.fs, self.settings, self.context, self.idle_wait_s)
 
     def replace(self, method: str, function: Callable[..., object]) -> None:
         """Let the file system do something else when a method is called."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.core.context import SYSTEM
+from ftfile.read.foreign.stream import FileStream
+from ftfile.read.log_positions import START
 from ftfile.storage.api import Watch
 from tests.kit.files_run import FilesRun
 from tests.unit.read.foreign.tailing import Tailing
@@ -22,12 +26,13 @@ class Watching(Watch):
     Attributes:
         says: what it says.
         asked: number of times.
+        waits_s: how long it was to wait, each time.
         calls: directories that were added, and listings, which end with `/`.
     """
 
     def __init__(self, tailing: Tailing, *, says: bool = False, listing_s: float = 0) -> None:
         self.says = says
-        self.asked = 0
+        self.waits_s: list[float] = []
         self.calls: list[str] = []
         whole = tailing.fs.list
 
@@ -41,14 +46,18 @@ class Watching(Watch):
         tailing.restart()
 
     @property
+    def asked(self) -> int:
+        return len(self.waits_s)
+
+    @property
     def listings(self) -> int:
         return self.calls.count("in/")
 
     def add(self, directory: str) -> None:
         self.calls.append(directory)
 
-    def changed(self) -> bool:
-        self.asked += 1
+    def changed(self, wait_s: float = 0.0) -> bool:
+        self.waits_s.append(wait_s)
         return self.says
 
 
@@ -106,6 +115,39 @@ def test_what_the_watch_says_is_not_asked_for_while_no_listing_may_follow() -> N
     assert watch.listings == 1
 
 
+def test_a_change_is_waited_for_while_nothing_is_new_until_a_listing_is_due() -> None:
+    tailing = Tailing(scanInterval="1s")
+    tailing.idle_wait_s = 0.3
+    watch = Watching(tailing)
+    tailing.write("a", "1\n")
+    for seconds in (0, 0.5, 0.4, 0.1, 0):
+        tailing.scan(seconds=seconds)
+    assert watch.waits_s == [0.3, pytest.approx(0.1), 0.3]
+    assert watch.listings == 2
+
+
+def test_nothing_is_waited_for_while_there_is_more_to_read() -> None:
+    tailing = Tailing(scanInterval="1s", maxFilesPerTrigger="1")
+    tailing.idle_wait_s = 0.3
+    watch = Watching(tailing)
+    for name in "abc":
+        tailing.write(name, "1\n")
+    for _ in range(4):
+        tailing.scan(seconds=0)
+    assert len(tailing.reads) == 3
+    assert watch.waits_s == [0, 0, 0.3]
+
+
+def test_a_store_without_a_watch_is_waited_for_as_long() -> None:
+    tailing = Tailing(scanInterval="1s")
+    tailing.idle_wait_s = 0.3
+    tailing.restart()
+    tailing.write("a", "1\n")
+    for _ in range(5):
+        tailing.scan(seconds=0)
+    assert tailing.clock.slept_s == [0.3, 0.3, 0.3, pytest.approx(0.1)]
+
+
 def test_directories_are_watched_before_they_are_listed() -> None:
     tailing = Tailing(recursiveFileLookup="true")
     watch = Watching(tailing)
@@ -146,6 +188,17 @@ def test_lines_of_local_files_are_read_at_once(tmp_path: Path) -> None:
         assert run.run_batch()
         assert not run.run_batch()
     assert [row["value"] for row in run.rows] == ["1", "2", "3", "4"]
+
+
+def test_a_line_ends_a_wait(tmp_path: Path) -> None:
+    run = run_of(tmp_path, scanInterval="1h")
+    append(tmp_path, "1\n")
+    stream = FileStream(run.config(), SYSTEM, wait_s=600.0)
+    begin = stream.latest_offset(dict(START))
+    writer = threading.Timer(0.05, append, (tmp_path, "2\n"))
+    writer.start()
+    assert stream.latest_offset(begin) != begin
+    writer.join()
 
 
 @pytest.mark.slow
