@@ -6,28 +6,45 @@ The page itself is the place of what an option means, and of a default that is n
 from __future__ import annotations
 
 import re
+import runpy
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ftfile.core.options import OPTIONS, Option, kinds
-from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED
+from ftfile.core.options.table import ELSEWHERE
 
 PAGE = Path(__file__).parents[1] / "docs/options.md"
 
+_wrapped = runpy.run_path(str(Path(__file__).parent / "prose.py"))["wrapped"]
+
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
-_ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| ((?:\\\||[^|])+) \| (?:\\\||[^|])+ \| (.+) \|$", re.MULTILINE)
+_TABLE = re.compile(r"^\| [^`|]+ \| takes \| meaning \|\n(\|---\|---\|---\|)\n((?:\|.*\n)+)", re.MULTILINE)
+_ROW = re.compile(r"^\| `(\w+)`[^|]* \| ((?:\\\||[^|])+) \| (.+) \|$")
 _VALUE = re.compile("`[^`]*`")
+_DEFAULT = "default: "
+_USES = ("write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow")
+_NAMES = "## The same thing by other systems' names"
 # Kinds that many options take: the head of the page says once what they accept.
 _SHORT = {
-    kinds.SIZE: "a size",
-    kinds.DURATION: "a duration",
-    kinds.TIME: "a time",
-    kinds.COUNT: "1 or more",
-    kinds.VERSION: "0 or more",
+    kinds.BOOLEAN: "`true`, `false`",
+    kinds.BYTES: r"text, with `\xff`, `\n`, `\r`, `\t`, `\0`, `\\`",
+    kinds.CHARACTER: "a character",
     kinds.COLUMNS: "columns",
+    kinds.COLUMN_AND_DURATION: "such as `ts:1h`",
+    kinds.COUNT: "1 or more",
+    kinds.DURATION: "a duration",
+    kinds.FILE_RANGES: "such as `app.log:1024-2048`",
+    kinds.LATEST_OR_VERSION: "`latest`, 0 or more",
     kinds.NAMES: "names",
+    kinds.PATTERN: "a pattern",
+    kinds.PERMISSION: "such as `640`",
+    kinds.SIZE: "a size",
+    kinds.TABLES: "`delta`, `iceberg`",
+    kinds.TIME: "a time",
+    kinds.VERSION: "0 or more",
 }
 
 
@@ -36,41 +53,58 @@ def to_markdown(page: str) -> str:
     options: dict[str, list[Option]] = {}
     for option in OPTIONS:
         options.setdefault(option.name, []).append(option)
-    described = page.partition("## Not offered")[0]
-    described = _ROW.sub(lambda match: _row(options[match[1]].pop(0), match[2], match[3]), described)
+    described = _TABLE.sub(lambda match: _table(options, match[2]), page.partition(_NAMES)[0])
     if lacking := [name for name, rows in options.items() if rows]:
         sys.exit(f"docs/options.md has no whole row, with a meaning, of {', '.join(lacking)}")
-    lines = [described + "## Not offered", "", *_answers(NOT_OFFERED)]
-    lines += ["", "## The same thing by other systems' names", "", *_answers(ELSEWHERE)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([described + _NAMES, "", *_answers(ELSEWHERE)]) + "\n"
 
 
 def _answers(answers: dict[str, str]) -> list[str]:
-    """Return a table with one row for each answer, in the order of their first names."""
+    """Return a list with one item for each answer, in the order of their first names."""
     names: dict[str, list[str]] = {}
     for name, text in answers.items():
         names.setdefault(text, []).append(f"`{name}`")
-    rows = [f"| {', '.join(group)} | {_cell(text)} |" for text, group in names.items()]
-    return ["| you wrote | answer |", "|---|---|", *rows]
+    return [line for text, group in names.items() for line in _wrapped([f"- {', '.join(group)}: {text}"])]
 
 
-def _row(option: Option, told: str, meaning: str) -> str:
-    uses = ", ".join(sorted(option.used_by, reverse=True))
-    formats = f" ({', '.join(option.formats)})" if option.formats else ""
+def _table(options: dict[str, list[Option]], rows: str) -> str:
+    """Return a table whose head says what most of its options are for; the others say it in their rows."""
+    matches = [match for match in map(_ROW.match, rows.splitlines()) if match is not None and options[match[1]]]
+    shown = [(options[match[1]].pop(0), match[2], match[3]) for match in matches]
+    ((most, _),) = Counter(_uses(option) for option, _, _ in shown).most_common(1)
+    lines = [f"| option for {most} | takes | meaning |", "|---|---|---|"]
+    lines += [_row(option, takes, meaning, most) for option, takes, meaning in shown]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _uses(option: Option) -> str:
+    return "all" if option.used_by == kinds.EVERYWHERE else ", ".join(sorted(option.used_by, key=_USES.index))
+
+
+def _row(option: Option, told: str, meaning: str, most: str) -> str:
+    limits = [uses] if (uses := _uses(option)) != most else []
+    limits += [", ".join(option.formats)] if option.formats not in {(), kinds.FORMATS} else []
+    only = f" ({'; '.join(limits)})" if limits else ""
+    return f"| `{option.name}`{only} | {_takes(option, told.partition(_DEFAULT)[2])} | {meaning} |"
+
+
+def _takes(option: Option, told: str) -> str:
+    """Return the values of an option, and its default: in bold, or as the page tells it where it is no one value."""
+    takes = _cell(_SHORT.get(option.kind, option.kind.accepts.removeprefix("one of ")))
     default = _default(option)
     # The page tells more of a default of the table, and in words what it is where the table has none.
-    has_warned = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
-    default = told if has_warned else default
-    takes = _SHORT.get(option.kind, option.kind.accepts.removeprefix("one of "))
-    return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(takes)} | {meaning} |"
+    if told not in {"", default} and (told.startswith(default) if default else not _VALUE.fullmatch(told)):
+        return f"{takes}; {_DEFAULT}{told}"
+    if not default:
+        return takes
+    return takes.replace(default, f"**{default}**") if default in takes else f"{takes}, **{default}**"
 
 
 def _default(option: Option) -> str:
+    """Return the default as code; the empty text if there is none."""
     value: Any = option.default
-    if value is None or value == ():
-        return "none"
-    if value == "":
-        return "nothing"
+    if value in {None, (), ""}:
+        return ""
     if isinstance(value, bool):
         text = str(value).lower()
     elif option.kind is kinds.SIZE:

@@ -39,12 +39,12 @@ def test_sparks_own_keys_are_known() -> None:
     [
         ("maxRecordsPerFiles", "1", "did you mean maxRecordsPerFile"),
         ("qwertz", "1", "the options are "),
-        ("flush.size", "1", "the limit of records is maxRecordsPerFile"),
+        ("flush.size", "1", "there is no option 'flush.size': use maxRecordsPerFile"),
         ("rolloverSchedule", "7h", "a duration that divides a day"),
         ("rolloverInterval", "1", "a duration with its unit"),
         ("eventTimeInterval", "1h", "a timestamp column and a duration"),
         ("ENCRYPTION", "aes", "it takes one of `none`, `aes-gcm`, `parquet`"),
-        ("retention", "7d", "retention is not offered by this version: nothing is deleted"),
+        ("retention", "7d", "there is no option 'retention': give it to ftfile.vacuum(path, retention='7d')"),
         ("rolling", "x", "it takes one of `batch`"),
         ("maxRecordsPerFile", "0", "a whole number of 1 or more"),
         ("maxRecordsPerFile", "1.5", "a whole number of 1 or more"),
@@ -62,29 +62,33 @@ def test_sparks_own_keys_are_known() -> None:
         ("versionAsOf", "1", "is for reading, not for writing"),
         ("timestampAsOf", "2024-07-01", "is for reading, not for writing"),
         ("txnVersion", "-1", "a whole number of 0 or more"),
-        ("maxFilesPerTrigger", "1", "not for writing; set it where the stream is read"),
+        ("maxFilesPerTrigger", "1", "not for writing; set it on readStream"),
         ("encoding", "UTF-16", "not for writing; text is written in UTF-8"),
-        ("parquet.block.size", "1", "there is no option 'parquet.block.size': groups of rows have the size"),
-        ("mergeSchema", "true", "taken with onSchemaChange=widen"),
+        ("parquet.block.size", "1", "there is no option 'parquet.block.size': groups of rows have a size"),
+        ("mergeSchema", "true", "wider types with onSchemaChange=widen"),
         ("overwriteSchema", "true", "mode('overwrite') takes any schema; leave it out"),
-        ("dataChange", "false", "each write is a change of data; ftfile.compact(path) rewrites files"),
-        ("clusterBy", "day", "directories of a column's values are partitionBy; rows stay"),
-        ("optimizeWrite", "true", "small files are merged by ftfile.compact(path)"),
-        ("numPartitions", "4", "there is no option 'numPartitions': the tasks that write are those of the DataFrame"),
-        ("mode", "append", "a call: write.mode(…)"),
-        ("trigger", "once", "a call: writeStream.trigger(…)"),
-        ("bucketBy", "a", "not for files (`ftfile`): writing; directories of a column's values are partitionBy"),
-        ("emptyValue", "", 'an empty text is written as "", and null as nullValue'),
-        ("parquet.compression", "gzip", "the codec is compression"),
-        ("spark.sql.sources.partitionOverwriteMode", "dynamic", "the option is partitionOverwriteMode; that of the"),
-        ("startingVersion", "1", "not for writing; rows that came since a version are read by readStream"),
+        ("dataChange", "false", "each write is a change of data; ftfile.compact(path) is none"),
+        ("clusterBy", "day", "use partitionBy for directories, DataFrame.sortWithinPartitions"),
+        ("optimizeWrite", "true", "merge small files with ftfile.compact(path)"),
+        ("numPartitions", "4", "there is no option 'numPartitions': call DataFrame.repartition(…)"),
+        ("mode", "append", "call write.mode(…)"),
+        ("trigger", "once", "call writeStream.trigger(…)"),
+        ("bucketBy", "a", "not for files (`ftfile`): writing; use partitionBy for directories"),
+        ("emptyValue", "", 'an empty text is "", and null is nullValue'),
+        ("parquet.compression", "gzip", "there is no option 'parquet.compression': use compression"),
+        (
+            "spark.sql.sources.partitionOverwriteMode",
+            "dynamic",
+            "use partitionOverwriteMode, or set this in the session",
+        ),
+        ("startingVersion", "1", "not for writing; read new rows with readStream and startingVersion"),
         ("blokSize", "1", "did you mean blockSize?"),
         ("sep", "ab", r"it takes a single character, or `\t`"),
-        ("delta.columnMapping.mode", "name", "it is of another program's tables, and ftfile has nothing like it"),
-        ("delta.autoOptimize.autoCompact", "true", "small files are merged by ftfile.compact(path)"),
-        ("spark.sql.shuffle.partitions", "4", "settings of Spark are those of the session"),
-        ("fs.s3a.endpoint", "x", "settings of a store are options storage.<name>"),
-        ("overwrite", "true", "a call: write.mode(…)"),
+        ("delta.columnMapping.mode", "name", "it is an option of another program: leave it out"),
+        ("delta.autoOptimize.autoCompact", "true", "merge small files with ftfile.compact(path)"),
+        ("spark.sql.shuffle.partitions", "4", "set it in the session: spark.conf.set(…)"),
+        ("fs.s3a.endpoint", "x", "use storage.<name>; settings of Hadoop"),
+        ("overwrite", "true", "call write.mode(…)"),
     ],
 )
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
@@ -120,13 +124,13 @@ def test_several_paths_are_answered() -> None:
         ("mergeSchema", "a reader has the newest columns"),
         ("inferSchema", "a directory of ftfile has its columns in its log"),
         ("mode", "a reader has no modes, and fails at damage"),
-        ("filter", "a call of a DataFrame"),
-        ("snapshot-id", "the version to be read is versionAsOf"),
-        ("as-of-timestamp", "the time whose version is read is timestampAsOf"),
-        ("readChangeFeed", "`ftkv` with `readChangeFeed`), not for files (`ftfile`): reading; rows that came since"),
-        ("endingVersion", "rows that came since a version are read by readStream with startingVersion"),
-        ("startingVersion", "not for reading; rows that came since a version are read by readStream"),
-        ("maxFilesPerTrigger", "not for reading; set it where the stream is read, on readStream"),
+        ("filter", "call the method of the DataFrame"),
+        ("snapshot-id", "use versionAsOf"),
+        ("as-of-timestamp", "use timestampAsOf"),
+        ("readChangeFeed", "`ftkv` with `readChangeFeed`), not for files (`ftfile`): reading; read new rows"),
+        ("endingVersion", "read new rows with readStream and startingVersion"),
+        ("startingVersion", "not for reading; read new rows with readStream"),
+        ("maxFilesPerTrigger", "not for reading; set it on readStream"),
         ("partition_by", "no option 'partition_by', and option 'partitionBy' is for writing, not for reading"),
         ("filterPushDwn", "did you mean filterPushdown?"),
         ("delta", "there is no option 'delta'; the options are "),
@@ -167,12 +171,12 @@ def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
     ("key", "use", "text"),
     [
         ("keyColumns", "write", "is for writing keyed stores (`ftkv`), not for files (`ftfile`): writing"),
-        ("maxFileSize", "write", "not for files (`ftfile`): writing; the size limit is maxBytesPerFile"),
+        ("maxFileSize", "write", "not for files (`ftfile`): writing; use maxBytesPerFile"),
         ("cacheBytes", "read", "is for reading keyed stores (`ftkv`), not for files (`ftfile`): reading"),
         ("header", "ftkv-write", "is for files (`ftfile`): writing and streams of foreign files"),
         ("startingVersion", "ftkv-read", "is for reading the changes of keyed stores (`ftkv` with `readChangeFeed`)"),
         ("deleteColumn", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
-        ("keys", "ftkv-write", "the key columns are keyColumns"),
+        ("keys", "ftkv-write", "use keyColumns for the key columns"),
         ("aesKey", "ftkv-write", "keys are never given in options"),
         ("filterPush", "ftkv-read", "did you mean filterPushdown"),
     ],
@@ -198,27 +202,32 @@ def test_the_page_of_options_says_what_the_table_says() -> None:
     assert page == PAGES["to_markdown"](page), "run `make docs`"
 
 
+PATH_TABLE = "| option for all | takes | meaning |\n|---|---|---|\n| `path`"
+
+
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ("| `header` | write, files (csv) | `true` |", "| `header` | write, files (csv) | `false` |"),
-        ("| `sep` | read |", "| `sep` | write, files (csv) |"),
+        ("| `header` (csv) | **`true`** |", "| `header` (csv) | `true`, **`false`** |"),
+        ("| `sep` (text) |", "| `sep` (csv) |"),
         ("| 2 or more | A file closes", "| 1 or more | A file closes"),
-        ("| `rolling` | write | `policy` |", "| `rolling` | write | `batch` |"),
-        ("| `rolling` | write | `policy`; `batch` without any rule below |", "| `rolling` | write | `batch` |"),
-        ("| `successFile` | write | `_SUCCESS` |", "| `successFile` | write | none |"),
-        ("| `partSuffix` | write | `-x` |", "| `partSuffix` | write | nothing |"),
+        ("| `rolling` | `batch`, **`policy`** |", "| `rolling` | **`batch`**, `policy` |"),
+        ("| `rolling` | x; default: `policy`; `batch` without any rule |", "| `rolling` | **`batch`**, `policy` |"),
+        ("| `successFile` | text; default: `_SUCCESS` |", "| `successFile` | text |"),
+        ("| `partSuffix` | text, **`-x`** |", "| `partSuffix` | text |"),
+        ("| `publish` (write) |", "| `publish` |"),
+        ("| option for read | takes | meaning |\n|---|---|---|\n| `path`", PATH_TABLE),
     ],
 )
 def test_facts_in_the_page_follow_from_the_table(wrong: str, right: str) -> None:
     page = PAGE.read_text()
-    before = re.sub(r"`batch`; `policy` with any rule below", "`batch`", page)
+    before = re.sub(r"`batch`, `policy`; default: .*? \|", "**`batch`**, `policy` |", page)
     assert right in before
     assert PAGES["to_markdown"](before.replace(right, wrong)) == before
 
 
-@pytest.mark.parametrize("begins", ["| `header` |", "| `compression` | write (", "| `compression` | ftkv-write |"])
-@pytest.mark.parametrize("left", ["", "| `{name}` | write | none | text | |\n"])
+@pytest.mark.parametrize("begins", ["| `header` ", "| `compression` (write)", "| `compression` | "])
+@pytest.mark.parametrize("left", ["", "| `{name}` | text | |\n"])
 def test_the_page_says_of_every_option_what_it_means(begins: str, left: str) -> None:
     name = begins.split("`")[1]
     (line,) = [line for line in PAGE.read_text().splitlines(keepends=True) if line.startswith(begins)]

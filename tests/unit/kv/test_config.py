@@ -105,7 +105,7 @@ def test_the_size_of_records_has_a_limit() -> None:
         ({"encryption": "parquet", "keyProvider": "env:KEYS_OF_TEST"}, "set encryption=aes-gcm"),
         ({"onSchemaChange": "any"}, "set onSchemaChange=widen"),
         ({"txnAppId": "app"}, "txnAppId without txnVersion"),
-        ({"partitionBy": "word"}, "is for files (`ftfile`): writing, not for writing keyed stores (`ftkv`); rows go"),
+        ({"partitionBy": "word"}, "not for writing keyed stores (`ftkv`); use bucketBy"),
         ({"cacheBytes": "1m"}, "is for reading keyed stores (`ftkv`), not for writing keyed stores (`ftkv`)"),
         ({"keyColum": "word"}, "did you mean keyColumns"),
         ({"compression": "gzip"}, "it takes one of `none`, `lz4`, `zstd`"),

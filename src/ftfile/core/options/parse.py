@@ -12,7 +12,6 @@ from ftfile.core.options.kinds import FILES, FORMATS, OF_FILES, STORE_WRITE, STO
 from ftfile.core.options.table import (
     ELSEWHERE,
     ENCRYPTION,
-    NOT_OFFERED,
     OPTIONS,
     OWN_PREFIXES,
     SPARK_KEYS,
@@ -178,8 +177,6 @@ def _elsewhere(uses: tuple[Use, ...]) -> dict[str, str]:
 def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     lower = key.lower()
     elsewhere = _elsewhere(uses)
-    if lower in NOT_OFFERED and lower not in elsewhere:
-        return NOT_OFFERED[lower]
     answer = elsewhere.get(lower) or elsewhere.get(f"{lower[: lower.find('.') + 1]}*")
     if answer is not None:
         return f"there is no option {key!r}: {answer}"

@@ -14,7 +14,7 @@ ENCRYPTION: tuple[Option, ...] = (
     Option("keyProvider", kinds.TEXT, used_by=kinds.EVERYWHERE),
 )
 
-NEVER_INLINE = "keys are never given in options, which Spark shows to everybody: say with keyProvider where they are"
+NEVER_INLINE = "keys are never given in options, which Spark shows to everybody: name their place with keyProvider"
 
 # What others call keys, or might.
 INLINE_KEYS = (
@@ -48,34 +48,34 @@ STORE: tuple[Option, ...] = (
     Option("cacheBytes", kinds.SIZE, default=256 << 20, used_by=kinds.STORE_READ),
 )
 
-_KEYS = "the key columns are keyColumns; keys of encryption are never given in options"
+_KEYS = "use keyColumns for the key columns; keys of encryption are never given in options"
 
 # What others, and the file sink, call these things.
 COMMON_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         ("mergeschema", "merge-schema", "schemaevolution"),
-        "new columns and wider types are taken with onSchemaChange=widen, where rows are written; a reader has the "
-        "newest columns",
+        "the writer takes new columns and wider types with onSchemaChange=widen; a reader has the newest columns",
     ),
     "overwriteschema": "mode('overwrite') takes any schema; leave it out",
-    "outputmode": "it is no option, but a call: writeStream.outputMode(…)",
-    "trigger": "it is no option, but a call: writeStream.trigger(…)",
+    "outputmode": "call writeStream.outputMode(…)",
+    "trigger": "call writeStream.trigger(…)",
     **dict.fromkeys(
         ("mode", "savemode", "writemode", "append", "overwrite"),
-        "append and overwrite are no option, but a call: write.mode(…); a reader has no modes, and fails at damage",
+        "call write.mode(…); a reader has no modes, and fails at damage",
     ),
-    **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "it is no option, but a call of a DataFrame"),
+    **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "call the method of the DataFrame"),
     **dict.fromkeys(
         ("numpartitions", "repartition", "coalesce"),
-        "the tasks that write are those of the DataFrame: DataFrame.repartition(…)",
+        "call DataFrame.repartition(…)",
     ),
+    "inferschema": "a directory of ftfile has its columns in its log; give those of foreign files by .schema(…)",
     # Whatever begins so.
     **dict.fromkeys(
         ("delta.*", "hoodie.*", "cloudfiles.*", "write.*", "read.*"),
-        "it is of another program's tables, and ftfile has nothing like it by this name: leave it out",
+        "it is an option of another program: leave it out",
     ),
-    "spark.*": "settings of Spark are those of the session: spark.conf.set(…)",
-    "fs.*": "settings of a store are options storage.<name>; those of Hadoop are for Spark's own readers",
+    "spark.*": "set it in the session: spark.conf.set(…)",
+    "fs.*": "use storage.<name>; settings of Hadoop are for Spark's own readers",
 }
 
 STORE_ELSEWHERE: dict[str, str] = {
@@ -84,20 +84,20 @@ STORE_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("key", "keys"), _KEYS),
     **dict.fromkeys(
         ("primarykey", "primary-key", "recordkey", "hoodie.datasource.write.recordkey.field"),
-        "the key columns are keyColumns",
+        "use keyColumns",
     ),
-    "partitionby": "rows go to buckets by the hash of bucketBy",
+    "partitionby": "use bucketBy: its hash chooses the bucket of a row",
     "clusterby": "rows are sorted by keyColumns",
     "datachange": "each write is a change of data; ftfile.kv.compact(path) rewrites runs without one",
-    **dict.fromkeys(("bucket", "numbuckets"), "the number of buckets is buckets"),
-    **dict.fromkeys(("merge-engine", "mergeoperator"), "the function that merges values is merge"),
+    **dict.fromkeys(("bucket", "numbuckets"), "use buckets"),
+    **dict.fromkeys(("merge-engine", "mergeoperator"), "use merge"),
     **dict.fromkeys(
         ("sequence.field", "precombine.field", "hoodie.datasource.write.precombine.field"),
-        "the column whose greatest value wins is sequenceColumn",
+        "use sequenceColumn",
     ),
-    "maxbytesperfile": "the size of files is maxFileSize",
-    "maxwritebuffersize": "the memory of a task for rows that it has not written is maxOpenBytes",
-    "retention": "the time for which replaced runs stay is grace",
+    "maxbytesperfile": "use maxFileSize",
+    "maxwritebuffersize": "use maxOpenBytes",
+    "retention": "use grace",
 }
 
 
@@ -144,8 +144,8 @@ FILES: tuple[Option, ...] = (
     _files_option("sourceArchiveDir", kinds.TEXT),
 )
 
-_BEGINNING = "where a stream begins is startingVersion or startingTimestamp"
-_CHANGES = "versions that replace or remove rows are passed over with skipChangeCommits=true"
+_BEGINNING = "use startingVersion or startingTimestamp"
+_CHANGES = "use skipChangeCommits=true"
 FOLLOWING_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("startingoffset", "stream-from-timestamp"), _BEGINNING),
     **dict.fromkeys(("ignorechanges", "ignoredeletes", "ignorefiledeletion"), _CHANGES),
@@ -157,20 +157,22 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
             "allowsourcecolumnrename",
             "allowsourcecolumntypechange",
         ),
-        "a stream reads the columns of the newest version when it starts, or those of .schema(…); once others come, it "
-        "ends, and goes on with these when it is loaded and started again",
+        "a stream has the newest columns, or those of .schema(…); it ends when others come: load and start it again",
     ),
     **dict.fromkeys(("streaming-skip-overwrite-snapshots", "streaming-skip-delete-snapshots"), _CHANGES),
-    "streaming-max-files-per-micro-batch": "the limit of files is maxFilesPerTrigger",
+    "streaming-max-files-per-micro-batch": "use maxFilesPerTrigger",
     **dict.fromkeys(
         ("streaming-max-rows-per-micro-batch", "maxoffsetspertrigger", "maxrecordspertrigger"),
-        "the limit of rows is maxRowsPerTrigger",
+        "use maxRowsPerTrigger",
     ),
-    "scanintervalmillis": "the time between listings is scanInterval",
-    **dict.fromkeys(("filepatternregexp", "filepatternregularexp"), "the pattern of names is filePattern"),
-    "ignorefilepatternregularexp": "the pattern of names to leave out is ignoreFilePattern",
-    "maxretrycount": "the limit of tries is maxRetries",
-    "maxcachedfiles": "the number of files remembered is maxTrackedFiles",
+    "scanintervalmillis": "use scanInterval",
+    **dict.fromkeys(("filepatternregexp", "filepatternregularexp"), "use filePattern"),
+    "ignorefilepatternregularexp": "use ignoreFilePattern",
+    "maxretrycount": "use maxRetries",
+    "maxcachedfiles": "use maxTrackedFiles",
+    "latestfirst": "the oldest files are always read first",
+    "filenameonly": "a file is known by its path and content: see fileIdentity",
+    **dict.fromkeys(("modifiedbefore", "modifiedafter"), "use filePattern, or startingOffsets=latest"),
 }
 
 
@@ -288,91 +290,73 @@ OWN_PREFIXES = ("directoryassigner.", "encoder.", "format.")
 # and for the driver of the file system.
 STORAGE_PREFIX = "storage."
 
-_NOT_OFFERED = "is not offered by this version"
-NOT_OFFERED: dict[str, str] = {
-    "retention": f"retention {_NOT_OFFERED}: nothing is deleted but by ftfile.vacuum(path, retention='7d'), which "
-    "takes it as an argument",
-    "latestfirst": f"latestFirst {_NOT_OFFERED}: the oldest files are read first, so that the number of remembered "
-    "files stays bounded",
-    "filenameonly": f"fileNameOnly {_NOT_OFFERED}: a file is told by its path and content, see fileIdentity",
-    **dict.fromkeys(
-        ("modifiedbefore", "modifiedafter"),
-        "modifiedBefore and modifiedAfter are not offered: choose files by filePattern, or begin with "
-        "startingOffsets=latest",
-    ),
-    "inferschema": f"inferSchema {_NOT_OFFERED}: a directory of ftfile has its columns in its log; those of foreign "
-    "files are given by .schema(…)",
-}
-
 ELSEWHERE: dict[str, str] = {
-    **dict.fromkeys(("format", "filetype", "write-format", "write.format.default"), "the file format is fileFormat"),
-    "filepath": "the directory is path",
+    **dict.fromkeys(("format", "filetype", "write-format", "write.format.default"), "use fileFormat"),
+    "filepath": "use path",
     **dict.fromkeys(
         ("maxlength", "batchsize", "maxfilesize", "filesize", "sink.rolling-policy.file-size", "targetfilesize"),
-        "the size limit is maxBytesPerFile",
+        "use maxBytesPerFile",
     ),
-    "flush.size": "the limit of records is maxRecordsPerFile",
-    **dict.fromkeys(("partitioncolumns", "partition.fields"), "partition columns are partitionBy"),
-    **dict.fromkeys(("path.format", "partition.duration.ms"), "directories by time are directoryPattern"),
-    "partitioner.class": "a class that chooses directories is directoryAssigner",
-    "getfilename": "the column that chooses files is fileNameColumn",
-    **dict.fromkeys(("outputfilename", "partitionedfilenameformat"), "names of files are partFileName"),
-    "filename.offset.zero.pad.width": "names of files are partFileName, with digits as in {number:10}",
-    **dict.fromkeys(("success-file.name", "sink.partition-commit.success-file.name"), "the marker is successFile"),
-    "sink.partition-commit.policy.kind": "markers are successFile, a function of your own is onPublish",
-    "sink.partition-commit.delay": "when a directory is done is successDelay",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "the marker is successFile=_SUCCESS",
-    "errors.tolerance": "records that cannot be written are badRecords",
-    "errors.deadletterqueue.topic.name": "records that cannot be written are badRecords=deadLetter",
-    "avroschema": "the schema is that of the rows; recordName and recordNamespace name its record",
-    "tupleseparator": "the bytes after each record are lineSep for text, delimiter for binary",
-    "getbytesfortuple": "a class that makes the bytes of records is encoder, with fileFormat=binary",
-    "format.bytearray.separator": "the bytes after each record are delimiter",
+    "flush.size": "use maxRecordsPerFile",
+    **dict.fromkeys(("partitioncolumns", "partition.fields"), "use partitionBy"),
+    **dict.fromkeys(("path.format", "partition.duration.ms"), "use directoryPattern"),
+    "partitioner.class": "use directoryAssigner",
+    "getfilename": "use fileNameColumn",
+    **dict.fromkeys(("outputfilename", "partitionedfilenameformat"), "use partFileName"),
+    "filename.offset.zero.pad.width": "use partFileName with {number:10}",
+    **dict.fromkeys(("success-file.name", "sink.partition-commit.success-file.name"), "use successFile"),
+    "sink.partition-commit.policy.kind": "use successFile, or onPublish for a function of your own",
+    "sink.partition-commit.delay": "use successDelay",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "use successFile=_SUCCESS",
+    "errors.tolerance": "use badRecords",
+    "errors.deadletterqueue.topic.name": "use badRecords=deadLetter",
+    "avroschema": "use recordName and recordNamespace; the columns are those of the rows",
+    "tupleseparator": "use lineSep for text, delimiter for binary",
+    "getbytesfortuple": "use encoder with fileFormat=binary",
+    "format.bytearray.separator": "use delimiter",
     **dict.fromkeys(
-        ("avro.codec", "codec", "compression.codec", "orc.compress", "parquet.compression"), "the codec is compression"
+        ("avro.codec", "codec", "compression.codec", "orc.compress", "parquet.compression"), "use compression"
     ),
     **FOLLOWING_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
     **COMMON_ELSEWHERE,
     **dict.fromkeys(
         ("optimizewrite", "autocompact", "delta.autooptimize.optimizewrite", "delta.autooptimize.autocompact"),
-        "small files are merged by ftfile.compact(path), and avoided by rolling=policy, which keeps them open over "
-        "batches",
+        "merge small files with ftfile.compact(path), or avoid them with rolling=policy",
     ),
-    "datachange": "each write is a change of data; ftfile.compact(path) rewrites files without one, and streams that "
-    "follow the directory do not read their rows again",
+    "datachange": "each write is a change of data; ftfile.compact(path) is none: streams do not read its rows again",
     **dict.fromkeys(
         ("clusterby", "zorder", "zorderby"),
-        "directories of a column's values are partitionBy; rows stay in their order within a file, so sort them before "
-        "the write by DataFrame.sortWithinPartitions",
+        "use partitionBy for directories, DataFrame.sortWithinPartitions for the order within a file",
     ),
-    **dict.fromkeys(("replaceon", "replaceusing"), "it is replaceWhere, or partitionOverwriteMode=dynamic"),
-    "basepath": "load the whole directory, and choose partitions by DataFrame.where",
-    "excluderegex": "all files of a version are read; choose rows by DataFrame.where",
+    **dict.fromkeys(("replaceon", "replaceusing"), "use replaceWhere, or partitionOverwriteMode=dynamic"),
+    "basepath": "load the whole directory, and choose partitions with DataFrame.where",
+    "retention": "give it to ftfile.vacuum(path, retention='7d'), which alone deletes",
+    "excluderegex": "choose rows with DataFrame.where",
     **dict.fromkeys(
         ("splitsize", "read.split.target-size", "spark.sql.files.maxpartitionbytes"),
-        "the share of a task is maxPartitionBytes",
+        "use maxPartitionBytes",
     ),
-    "pushdownpredicate": "filters leave files out with filterPushdown=true, and by ftfile.spark.load",
-    "wholetext": "a file as one row is fileFormat=binary, of a stream of foreign files",
-    "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
-    "bucketby": "directories of a column's values are partitionBy, files of its values fileNameColumn",
-    "sortby": "rows stay in their order within a file: sort them before the write by DataFrame.sortWithinPartitions",
-    "emptyvalue": 'an empty text is written as "", and null as nullValue',
+    "pushdownpredicate": "use filterPushdown=true, or ftfile.spark.load",
+    "wholetext": "use fileFormat=binary in a stream of foreign files",
+    "paths": "a reader takes one directory: load each, and unite them with DataFrame.unionByName",
+    "bucketby": "use partitionBy for directories, fileNameColumn for files",
+    "sortby": "use DataFrame.sortWithinPartitions before the write",
+    "emptyvalue": 'an empty text is "", and null is nullValue',
     **dict.fromkeys(
-        ("escapequotes", "chartoescapequoteescaping"), "quotes within values are always escaped, by the option escape"
+        ("escapequotes", "chartoescapequoteescaping"), "quotes within values are always escaped: use escape"
     ),
     **dict.fromkeys(
-        ("ignoreleadingwhitespace", "ignoretrailingwhitespace"), "blanks around values are kept: trim(column)"
+        ("ignoreleadingwhitespace", "ignoretrailingwhitespace"), "blanks around values are kept: use trim(column)"
     ),
     **dict.fromkeys(
         ("datetimerebasemode", "int96rebasemode", "outputtimestamptype"),
-        "times are written and read by today's calendar, in microseconds",
+        "times have today's calendar and microseconds",
     ),
     "pretty": "each row is a line",
-    "spark.sql.sources.partitionoverwritemode": "the option is partitionOverwriteMode; that of the session counts, too",
-    **dict.fromkeys(("snapshot-id", "version-as-of", "branch", "tag"), "the version to be read is versionAsOf"),
-    **dict.fromkeys(("as-of-timestamp", "as.of.instant"), "the time whose version is read is timestampAsOf"),
+    "spark.sql.sources.partitionoverwritemode": "use partitionOverwriteMode, or set this in the session",
+    **dict.fromkeys(("snapshot-id", "version-as-of", "branch", "tag"), "use versionAsOf"),
+    **dict.fromkeys(("as-of-timestamp", "as.of.instant"), "use timestampAsOf"),
     **dict.fromkeys(
         (
             "readchangefeed",
@@ -384,13 +368,12 @@ ELSEWHERE: dict[str, str] = {
             "start-snapshot-id",
             "end-snapshot-id",
         ),
-        "rows that came since a version are read by readStream with startingVersion, and in Python by "
-        "ftfile.open(path).follow()",
+        "read new rows with readStream and startingVersion, or in Python with ftfile.open(path).follow()",
     ),
     **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
     **dict.fromkeys(
         ("parquet.block.size", "parquet.page.size", "orc.stripe.size", "rowgroupsize", "row_group_size"),
-        "groups of rows have the size that readers scan fast; that of files is maxBytesPerFile",
+        "groups of rows have a size that readers scan fast; use maxBytesPerFile for that of files",
     ),
-    **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger"), "set it where the stream is read, on readStream"),
+    **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger"), "set it on readStream"),
 }
