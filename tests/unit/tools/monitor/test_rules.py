@@ -18,7 +18,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.monitor.metrics import METRICS
+from ftfile.tools.monitor.metrics import METRICS, Metric
 from tests.guarded import free_ports
 
 if TYPE_CHECKING:
@@ -137,12 +137,23 @@ def test_every_metric_is_set_somewhere() -> None:
 
 
 def test_the_page_has_every_metric_and_every_alert() -> None:
-    rows = re.findall(r"^\| `(ftfile_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
+    rows = []
+    for labels, table in re.findall(
+        r"^\| of each (.*?) \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE
+    ):
+        for name, more, text in re.findall(r"^\| `(ftfile_\w+)`(?: \((.*?)\))? \| (.*?) \|$", table, re.MULTILINE):
+            rows.append((name, f"{labels}, {more}" if more else labels, text))
     assert rows == [
-        (metric.name, metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help)
-        for metric in METRICS.values()
+        (metric.name, ", ".join(f"`{label}`" for label in metric.labels), metric.help) for metric in METRICS.values()
     ]
     assert re.findall(r"^\| `(Ftfile\w+)` \|", PAGE, re.MULTILINE) == ALERTS
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_name_tells_the_kind(metric: Metric) -> None:
+    """As docs/monitoring.md says."""
+    ends = {"_total": "counter", "_timestamp_seconds": "gauge", "_seconds": "histogram"}
+    assert metric.kind == next((kind for end, kind in ends.items() if metric.name.endswith(end)), "gauge")
 
 
 @pytest.mark.slow
