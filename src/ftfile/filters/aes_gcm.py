@@ -1,4 +1,4 @@
-"""`encryption=aes-gcm`: an envelope of chunks, each encrypted and authenticated; see docs/formats/encryption.md.
+"""`encryption=aes-gcm`: an envelope of chunks, each encrypted and authenticated; see docs/internals/encrypted-files.md.
 
 Chunks are numbered, the last one is marked, and all are bound to the header and to the file's identity: a chunk that is
 cut off, moved, repeated, or taken from another file is an error before a byte of it is returned.

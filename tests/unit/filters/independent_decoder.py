@@ -1,4 +1,4 @@
-"""docs/formats/encryption.md, read by somebody who knows nothing else: no line of ftfile is used here."""
+"""docs/internals/encrypted-files.md, read by somebody who knows nothing else: no line of ftfile is used here."""
 
 from __future__ import annotations
 
