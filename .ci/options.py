@@ -26,7 +26,11 @@ _ROW = re.compile(r"^\| `(\w+)`[^|]* \| ((?:\\\||[^|])+) \| (.+) \|$")
 _VALUE = re.compile("`[^`]*`")
 _DEFAULT = "default: "
 _USES = ("write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow")
+_USE = "use "
 _NAMES = "## The same thing by other systems' names"
+_OTHER_NAMES = (
+    "Each is an error that says what to write instead, as are many others of Spark, Delta, Iceberg, Flink and Hudi:"
+)
 # Kinds that many options take: the head of the page says once what they accept.
 _SHORT = {
     kinds.BOOLEAN: "`true`, `false`",
@@ -56,15 +60,19 @@ def to_markdown(page: str) -> str:
     described = _TABLE.sub(lambda match: _table(options, match[2]), page.partition(_NAMES)[0])
     if lacking := [name for name, rows in options.items() if rows]:
         sys.exit(f"docs/options.md has no whole row, with a meaning, of {', '.join(lacking)}")
-    return "\n".join([described + _NAMES, "", *_answers(ELSEWHERE)]) + "\n"
+    return "\n".join([described + _NAMES, "", _OTHER_NAMES, "", *_answers(ELSEWHERE)]) + "\n"
 
 
 def _answers(answers: dict[str, str]) -> list[str]:
-    """Return a list with one item for each answer, in the order of their first names."""
+    """Return a list with one item for each option that others call by other names, in the order of their first names.
+
+    An error alone tells what is no option.
+    """
     names: dict[str, list[str]] = {}
     for name, text in answers.items():
-        names.setdefault(text, []).append(f"`{name}`")
-    return [line for text, group in names.items() for line in _wrapped([f"- {', '.join(group)}: {text}"])]
+        if text.startswith(_USE):
+            names.setdefault(text.removeprefix(_USE).replace("<", r"\<"), []).append(f"`{name}`")
+    return [line for text, group in names.items() for line in _wrapped([f"- {text}: {', '.join(group)}"])]
 
 
 def _table(options: dict[str, list[Option]], rows: str) -> str:
