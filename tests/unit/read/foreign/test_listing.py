@@ -213,7 +213,7 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
         ({"maxTrackedFiles": "0"}, "a whole number of 1 or more"),
         ({"startingVersion": "1"}, "is for following"),
         ({"maxRowsPerTrigger": "1"}, "is for following"),
-        ({"scanIntervalMillis": "1"}, "the time between listings is scanInterval"),
+        ({"scanIntervalMillis": "1"}, "use scanInterval"),
     ],
 )
 def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) -> None:

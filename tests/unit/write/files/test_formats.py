@@ -234,7 +234,7 @@ class TestRefused:
                 ConfigError,
                 "compression='zlib': for lines it takes",
             ),
-            ({"fileFormat": "avro", "avroSchema": "{}"}, WORDS, ConfigError, "'avroSchema': the schema is that of"),
+            ({"fileFormat": "avro", "avroSchema": "{}"}, WORDS, ConfigError, "'avroSchema': use recordName"),
         ],
     )
     def test_before_anything_is_written(
