@@ -107,7 +107,8 @@ def match_content(
     6. A comparison failed, or its file has changed: undecided.
     7. It begins with all that was read of a file that is gone, or with a listed one that has no unread bytes: it goes
        on there, behind as much as possible. A file that is gone goes on once; its other copies wait for the next plan.
-    8. Its first KiB is that of a file that was cut off, and longer: a copy of that, which cannot be compared.
+    8. Its first KiB is that of a file that was cut off, and longer: a copy of that, which cannot be compared. A shorter
+       content that begins likewise may be such a copy in the making.
     9. Else the match stays.
 
     The stored bytes of a file count before the decoded ones. It yields looks, and is sent the answers: at the first
@@ -320,11 +321,12 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
 
 
 def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
-    """Rule 8; all that is compared has the same first KiB."""
+    """Rule 8; all that is compared has the same first KiB, or the same first bytes of it."""
     size_bytes = copy.content.size_bytes
     for one in _related(compared, Relation.OTHER):
-        if one.cut_off and one.file is not None and one.file.position > size_bytes >= WINDOW_BYTES:
-            return replace(match, rule=Rule.CUT_COPY, copy=copy._replace(original=one.cut_off, is_read=True))
+        if one.cut_off and one.file is not None and one.file.position > size_bytes:
+            copy = copy._replace(original=one.cut_off, is_read=size_bytes >= WINDOW_BYTES)
+            return replace(match, rule=Rule.CUT_COPY, copy=copy)
     return None
 
 

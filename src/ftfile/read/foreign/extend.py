@@ -79,6 +79,10 @@ def extend(
         return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
     if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
         return parked(settings, match, _IN_THE_CLEAR)
+    if match.rule is Rule.CUT_COPY and match.copy is not None and not match.copy.is_read:
+        if unchanged_s < settings.close_inactive:
+            return CHANGED  # it may be growing still, and is told from others when it has a KiB
+        match = replace(match, rule=Rule.NEW, copy=None)
     if match.copy is not None:
         return _extend_copy(fs, settings, match, match.copy, unchanged_s)
     if settings.reads_lines(match.row.path):

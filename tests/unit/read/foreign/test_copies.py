@@ -253,12 +253,13 @@ def test_7_a_file_goes_on_behind_a_listed_one_that_has_no_unread_bytes() -> None
 
 
 @pytest.mark.parametrize("size", [1000, 1024, 2000])
-def test_8_a_copy_of_what_was_cut_off_is_named_from_a_kib_on(size: int) -> None:
+def test_8_a_copy_of_what_was_cut_off_is_read_nowhere_from_a_kib_on(size: int) -> None:
     world = World(copy=LOG[:size])
     world.originals.append(gone("a", 3000, cut_off="a"))
     (match,) = world.decide(listed("copy", LOG[:size]))
-    assert match.rule is (Rule.CUT_COPY if size >= WINDOW_BYTES else Rule.NEW)
-    assert (match.copy.original if match.copy else "") == ("a" if size >= WINDOW_BYTES else "")
+    assert match.rule is Rule.CUT_COPY
+    assert match.copy is not None
+    assert (match.copy.original, match.copy.is_read) == ("a", size >= WINDOW_BYTES)
 
 
 def test_8_a_file_that_is_longer_than_what_was_cut_off_or_than_what_is_gone_is_new() -> None:

@@ -322,6 +322,26 @@ def test_18_a_copy_first_seen_when_its_original_is_cut_off_is_named(caplog: pyte
     assert "'in/a.log.1' is taken for a copy of 'in/a.log'" in caplog.text
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_18_a_short_copy_of_what_was_cut_off_waits_until_it_rests(grows: bool) -> None:
+    """As long as plans are made of one listing: below a KiB it may be in the making, or begin likewise by chance."""
+    tailing = Tailing(fileIdentity="content", closeInactive="1min")
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    tailing.write("a.log.1", lines(0, 10))
+    tailing.write("a.log", lines(40, 10))
+    listing = tailing.planner.list()
+    for _ in range(3):
+        tailing.scan(listing, seconds=1)
+    assert tailing.text == lines(0, 50)
+    if grows:
+        tailing.write("a.log.1", lines(0, 40))
+        tailing.settle()
+    else:
+        tailing.scan(listing, seconds=61)
+    assert tailing.text == lines(0, 50) + ("" if grows else lines(0, 10))
+
+
 @pytest.mark.parametrize(("size", "is_matched"), [(255, False), (256, True)])
 def test_less_than_256_bytes_tell_no_file(size: int, is_matched: bool) -> None:
     """Such a file waits for more lines, as its copy would be read again."""
