@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
@@ -18,7 +18,6 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Permission
 from ftfile.core.version import __version__
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
-from ftfile.operate.findings import find
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.operate.findings import Finding, Severity
 
+
+State: TypeAlias = Literal["ok", "info", "warning", "error"]
 
 PYTHON_LEAST = (3, 10)
 SPARK_LEAST = 4  # a major version
@@ -52,32 +52,26 @@ _EXTRAS = {
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 
 
-_EXPECTED = {
-    "python": f"Python {'.'.join(map(str, PYTHON_LEAST))} or later",
-    "packages": "all that ftfile needs",
-    "spark": f"pyspark {SPARK_LEAST}.0 or later, for streams",
-    "java": f"a JDK {JAVA_LEAST} or later, for Spark on this machine",
-    "workers": "the same Python, with the same ftfile",
-    "extra": "installed, for those who need it",
-    "path": "a local path, or a URL",
-    "driver": "installed",
-    "directory": "a log that can be read",
-    "clock": "a newest version that is not of the future",
-    "permissions": "this user may write",
-    "space": f"{FREE_BYTES_LEAST / (1 << 30):g} GiB",
-}
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: State  # `error` keeps ftfile from working, `warning` may, `info` is about what only some need
+    found: str
+    remedy: str = ""  # what to do; empty where nothing is to be done
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
     """The result of `ftfile.doctor`."""
 
-    findings: tuple[Finding, ...]  # of all that was looked at, in that order
+    checks: tuple[Check, ...]
 
     @property
     def ok(self) -> bool:
         """Return True if nothing is an error."""
-        return all(finding.severity != "error" for finding in self.findings)
+        return all(check.state != "error" for check in self.checks)
 
 
 def doctor(
@@ -99,62 +93,58 @@ def doctor(
         storage: likewise.
         context: likewise.
     """
-    findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
+    checks = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
     if path is not None:
-        findings += _directory(os.fspath(path), key_provider, storage, context)
-    return DoctorReport(tuple(findings))
+        checks += _directory(os.fspath(path), key_provider, storage, context)
+    return DoctorReport(tuple(checks))
 
 
-def _checked(code: str, severity: Severity, found: str, remedy: str = "", path: str = "") -> Finding:
-    return find(code, path, _EXPECTED[code], found, severity=severity, remedy=remedy)
-
-
-def _python() -> Finding:
+def _python() -> Check:
     version_text = f"{sys.version.split()[0]} at {sys.executable}, with ftfile {__version__}"
     if sys.version_info < PYTHON_LEAST:
-        return _checked("python", "error", version_text, f"install Python {'.'.join(map(str, PYTHON_LEAST))} or later")
-    return _checked("python", "ok", version_text)
+        return Check("Python", "error", version_text, f"install Python {'.'.join(map(str, PYTHON_LEAST))} or later")
+    return Check("Python", "ok", version_text)
 
 
-def _packages() -> Finding:
+def _packages() -> Check:
     missing = [name for name in _NEEDED if _version(name) is None]
     if missing:
-        return _checked("packages", "error", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}")
-    return _checked("packages", "ok", f"pyarrow {_version('pyarrow')}, numpy {_version('numpy')}, and all others")
+        return Check("packages", "error", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}")
+    return Check("packages", "ok", f"pyarrow {_version('pyarrow')}, numpy {_version('numpy')}, and all others")
 
 
-def _spark() -> Finding:
+def _spark() -> Check:
     version = _version("pyspark") or _version("pyspark-client")
     if version is None:
         remedy = "for streams: pip install 'ftfile[spark]', or the pyspark of your cluster"
-        return _checked("spark", "info", "pyspark is not installed here", remedy)
+        return Check("Spark", "info", "pyspark is not installed here", remedy)
     if int(version.split(".")[0]) < SPARK_LEAST:
-        return _checked("spark", "error", f"pyspark {version}", f"install pyspark {SPARK_LEAST}.0 or later")
-    return _checked("spark", "ok", f"pyspark {version}")
+        return Check("Spark", "error", f"pyspark {version}", f"install pyspark {SPARK_LEAST}.0 or later")
+    return Check("Spark", "ok", f"pyspark {version}")
 
 
-def _java() -> Finding:
+def _java() -> Check:
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
     remedy = f"for Spark on this machine: install a JDK {JAVA_LEAST} or later, and set JAVA_HOME"
     if program is None or not os.path.exists(program):
         where = f"JAVA_HOME={home!r} has no bin/java" if home else "there is no java on the PATH"
-        return _checked("java", "error" if home else "info", where, remedy)
+        return Check("Java", "error" if home else "info", where, remedy)
     text = _output([program, "-version"])
     match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
     if match is None:
-        return _checked("java", "error", f"{program} does not tell its version: {text[:200]!r}", remedy)
-    severity: Severity = "ok" if int(match[1]) >= JAVA_LEAST else "error"
-    return _checked("java", severity, f"{match[0][9:-1]} at {program}", "" if severity == "ok" else remedy)
+        return Check("Java", "error", f"{program} does not tell its version: {text[:200]!r}", remedy)
+    state: State = "ok" if int(match[1]) >= JAVA_LEAST else "error"
+    return Check("Java", state, f"{match[0][9:-1]} at {program}", "" if state == "ok" else remedy)
 
 
-def _worker() -> Finding:
+def _worker() -> Check:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
     command = os.environ.get("PYSPARK_PYTHON") or "python3"
     program = shutil.which(command)
     remedy = f"set PYSPARK_PYTHON={sys.executable}, or install the same Python and ftfile there"
     if program is None:
-        return _checked("workers", "error", f"{command!r}, which Spark starts, is no program", remedy)
+        return Check("workers", "error", f"{command!r}, which Spark starts, is no program", remedy)
     code = (
         "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core.version as own; print(own.__version__)"
     )
@@ -162,48 +152,46 @@ def _worker() -> Finding:
     own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if not lines or lines[0] != own_version:
         actual = f"Python {lines[0] if lines else 'unknown'} at {program}, and {own_version} here"
-        return _checked("workers", "warning", actual, remedy)
+        return Check("workers", "warning", actual, remedy)
     if lines[1:] != [__version__]:
         actual = lines[1] if len(lines) == 2 else "none"  # noqa: PLR2004 - both versions
-        return _checked("workers", "warning", f"ftfile {actual} at {program}, and {__version__} here", remedy)
-    return _checked("workers", "ok", f"Python {own_version} with ftfile {__version__} at {program}")
+        return Check("workers", "warning", f"ftfile {actual} at {program}, and {__version__} here", remedy)
+    return Check("workers", "ok", f"Python {own_version} with ftfile {__version__} at {program}")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Check]:
     for extra, (module, use) in _EXTRAS.items():
         if importlib.util.find_spec(module) is None:
-            yield _checked("extra", "info", f"not installed, for {use}", f"pip install 'ftfile[{extra}]'", path=extra)
+            yield Check(f"extra {extra}", "info", f"not installed, for {use}", f"pip install 'ftfile[{extra}]'")
         else:
-            yield _checked("extra", "ok", f"installed, for {use}", path=extra)
+            yield Check(f"extra {extra}", "ok", f"installed, for {use}")
 
 
 def _directory(
     path: str, key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     try:
         url = normalise(path)
     except FtfileError as error:
-        yield _checked("path", "error", str(error), "write a local path, or a URL such as s3://bucket/out")
+        yield Check("path", "error", str(error), "write a local path, or a URL such as s3://bucket/out")
         return
     extra = _SCHEMES.get(parse(url).scheme)
     if extra is not None and importlib.util.find_spec(_EXTRAS[extra][0]) is None:
-        yield _checked("driver", "error", f"{_EXTRAS[extra][1]} need a package", f"pip install 'ftfile[{extra}]'")
+        yield Check("driver", "error", f"{_EXTRAS[extra][1]} need a package", f"pip install 'ftfile[{extra}]'")
         return
     try:
         log = open_log(path, key_provider, storage, context)
         head = log.refresh()
     except CorruptData as error:
-        yield _checked("directory", "error", str(error), "ftfile.open(path).verify() says what is damaged")
+        yield Check("directory", "error", str(error), "ftfile.open(path).verify() says what is damaged")
     except PermissionDenied as error:
-        yield _checked(
-            "directory", "error", str(error), "check credentials, and permissions of the store and directory"
-        )
+        yield Check("directory", "error", str(error), "check credentials, and permissions of the store and directory")
     except ConfigError as error:
-        yield _checked("directory", "error", str(error), "check the path, and where the keys are")
+        yield Check("directory", "error", str(error), "check the path, and where the keys are")
     except StorageError as error:
-        yield _checked("directory", "error", str(error), "check the URL, the settings, the network and the credentials")
+        yield Check("directory", "error", str(error), "check the URL, the settings, the network and the credentials")
     else:
-        yield _checked("directory", "ok", f"{url}: version {head.version}")
+        yield Check("directory", "ok", f"{url}: version {head.version}")
         time_ms = created_ms(log, head.version) if head.version >= 0 else None
         if time_ms is not None:
             yield _clock(time_ms, context.clock.now_ms())
@@ -211,27 +199,27 @@ def _directory(
         yield from _local(parse(url).path)
 
 
-def _clock(time_ms: int, now_ms: int) -> Finding:
+def _clock(time_ms: int, now_ms: int) -> Check:
     times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
     if time_ms - now_ms > CLOCK_AHEAD_MS:
-        return _checked("clock", "error", times, "set the clocks of this machine and of the store, by NTP")
-    return _checked("clock", "ok", times)
+        return Check("clock", "error", times, "set the clocks of this machine and of the store, by NTP")
+    return Check("clock", "ok", times)
 
 
-def _local(path: str) -> Iterator[Finding]:
+def _local(path: str) -> Iterator[Check]:
     there = path
     while not os.path.exists(there):
         there = os.path.dirname(there)
     if os.access(there, os.W_OK | os.X_OK):
-        yield _checked("permissions", "ok", f"{there} may be written")
+        yield Check("permissions", "ok", f"{there} may be written")
     else:
-        yield _checked("permissions", "warning", f"{there} may not be written by this user", "chmod or chown, to write")
+        yield Check("permissions", "warning", f"{there} may not be written by this user", "chmod or chown, to write")
     usage = shutil.disk_usage(there)
     space = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB are free"
     if usage.free < FREE_BYTES_LEAST:
-        yield _checked("space", "warning", space, "make room: a full disk fails batches, which come again")
+        yield Check("space", "warning", space, "make room: a full disk fails batches, which come again")
     else:
-        yield _checked("space", "ok", space)
+        yield Check("space", "ok", space)
 
 
 def _version(name: str) -> str | None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
-    from ftfile.operate.findings import VerifyReport
     from ftfile.operate.status import DirectoryStatus
+    from ftfile.operate.verify.findings import VerifyReport
 
 
 __all__ = ("OpenedDirectory", "open_directory", "status", "verify")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
-from ftfile.core.units import bytes_text, count_text, duration_text, first_text, names_text, time_text
+from ftfile.core.units import bytes_text, count_text, duration_text, first_text, time_text
 from ftfile.kv.planning.holds import is_held
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
@@ -17,7 +17,7 @@ from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.findings import find, is_well, worst_first
+from ftfile.operate.verify.findings import KINDS, SEVERITIES
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, AssemblyTask, Remove
     from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState
-    from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
+    from ftfile.operate.verify.findings import Finding, Severity
     from ftfile.storage.api import FileSystem
     from ftfile.write.files.rolling_rules import PendingRule, RollingSettings
 
@@ -102,24 +102,24 @@ class DirectoryStatus:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def concerns(self) -> tuple[Finding, ...]:
-        """Return all that is wrong, and all that is worth knowing, worst first."""
-        return worst_first(_findings_of(self))
-
-    @property
     def verdict(self) -> str:
         """Return a sentence that all is well, or the worst concern with what helps."""
-        concerns = self.concerns
-        if not is_well(concerns):
-            return concerns[0].sentence
+        concerns = [*_concerns_of(self)]
+        problems = [concern for concern in concerns if concern.severity != "info"]
+        if problems:
+            return min(problems, key=lambda problem: SEVERITIES.index(problem.severity)).text
         summary = "empty: nothing was committed yet" if self.version < 0 else f"well: {', '.join(_facts_of(self))}"
-        notes = [finding for finding in concerns if finding not in self.findings]
-        return "; ".join(
-            [summary, *(f"{finding.title[:1].lower()}{finding.title[1:]}: {finding.found}" for finding in notes)]
-        )
+        return "; ".join([summary, *(concern.text for concern in concerns)])
 
     def __str__(self) -> str:
         return self.verdict
+
+
+class _Concern(NamedTuple):
+    """One thing that a verdict may be about."""
+
+    severity: Severity
+    text: str  # with what helps
 
 
 def _facts_of(status: DirectoryStatus) -> Iterator[str]:
@@ -136,56 +136,60 @@ def _facts_of(status: DirectoryStatus) -> Iterator[str]:
             yield "none behind"
 
 
-def _findings_of(status: DirectoryStatus) -> Iterator[Finding]:
+def _concerns_of(status: DirectoryStatus) -> Iterator[_Concern]:
     """Yield what is wrong, and what is worth knowing."""
-    yield from status.findings
-    yield from _findings_of_queries(status.queries)
-    yield from _findings_of_open(status.open)
-    yield from _findings_of_unpublished(status.unpublished)
-    merges = status.due - status.held if status.kind == "store" else 0
-    counts = (("held-merge", status.held, "merge"), ("due-merge", merges, "merge"))
-    for code, count, noun in (*counts, ("quarantined", status.quarantined, "file")):
-        if count:
-            yield find(code, "", "none", count_text(count, noun))
+    for finding in status.findings:
+        if finding.severity != "info":
+            remedy = finding.remedy[:1].lower() + finding.remedy[1:]
+            yield _Concern(finding.severity, f"{KINDS[finding.code].title}: {remedy}")
+    yield from _concerns_of_queries(status.queries)
+    yield from _concerns_of_open(status.open)
+    yield from _concerns_of_unpublished(status.unpublished)
+    if status.held:
+        text = f"{_are(status.held, 'merge')} left out after failures: ftfile.kv.verify(path) finds damaged runs"
+        yield _Concern("warning", text)
+    if status.kind == "store" and status.due > status.held:
+        text = f"{_are(status.due - status.held, 'merge')} due: the next batch, or ftfile.kv.compact(path), does them"
+        yield _Concern("info", text)
+    if status.quarantined:
+        text = f"{_are(status.quarantined, 'file')} in {layout.QUARANTINE}, each with a note of what it was"
+        yield _Concern("info", text)
 
 
-def _findings_of_queries(queries: Iterable[QueryStatus]) -> Iterator[Finding]:
-    backlogs = []
+def _concerns_of_queries(queries: Iterable[QueryStatus]) -> Iterator[_Concern]:
+    behind = []
     for query in queries:
         if query.checkpoint is not None and query.checkpoint.contradicts:
-            actual = f"that of {query.query_id}: {query.checkpoint.problem}"
-            yield find("bad-offsets", "", "the batches of the directory", actual)
+            yield _Concern("error", f"the checkpoint of query {query.query_id}: {query.checkpoint.problem}")
         elif query.checkpoint is not None and query.checkpoint.backlog:
-            backlogs.append(f"{query.checkpoint.backlog} for {query.query_id}")
-    if backlogs:
-        yield find("behind", "", "nothing to read", first_text(backlogs))
+            behind.append(f"query {query.query_id} has {query.checkpoint.backlog} to read")
+    if behind:
+        yield _Concern("info", first_text(behind))
 
 
-def _findings_of_open(files: Sequence[OpenFile]) -> Iterator[Finding]:
-    for code in ("open-file-fails", "open-file-due"):
-        chosen = [file for file in files if (file.attempts if code == "open-file-fails" else _is_due(file))]
-        if chosen:
-            rows = f"{count_text(len(chosen), 'file')} with {count_text(sum(file.rows for file in chosen), 'row')}"
-            attempts = max(file.attempts for file in chosen)
-            tries = f", tried {count_text(attempts, 'time')}" if attempts else ""
-            places = names_text([file.directory or "." for file in chosen])
-            yield find(code, "", "none", f"{rows}{tries}, in {places}")
+def _concerns_of_open(files: Sequence[OpenFile]) -> Iterator[_Concern]:
+    failing = [file.attempts for file in files if file.attempts]
+    if failing:
+        tries = f"tried {count_text(max(failing), 'time')}: ftfile.flush(path) tries again, and says why"
+        yield _Concern("error", f"{count_text(len(failing), 'open file')} could not be finished, {tries}")
+    due = sum(bool(file.reason) and not file.attempts for file in files)
+    if due:
+        text = f"{_are(due, 'open file')} due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
+        yield _Concern("warning", text)
 
 
-def _is_due(file: OpenFile) -> bool:
-    return bool(file.reason) and not file.attempts
+def _concerns_of_unpublished(files: Sequence[UnpublishedFile]) -> Iterator[_Concern]:
+    problems = [file.problem for file in files if file.problem]
+    if problems:
+        yield _Concern("error", f"{count_text(len(problems), 'file')} cannot be published or hidden: {problems[0]}")
+    waiting = len(files) - len(problems)
+    if waiting:
+        text = "not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
+        yield _Concern("warning", f"{_are(waiting, 'file')} {text}")
 
 
-def _findings_of_unpublished(files: Sequence[UnpublishedFile]) -> Iterator[Finding]:
-    stuck = [file for file in files if file.problem]
-    if stuck:
-        problems = first_text([file.problem for file in stuck])
-        yield find("stuck-file", "", "none", f"{count_text(len(stuck), 'file')}: {problems}")
-    waiting = [file for file in files if not file.problem]
-    for code, is_removed in (("not-published", False), ("not-hidden", True)):
-        names = [file.path for file in waiting if file.removed is is_removed]
-        if names:
-            yield find(code, "", "none", f"{count_text(len(names), 'file')}: {names_text(names)}")
+def _are(count: int, noun: str) -> str:
+    return f"{count_text(count, noun)} {'is' if count == 1 else 'are'}"
 
 
 def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from ftfile.kv.upkeep.compact import CompactReport
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
-    from ftfile.operate.findings import VerifyReport
     from ftfile.operate.flush import FlushReport
     from ftfile.operate.rewriting import RewriteReport
+    from ftfile.operate.verify.findings import VerifyReport
     from ftfile.storage.api import FileSystem
     from ftfile.write.workers import Piece, Result, Work
 

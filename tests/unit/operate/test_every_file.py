@@ -20,8 +20,8 @@ from tests.unit.operate.every_file import ELSEWHERE, KINDS, harmed, write_direct
 from tests.unit.operate.harms import ENCRYPTED, HARMS, MATRIX
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import VerifyReport
     from ftfile.operate.repair import RepairReport
+    from ftfile.operate.verify.findings import VerifyReport
 
 ROOT = Path(__file__).parents[3]
 PAGES = runpy.run_path(str(ROOT / ".ci/harms.py"))

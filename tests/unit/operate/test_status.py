@@ -226,8 +226,7 @@ class TestVerdict:
     def test_an_open_file_is_due(self, tmp_path: Path) -> None:
         run(tmp_path / "out", 2, maxBatchesPerFile="2")
         assert self.of(tmp_path / "out") == (
-            "Open files are due and not finished (2 files with 4 rows, in 'key=a', 'key=b'): "
-            "the query's next batch, or ftfile.flush(path, due_only=True), ends them"
+            "2 open files are due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
         )
 
     def test_an_open_file_fails(self, tmp_path: Path) -> None:
@@ -236,22 +235,18 @@ class TestVerdict:
             spool.write_bytes(bytes(len(spool.read_bytes())))
         stream.run(2, [[{"id": 2, "key": "c"}]])
         assert self.of(tmp_path / "out") == (
-            "Open files could not be finished (2 files with 2 rows, tried 1 time, in 'key=a', 'key=b'): "
-            "ftfile.flush(path) tries again, and says why"
+            "2 open files could not be finished, tried 1 time: ftfile.flush(path) tries again, and says why"
         )
 
     def test_a_file_is_not_published(self, world: World) -> None:
         add = world.driver.stage(0)
         world.driver.create_record(author=world.driver.author(0), adds=(add,))
         assert self.of(world.url) == (
-            "Committed files are not at their names yet: plain readers miss their rows (1 file: "
-            f"{add.final_path!r}): the next commit does it, and so does a repair: "
-            "ftfile.repair(path, dry_run=False) mends it"
+            "1 file is not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
         )
         world.write(add.final_path or "", b"mine")
         assert self.of(world.url) == (
-            "Files cannot be published or hidden (1 file: a foreign file of 4 bytes is at "
-            f"{add.final_path!r}: move it away): remove the cause; ftfile.repair(path) says what it would do"
+            f"1 file cannot be published or hidden: a foreign file of 4 bytes is at {add.final_path!r}: move it away"
         )
 
     def test_a_query_is_behind(self, world: World) -> None:
@@ -267,14 +262,11 @@ class TestVerdict:
         assert with_checkpoint(read) == "well: version 0, 40 s old, 1 query, none behind"
         assert with_checkpoint(
             replace(read, versions_behind=3), replace(read, versions_behind=None, files_behind=1)
-        ) == ("well: version 0, 40 s old, 1 query; queries have more to read: 3 versions and 1 file for query-1")
+        ) == ("well: version 0, 40 s old, 1 query; query query-1 has 3 versions and 1 file to read")
         assert with_checkpoint(replace(read, unknown="who knows")) == "well: version 0, 40 s old, 1 query"
         assert with_checkpoint(problem="it did not answer") == "well: version 0, 40 s old, 1 query"
         problem = "it ends with batch 1, and the directory with batch 7"
-        assert with_checkpoint(problem=problem, contradicts=True) == (
-            f"The checkpoint of a query does not go with the directory (that of query-1: {problem}): see "
-            "docs/disaster-recovery.md"
-        )
+        assert with_checkpoint(problem=problem, contradicts=True) == f"the checkpoint of query query-1: {problem}"
 
     def test_damage(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -294,7 +286,7 @@ class TestVerdict:
         world.write("stranger.txt", b"")
         ftfile.repair(world.url, quarantine=["stranger.txt"], dry_run=False)
         assert ftfile.status(world.url).quarantined == 1
-        note = "files were put aside by repairs: 1 file"
+        note = "1 file is in _ftfile/quarantine, each with a note of what it was"
         assert self.of(world.url) == f"well: version 0, 3 s old, 1 query; {note}"
 
     def test_merges_are_due(self, tmp_path: Path) -> None:
@@ -303,9 +295,11 @@ class TestVerdict:
             store.run(batch, [rows("a", n=batch)])
         status = ftfile.status(store.path)
         assert (status.kind, status.open, status.due, status.held) == ("store", (), 1, 0)
-        assert self.of(store.path) == ("well: version 1, 3 s old, 1 query; merges are due: 1 merge")
+        assert self.of(store.path) == (
+            "well: version 1, 3 s old, 1 query; 1 merge is due: the next batch, or ftfile.kv.compact(path), does them"
+        )
         assert replace(status, held=1).verdict == (
-            "Merges are left out after failures (1 merge): ftfile.kv.verify(path) finds damaged runs"
+            "1 merge is left out after failures: ftfile.kv.verify(path) finds damaged runs"
         )
 
     def test_the_worst_goes_before_the_first(self, tmp_path: Path) -> None:
@@ -314,6 +308,5 @@ class TestVerdict:
         status = ftfile.status(str(tmp_path / "out"))
         stuck = UnpublishedFile(1, None, "part.json", "its file is gone")
         assert replace(status, unpublished=(stuck,)).verdict == (
-            "Files cannot be published or hidden (1 file: its file is gone): "
-            "remove the cause; ftfile.repair(path) says what it would do"
+            "1 file cannot be published or hidden: its file is gone"
         )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.log.format.model import Add
-    from ftfile.operate.findings import Finding, VerifyReport
+    from ftfile.operate.verify.findings import Finding, VerifyReport
     from ftfile.storage.api import Capabilities, FileSystem
 
 DAY_MS = 86_400_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, read_note, stat_or_none, walk
-from ftfile.operate.findings import Action, Finding, find, lost
+from ftfile.operate.verify.findings import Action, Finding, find, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
 

@@ -19,8 +19,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add
 from ftfile.log.read.snapshot import snapshot_at
-from ftfile.operate.findings import Action, Finding, VerifyReport, find, lost, worst_first
 from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
+from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import count_quarantined, scan_log
 from ftfile.operate.verify.old_files import compare_letters, compare_old_files
@@ -137,7 +137,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
         quarantined_files=count_quarantined(scan.log.fs),
         full=full,
         complete=files is not None,
-        findings=worst_first(findings),
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
     )
 
 

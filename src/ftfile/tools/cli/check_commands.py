@@ -27,7 +27,7 @@ from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
 from ftfile.tools.report.remedies import PATH, command_in, command_of, in_commands
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import Finding
+    from ftfile.operate.verify.findings import Finding
     from ftfile.read.foreign.status import SourceStatus
 
 
@@ -95,14 +95,15 @@ def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = Fal
 
 def command_for(value: object, *, path: str | None, full: bool = False) -> dict[str, str | None]:
     """Return the command that helps with what a check has found, as a field of JSON."""
-    from ftfile.operate.findings import Finding
+    from ftfile.operate.doctor import Check
     from ftfile.operate.status import DirectoryStatus, OpenFile, UnpublishedFile
+    from ftfile.operate.verify.findings import Finding
 
     if isinstance(value, Finding):
-        return {"title": value.title, "command": command_of(value, path or PATH, full=full)}
+        return {"command": command_of(value, path or PATH, full=full)}
     if isinstance(value, DirectoryStatus):
         return {"verdict": value.verdict, "command": command_in(value.verdict, path or PATH)}
-    texts = {OpenFile: "waiting", UnpublishedFile: "problem"}
+    texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
     name = texts.get(type(value))
     return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}
 
@@ -128,16 +129,16 @@ def doctor(
     else:
         with_commands = partial(in_commands, path=path or PATH)
         columns = [
-            Column("check", lambda check: " ".join(filter(None, [check.code, check.path]))),
-            Column("state", lambda check: check.severity, style=_STYLES.__getitem__),
+            Column("check", lambda check: check.name),
+            Column("state", lambda check: check.state, style=_STYLES.__getitem__),
             Column("found", lambda check: with_commands(check.found), folds=True),
             Column("remedy", lambda check: with_commands(check.remedy) or None, folds=True, keep=0),
         ]
-        print_table(columns[:3] if is_terminal() else columns, report.findings)
+        print_table(columns[:3] if is_terminal() else columns, report.checks)
         if is_terminal():
-            for check in report.findings:
+            for check in report.checks:
                 if check.remedy:
-                    heading(f"{check.title}: what to do", _STYLES[check.severity])
+                    heading(f"{check.name}: what to do", _STYLES[check.state])
                     put(with_commands(check.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.log.format.model import AssemblyTask
-    from ftfile.operate.findings import Finding
+    from ftfile.operate.doctor import Check
     from ftfile.operate.status import DirectoryStatus, OpenFile
+    from ftfile.tools.report.advice import ReportWarning
     from ftfile.tools.report.history import Commits, LiveFiles
 
 
@@ -42,9 +43,9 @@ class Contents:
     commits: Commits
     files: LiveFiles
     status: DirectoryStatus
-    checks: Sequence[Finding]
+    checks: Sequence[Check]
     jobs: Sequence[AssemblyTask]
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[ReportWarning, ...] = ()
 
 
 def render(contents: Contents) -> str:
@@ -87,7 +88,7 @@ def _values(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _verdict(warnings: Sequence[Finding]) -> str:
+def _verdict(warnings: Sequence[ReportWarning]) -> str:
     counts = {noun: sum(_NOUNS[warning.severity] == noun for warning in warnings) for noun in _NOUNS.values()}
     texts = [count_text(count, noun) for noun, count in counts.items() if count]
     return ", ".join(texts) if texts else "nothing needs attention"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.arguments import CONDITION_TAKEN
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import Finding
+    from ftfile.operate.verify.findings import Finding
 
 __all__ = ("PATH", "command_in", "command_of", "in_commands")
 
@@ -70,7 +70,7 @@ def command_in(text: str, path: str) -> str | None:
 def command_of(finding: Finding, path: str, *, full: bool = False) -> str | None:
     """Return the command that mends a finding of a directory, whose content was read if `full`; None without one."""
     if finding.repair == "no":
-        return command_in(finding.remedy, path)
+        return None
     words = ["ftfile", "repair", path]
     if any(action.kind == "give-up" for action in finding.actions):
         words += ["--give-up", finding.path]

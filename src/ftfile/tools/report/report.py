@@ -14,8 +14,8 @@ from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
 from ftfile.operate.doctor import doctor
-from ftfile.operate.findings import worst_first
 from ftfile.operate.status import directory_status
+from ftfile.operate.verify.findings import SEVERITIES
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
-    from ftfile.operate.findings import Finding, VerifyReport
+    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.tools.report.advice import ReportWarning
 
 
 __all__ = ("Report", "report")
@@ -47,7 +48,7 @@ class Report:
 
     path: str
     version: int
-    warnings: tuple[Finding, ...]
+    warnings: tuple[ReportWarning, ...]
     html: str = field(repr=False)
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -62,9 +63,6 @@ class Report:
                 page.write(self.html)
         except OSError as error:
             raise ConfigError(f"the page cannot be written to {os.fspath(file)!r}: {error.strerror}") from error
-
-
-_OF_STATUS_ALONE = frozenset({"open-file-fails", "open-file-due", "held-merge", "due-merge", "quarantined"})
 
 
 @checked
@@ -109,24 +107,22 @@ def report(
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log, url),
-        checks=doctor(path, key_provider=key_provider, storage=storage, context=context).findings,
+        checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
         jobs=head.assembly_tasks,
     )
-    contents = replace(contents, warnings=worst_first(_warnings(contents, verify_report)))
+    warnings = sorted(_warnings(contents, verify_report), key=lambda warning: SEVERITIES.index(warning.severity))
+    contents = replace(contents, warnings=tuple(warnings))
     return Report(url, contents.status.version, contents.warnings, render(contents))
 
 
-def _warnings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[Finding]:
+def _warnings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[ReportWarning]:
     path, commits, status = contents.path, contents.commits, contents.status
-    machine = [finding for finding in contents.checks if finding.severity in {"error", "warning"}]
-    if verify_report is None:
-        yield from advice.of_findings([*status.concerns, *machine], path)
-    else:
-        # What a status sees of the log and of names, a comparison knows better.
-        concerns = [finding for finding in status.concerns if finding.code in _OF_STATUS_ALONE]
-        yield from advice.of_findings([*verify_report.findings, *concerns, *machine], path)
+    yield from advice.of_findings(status.findings if verify_report is None else verify_report.findings, path)
+    if verify_report is not None:
         yield from advice.of_stage(verify_report.unrecorded_files, verify_report.unrecorded_bytes, path)
+    yield from advice.of_checks(contents.checks, path)
     if not contents.is_store:
+        yield from advice.of_status(status, path, contents.made_ms, is_verified=verify_report is not None)
         yield from advice.of_files(contents.files, commits, status, path)
     yield from advice.of_commits(commits, path)
     yield from advice.of_silence(status.queries, commits, contents.made_ms)

@@ -12,8 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.log.format import layout
-from ftfile.operate.doctor import DoctorReport
-from ftfile.operate.findings import find
+from ftfile.operate.doctor import Check, DoctorReport
 from ftfile.read.foreign.plan import Refused
 from ftfile.read.foreign.status import SourceStatus
 from tests.kit.files_run import FilesRun
@@ -51,27 +50,24 @@ def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     text = run("doctor", out).stdout
     assert "\ndirectory\tok\t" in text
-    assert "\npython\tok\t" in text
+    assert "\nPython\tok\t" in text
     assert "\ndirectory\terror\t" in run("doctor", f"{out}/nowhere", code=1).stdout
     (report,) = documents("doctor")
-    assert not any(check["code"] == "directory" for check in report["findings"])
+    assert not any(check["name"] == "directory" for check in report["checks"])
 
 
 def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the table, whose columns are narrow; also of what may be missing."""
     checks = (
-        find("python", "", "3.10", "3.11", severity="ok"),
-        find("extra", "kv", "installed", "not installed", severity="info", remedy="pip install ..."),
-        find("directory", "", "a log", "slow", severity="warning", remedy="wait"),
+        Check("Python", "ok", "3.11", ""),
+        Check("extra kv", "info", "not installed", "pip install ..."),
+        Check("directory", "warning", "slow", "wait"),
     )
     monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(checks))
     for module in ("tables", "output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     _, *remedies = run("doctor").stdout.split("\n\n")
-    assert remedies == [
-        "Extra packages on this machine: what to do\npip install ...",
-        "The log of the directory: what to do\nwait\n",
-    ]
+    assert remedies == ["extra kv: what to do\npip install ...", "directory: what to do\nwait\n"]
 
 
 def test_source(tmp_path: Path) -> None:
@@ -137,8 +133,8 @@ def test_doctor_names_commands(out: str) -> None:
         path.unlink()
     assert f"\t`ftfile verify {out}` says what is damaged\n" in run("doctor", out, code=1).stdout
     (report,) = documents("doctor", out, code=1)
-    assert {each["code"]: each["command"] for each in report["findings"]}["directory"] == f"ftfile verify {out}"
-    assert {each["code"]: each["command"] for each in report["findings"]}["python"] is None
+    assert {each["name"]: each["command"] for each in report["checks"]}["directory"] == f"ftfile verify {out}"
+    assert {each["name"]: each["command"] for each in report["checks"]}["Python"] is None
 
 
 def test_each_finding_has_its_command(out: str) -> None:

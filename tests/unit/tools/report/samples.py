@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 
-from ftfile.operate.findings import find
+from ftfile.operate.doctor import Check
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
+from ftfile.tools.report.advice import ReportWarning
 from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
 from ftfile.tools.report.page import Contents
 
@@ -67,14 +68,11 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
         unpublished=(),
     )
     warnings = (
-        find("missing-part", "", "it", f"{LONG}/part-00001.parquet", remedy=f"`ftfile repair {LONG}`"),
-        find("small-files", "", "large ones", "the mean is 2 MiB", remedy=f"`ftfile compact {LONG} --dry-run`"),
-        find("silence", "", "a & b", "<script>alert(2)</script>"),
+        ReportWarning("error", "A committed file is gone", f"{LONG}/part-00001.parquet", f"`ftfile repair {LONG}`"),
+        ReportWarning("warning", "Most files are small", "the mean is 2 MiB", f"`ftfile compact {LONG} --dry-run`"),
+        ReportWarning("info", "<script>alert(2)</script>", "a & b", ""),
     )
-    checks = (
-        find("python", "", "3.10", "3.11", severity="ok"),
-        find("java", "", "17", "there is no java", severity="warning", remedy="install a JDK"),
-    )
+    checks = (Check("Python", "ok", "3.11"), Check("Java", "warning", "there is no java", "install a JDK"))
     return Contents(
         path=LONG,
         made_ms=MADE_MS,

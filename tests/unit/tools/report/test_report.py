@@ -15,17 +15,16 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.operate.doctor import DoctorReport
-from ftfile.operate.findings import find
+from ftfile.operate.doctor import Check
+from ftfile.operate.status import OpenFile, UnpublishedFile
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import advice
 from ftfile.tools.report.history import LiveFiles
 from ftfile.tools.report.page import OPEN_SHOWN, render
 from tests.unit.tools.cli.running import documents, run
-from tests.unit.tools.report.samples import commits_of, contents_of
+from tests.unit.tools.report.samples import MADE_MS, commits_of, contents_of
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import Severity
     from ftfile.testing.micro_batch import MicroBatch
 
 MIB = 1 << 20
@@ -124,10 +123,27 @@ def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
 def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
     found = ftfile.report(damaged)
     titles = {each.title for each in found.warnings}
-    assert {"Records of commits are missing", "Versions cannot be read, and are not in the plots"} <= titles
+    assert {"Records of commits are missing", "1 version cannot be read, and is not in the plots"} <= titles
     assert "2 versions, from left to right" in found.html
     with pytest.raises(CorruptData):
         ftfile.report(damaged, verify=False)
+
+
+def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) -> None:
+    status = ftfile.open(rolled.path).status()
+    unpublished = (
+        UnpublishedFile(3, None, "a", "a foreign file is at 'a'"),
+        UnpublishedFile(3, None, "b", ""),
+    )
+    opened = OpenFile("q", "day=1", 1, 7, 9, MADE_MS - 60_000, MADE_MS, "age", None, "", 0)
+    status = replace(status, unpublished=unpublished, open=(opened, replace(opened, attempts=2)))
+    found = [*advice.of_status(status, "/out", MADE_MS, is_verified=False)]
+    assert [each.severity for each in found] == ["error", "warning", "error", "warning"]
+    assert "tried 2 times" in found[0].found
+    assert "7 rows" in found[1].found
+    assert "--due-only" in found[1].remedy
+    assert "a foreign file" in found[2].found
+    assert len([*advice.of_status(status, "/out", MADE_MS, is_verified=True)]) == 2
 
 
 def test_many_small_files_and_removed_ones_are_told(rolled: MicroBatch) -> None:
@@ -158,7 +174,7 @@ def test_the_history_is_told() -> None:
     commits.columns["write"][-advice.RECENT :] = 9
     found = {each.title: each.severity for each in advice.of_commits(commits, "/out")}
     assert found == {
-        "Records could not be written": "warning",
+        "5 records could not be written": "warning",
         "Batches came again after restarts, and were recognised": "info",
         "Versions were published by a later process than their own": "warning",
         "Commits take longer than before": "warning",
@@ -171,16 +187,13 @@ def test_silence_is_told() -> None:
     beyond_ms = 1_000 * advice.SILENT_S + 1
     assert not [*advice.of_silence(queries, commits, last_ms + beyond_ms - 1)]
     (told,) = advice.of_silence(queries, commits, last_ms + beyond_ms)
-    assert told.expected == "a version within 10 s, as usual"
+    assert told.found == "usually a version comes within 10 s"
     assert not [*advice.of_silence((), commits, last_ms + beyond_ms)]
 
 
-def test_checks_that_pass_are_no_warnings(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    severities: tuple[Severity, ...] = ("ok", "info", "error", "warning")
-    checks = tuple(find("extra", severity, "", "", severity=severity) for severity in severities)
-    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: DoctorReport(checks))
-    warnings = ftfile.report(rolled.path).warnings
-    assert [finding.severity for finding in warnings if finding.code == "extra"] == ["error", "warning"]
+def test_checks_that_pass_are_no_warnings() -> None:
+    checks = [Check("a", "ok", ""), Check("b", "info", ""), Check("c", "error", "x", "y"), Check("d", "warning", "z")]
+    assert [each.title for each in advice.of_checks(checks, "/out")] == ["On this machine: c", "On this machine: d"]
 
 
 @pytest.mark.packages

@@ -1,4 +1,4 @@
-"""Findings of all that looks: one table of their kinds, and one of their repairs by `ftfile.repair`."""
+"""Findings of verify: one table of their kinds, and one of their repairs by `ftfile.repair`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ftfile.log.format.model import Add, Remove
 
 
-Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
+Severity: TypeAlias = Literal["error", "warning", "info"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # worst first
 
 _REPAIR = "ftfile.repair(path, dry_run=False) mends it"
 _NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
@@ -125,55 +123,6 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "foreign-files": "There are files of other programs: plain readers take them for data",
         "unknown-files": "There are files that no commit knows: plain readers take them for data",
     },
-    # Of a status.
-    ("error", "no", "ftfile.flush(path) tries again, and says why"): {
-        "open-file-fails": "Open files could not be finished",
-    },
-    ("warning", "no", "The query's next batch, or ftfile.flush(path, due_only=True), ends them"): {
-        "open-file-due": "Open files are due and not finished",
-    },
-    ("error", "no", "Remove the cause; ftfile.repair(path) says what it would do"): {
-        "stuck-file": "Files cannot be published or hidden",
-    },
-    ("error", "no", "See docs/disaster-recovery.md"): {
-        "bad-offsets": "The checkpoint of a query does not go with the directory",
-    },
-    ("warning", "no", "ftfile.kv.verify(path) finds damaged runs"): {
-        "held-merge": "Merges are left out after failures",
-    },
-    ("info", "no", "The next batch, or ftfile.kv.compact(path), does them"): {"due-merge": "Merges are due"},
-    ("info", "no", "Nothing has to be done while the query runs"): {"behind": "Queries have more to read"},
-    ("info", "no", "Each has a note of what it was beside it"): {"quarantined": "Files were put aside by repairs"},
-    # Of a doctor, who says how it is.
-    ("error", "no", ""): {
-        "python": "Python on this machine",
-        "packages": "Packages on this machine",
-        "spark": "Spark on this machine",
-        "java": "Java on this machine",
-        "workers": "The Python that Spark starts on this machine",
-        "extra": "Extra packages on this machine",
-        "path": "The path",
-        "driver": "The driver of the path",
-        "directory": "The log of the directory",
-        "clock": "The clocks of this machine and of the store",
-        "permissions": "The permission to write",
-        "space": "The space on the disk",
-        # Of a report.
-        "unreadable-version": "Versions cannot be read, and are not in the plots",
-    },
-    ("warning", "no", ""): {
-        "dead-letters": "Records could not be written",
-        "small-files": "Most files are small: reading them takes long",
-        "slower-commits": "Commits take longer than before",
-    },
-    ("info", "no", ""): {
-        "silence": "Nothing was committed for long",
-        "kept-files": "Removed files still take space",
-        "unneeded-files": "Staged files are not needed",
-        "replays": "Batches came again after restarts, and were recognised",
-        "recoveries": "Versions were published by a later process than their own",
-        "task-retries": "Tasks failed and were tried again",
-    },
 }
 KINDS = {code: Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
 
@@ -222,29 +171,16 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: in most cases, one that is not as it should be."""
+    """One thing that is not as the log says."""
 
     code: str  # docs/repair.md lists them
     path: str  # relative to the directory; empty for the directory as a whole
-    expected: str  # by the log, the format, or who looks
-    found: str  # on storage, or this machine
-    # `error` loses, doubles or blocks rows, or keeps ftfile from working; `warning` is mended without loss, or grows
-    # into a problem; `info` harms nothing; `ok` is well.
-    severity: Severity
+    expected: str  # by the log, or by the format
+    found: str  # on storage
+    severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
     remedy: str  # what to do
     repair: Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
     actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
-
-    @property
-    def title(self) -> str:
-        """Return the meaning for a reader who does not know the log."""
-        return KINDS[self.code].title
-
-    @property
-    def sentence(self) -> str:
-        """Return title and remedy as one sentence; of the directory as a whole, with what was found."""
-        numbers = "" if self.path else f" ({self.found})"
-        return f"{self.title}{numbers}: {_lowered(self.remedy)}"
 
     def __str__(self) -> str:
         return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
@@ -254,32 +190,10 @@ class Finding:
         return replace(self, severity="error", remedy=remedy, repair="no", actions=())
 
 
-def find(
-    code: str,
-    path: str,
-    expected: str,
-    actual: str,
-    *actions: Action,
-    severity: Severity | None = None,
-    remedy: str = "",
-) -> Finding:
-    """Return a finding of a kind of the table; `severity` and `remedy` are for cases that the table does not have."""
+def find(code: str, path: str, expected: str, actual: str, *actions: Action, remedy: str = "") -> Finding:
+    """Return a finding of a kind of the table; `remedy` says what to do where the table says less."""
     kind = KINDS[code]
-    return Finding(code, path, expected, actual, severity or kind.severity, remedy or kind.remedy, kind.repair, actions)
-
-
-def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings by severity, those of one in the order in which they came."""
-    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
-
-
-def is_well(findings: Iterable[Finding]) -> bool:
-    """Return True if none is an error or a warning."""
-    return all(finding.severity in {"info", "ok"} for finding in findings)
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return Finding(code, path, expected, actual, kind.severity, remedy or kind.remedy, kind.repair, actions)
 
 
 def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "") -> Finding:
@@ -324,7 +238,7 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         """Return True if nothing is an error or a warning."""
-        return self.complete and is_well(self.findings)
+        return self.complete and all(finding.severity == "info" for finding in self.findings)
 
     def __str__(self) -> str:
         content = "content read" if self.full else "content not read"
