@@ -10,7 +10,7 @@ import pytest
 
 import ftfile.spark
 from ftfile.errors import ConfigError, CorruptData
-from ftfile.operate.verify.findings import VerifyReport
+from ftfile.operate.verify.verify_directory import VerifyReport
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hostile.forging import ANY, forge
 from tests.hostile.inputs import INPUTS, avro_file, record

@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
@@ -18,6 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Permission
 from ftfile.core.version import __version__
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
+from ftfile.operate.findings import check, find
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
+    from ftfile.operate.findings import Finding
 
-
-State: TypeAlias = Literal["ok", "info", "warning", "error"]
 
 PYTHON_LEAST = (3, 10)
 SPARK_LEAST = 4  # a major version
@@ -50,28 +50,24 @@ _EXTRAS = {
     **{name: (codec.package, f"compression={name} for lines") for name, codec in CODECS.items() if codec.package},
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    state: State  # `error` keeps ftfile from working, `warning` may, `info` is about what only some need
-    found: str
-    remedy: str = ""  # what to do; empty where nothing is to be done
+_REMEDIES = {
+    CorruptData: "ftfile.open(path).verify() says what is damaged",
+    PermissionDenied: "Check credentials, and permissions of the store and directory",
+    ConfigError: "Check the path, and where the keys are",
+    StorageError: "Check the URL, the settings, the network and the credentials",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
     """The result of `ftfile.doctor`."""
 
-    checks: tuple[Check, ...]
+    findings: tuple[Finding, ...]  # one or more of each check, in their order; of severity `ok` where nothing is wrong
 
     @property
     def ok(self) -> bool:
         """Return True if nothing is an error."""
-        return all(check.state != "error" for check in self.checks)
+        return all(finding.severity != "error" for finding in self.findings)
 
 
 def doctor(
@@ -93,133 +89,113 @@ def doctor(
         storage: likewise.
         context: likewise.
     """
-    checks = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
+    findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
     if path is not None:
-        checks += _directory(os.fspath(path), key_provider, storage, context)
-    return DoctorReport(tuple(checks))
+        findings += _directory(os.fspath(path), key_provider, storage, context)
+    return DoctorReport(tuple(findings))
 
 
-def _python() -> Check:
-    version_text = f"{sys.version.split()[0]} at {sys.executable}, with ftfile {__version__}"
-    if sys.version_info < PYTHON_LEAST:
-        return Check("Python", "error", version_text, f"install Python {'.'.join(map(str, PYTHON_LEAST))} or later")
-    return Check("Python", "ok", version_text)
+def _python() -> Finding:
+    actual = f"{sys.version.split()[0]} at {sys.executable}, with ftfile {__version__}"
+    expected = f"Python {'.'.join(map(str, PYTHON_LEAST))} or later"
+    return check("python", expected, actual, is_passed=sys.version_info >= PYTHON_LEAST)
 
 
-def _packages() -> Check:
+def _packages() -> Finding:
     missing = [name for name in _NEEDED if _version(name) is None]
-    if missing:
-        return Check("packages", "error", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}")
-    return Check("packages", "ok", f"pyarrow {_version('pyarrow')}, numpy {_version('numpy')}, and all others")
+    actual = f"not installed: {', '.join(missing)}" if missing else f"pyarrow {_version('pyarrow')}, and all others"
+    return check("packages", "all that ftfile needs", actual, f"pip install {' '.join(missing)}", is_passed=not missing)
 
 
-def _spark() -> Check:
-    version = _version("pyspark") or _version("pyspark-client")
+def _spark() -> Finding:
+    expected, version = f"pyspark {SPARK_LEAST}.0 or later", _version("pyspark") or _version("pyspark-client")
     if version is None:
-        remedy = "for streams: pip install 'ftfile[spark]', or the pyspark of your cluster"
-        return Check("Spark", "info", "pyspark is not installed here", remedy)
-    if int(version.split(".")[0]) < SPARK_LEAST:
-        return Check("Spark", "error", f"pyspark {version}", f"install pyspark {SPARK_LEAST}.0 or later")
-    return Check("Spark", "ok", f"pyspark {version}")
+        remedy = "For streams: pip install 'ftfile[spark]', or the pyspark of your cluster"
+        return replace(find("spark", "", expected, "pyspark is not installed here", remedy=remedy), severity="info")
+    return check("spark", expected, f"pyspark {version}", is_passed=int(version.split(".")[0]) >= SPARK_LEAST)
 
 
-def _java() -> Check:
+def _java() -> Finding:
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    remedy = f"for Spark on this machine: install a JDK {JAVA_LEAST} or later, and set JAVA_HOME"
+    expected = f"a JDK {JAVA_LEAST} or later"
+    remedy = f"For Spark on this machine: install {expected}, and set JAVA_HOME"
     if program is None or not os.path.exists(program):
-        where = f"JAVA_HOME={home!r} has no bin/java" if home else "there is no java on the PATH"
-        return Check("Java", "error" if home else "info", where, remedy)
+        actual = f"JAVA_HOME={home!r} has no bin/java" if home else "there is no java on the PATH"
+        return replace(find("java", "", expected, actual, remedy=remedy), severity="error" if home else "info")
     text = _output([program, "-version"])
     match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
-    if match is None:
-        return Check("Java", "error", f"{program} does not tell its version: {text[:200]!r}", remedy)
-    state: State = "ok" if int(match[1]) >= JAVA_LEAST else "error"
-    return Check("Java", state, f"{match[0][9:-1]} at {program}", "" if state == "ok" else remedy)
+    actual = f"{match[0][9:-1]} at {program}" if match else f"{program} does not tell its version: {text[:200]!r}"
+    return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
-def _worker() -> Check:
+def _worker() -> Finding:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
     command = os.environ.get("PYSPARK_PYTHON") or "python3"
     program = shutil.which(command)
-    remedy = f"set PYSPARK_PYTHON={sys.executable}, or install the same Python and ftfile there"
+    own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    expected = f"Python {own_version} with ftfile {__version__}, as here"
+    remedy = f"Set PYSPARK_PYTHON={sys.executable}, or install the same Python and ftfile there"
     if program is None:
-        return Check("workers", "error", f"{command!r}, which Spark starts, is no program", remedy)
+        actual = f"{command!r}, which Spark starts, is no program"
+        return replace(find("workers", "", expected, actual, remedy=remedy), severity="error")
     code = (
         "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core.version as own; print(own.__version__)"
     )
     lines = _output([program, "-c", code]).split()
-    own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if not lines or lines[0] != own_version:
-        actual = f"Python {lines[0] if lines else 'unknown'} at {program}, and {own_version} here"
-        return Check("workers", "warning", actual, remedy)
-    if lines[1:] != [__version__]:
-        actual = lines[1] if len(lines) == 2 else "none"  # noqa: PLR2004 - both versions
-        return Check("workers", "warning", f"ftfile {actual} at {program}, and {__version__} here", remedy)
-    return Check("workers", "ok", f"Python {own_version} with ftfile {__version__} at {program}")
+    version, own = (*lines, *("unknown", "none")[len(lines) :])[:2]
+    actual = f"Python {version} with ftfile {own} at {program}"
+    return check("workers", expected, actual, remedy, is_passed=(version, own) == (own_version, __version__))
 
 
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[Finding]:
     for extra, (module, use) in _EXTRAS.items():
-        if importlib.util.find_spec(module) is None:
-            yield Check(f"extra {extra}", "info", f"not installed, for {use}", f"pip install 'ftfile[{extra}]'")
-        else:
-            yield Check(f"extra {extra}", "ok", f"installed, for {use}")
+        is_installed = importlib.util.find_spec(module) is not None
+        actual = f"{extra} is {'installed' if is_installed else 'not installed'}, for {use}"
+        yield check("extra", f"ftfile[{extra}]", actual, f"pip install 'ftfile[{extra}]'", is_passed=is_installed)
 
 
 def _directory(
     path: str, key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
+    expected = "a directory of ftfile that can be read"
     try:
         url = normalise(path)
     except FtfileError as error:
-        yield Check("path", "error", str(error), "write a local path, or a URL such as s3://bucket/out")
+        yield find("directory", "", expected, str(error), remedy="Write a local path, or a URL such as s3://bucket/out")
         return
     extra = _SCHEMES.get(parse(url).scheme)
     if extra is not None and importlib.util.find_spec(_EXTRAS[extra][0]) is None:
-        yield Check("driver", "error", f"{_EXTRAS[extra][1]} need a package", f"pip install 'ftfile[{extra}]'")
+        remedy = f"pip install 'ftfile[{extra}]'"
+        yield find("driver", "", f"ftfile[{extra}]", f"{_EXTRAS[extra][1]} need a package", remedy=remedy)
         return
     try:
         log = open_log(path, key_provider, storage, context)
         head = log.refresh()
-    except CorruptData as error:
-        yield Check("directory", "error", str(error), "ftfile.open(path).verify() says what is damaged")
-    except PermissionDenied as error:
-        yield Check("directory", "error", str(error), "check credentials, and permissions of the store and directory")
-    except ConfigError as error:
-        yield Check("directory", "error", str(error), "check the path, and where the keys are")
-    except StorageError as error:
-        yield Check("directory", "error", str(error), "check the URL, the settings, the network and the credentials")
+    except (CorruptData, ConfigError, StorageError) as error:
+        remedy = next(text for kind, text in _REMEDIES.items() if isinstance(error, kind))
+        yield find("directory", "", expected, str(error), remedy=remedy)
     else:
-        yield Check("directory", "ok", f"{url}: version {head.version}")
+        yield check("directory", expected, f"{url}: version {head.version}", is_passed=True)
         time_ms = created_ms(log, head.version) if head.version >= 0 else None
         if time_ms is not None:
-            yield _clock(time_ms, context.clock.now_ms())
+            now_ms = context.clock.now_ms()
+            times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
+            yield check("clock", "clocks that agree", times, is_passed=time_ms - now_ms <= CLOCK_AHEAD_MS)
     if is_local(url):
         yield from _local(parse(url).path)
 
 
-def _clock(time_ms: int, now_ms: int) -> Check:
-    times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
-    if time_ms - now_ms > CLOCK_AHEAD_MS:
-        return Check("clock", "error", times, "set the clocks of this machine and of the store, by NTP")
-    return Check("clock", "ok", times)
-
-
-def _local(path: str) -> Iterator[Check]:
+def _local(path: str) -> Iterator[Finding]:
     there = path
     while not os.path.exists(there):
         there = os.path.dirname(there)
-    if os.access(there, os.W_OK | os.X_OK):
-        yield Check("permissions", "ok", f"{there} may be written")
-    else:
-        yield Check("permissions", "warning", f"{there} may not be written by this user", "chmod or chown, to write")
+    may_write = os.access(there, os.W_OK | os.X_OK)
+    actual = f"{there} may be written" if may_write else f"{there} may not be written by this user"
+    yield check("permissions", "a directory that this user may write to", actual, is_passed=may_write)
     usage = shutil.disk_usage(there)
     space = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB are free"
-    if usage.free < FREE_BYTES_LEAST:
-        yield Check("space", "warning", space, "make room: a full disk fails batches, which come again")
-    else:
-        yield Check("space", "ok", space)
+    yield check("space", f"{FREE_BYTES_LEAST >> 30} GiB that are free", space, is_passed=usage.free >= FREE_BYTES_LEAST)
 
 
 def _version(name: str) -> str | None:

@@ -13,6 +13,7 @@ from ftfile.core.options import STORAGE_PREFIX
 from ftfile.core.units import count_text
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
+from ftfile.operate.findings import find
 from ftfile.read.foreign.plan import position_of as plan_of
 from ftfile.read.log_positions import Beginning, check_position, position_of
 from ftfile.storage.calls import start
@@ -20,11 +21,12 @@ from ftfile.storage.paths import normalise, parse
 from ftfile.write.spark_checkpoint import read_progress, read_query_id, recorded_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
+    from ftfile.operate.findings import Finding
 
 
 _Found = TypeVar("_Found")
@@ -244,6 +246,13 @@ class Lag:
         except ConfigError:
             return True
         return (there.scheme, there.authority) != (here.scheme, here.authority)
+
+
+def findings_of_checkpoint(query_id: str, checkpoint: CheckpointStatus | None) -> Iterator[Finding]:
+    """Yield why a query's checkpoint was not read, or does not go with the directory."""
+    if checkpoint is not None and checkpoint.problem:
+        code = "checkpoint-contradicts" if checkpoint.contradicts else "checkpoint-unread"
+        yield find(code, checkpoint.path, f"the checkpoint of query {query_id}", checkpoint.problem)
 
 
 def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ftfile.core.progress import OnProgress
     from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
     from ftfile.operate.status import DirectoryStatus
-    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.operate.verify.verify_directory import VerifyReport
 
 
 __all__ = ("OpenedDirectory", "open_directory", "status", "verify")

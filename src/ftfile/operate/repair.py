@@ -15,8 +15,8 @@ from ftfile.core.progress import Tracker
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
+from ftfile.operate.findings import STRANGERS, Action, Finding, is_well
 from ftfile.operate.repair_actions import OPERATION, Mender
-from ftfile.operate.verify.findings import STRANGERS, Action, Finding
 from ftfile.operate.verify.verify_directory import verify
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.operate.verify.verify_directory import VerifyReport
 
 
 # What is mended may uncover what was hidden by it: the log first, then files.
@@ -56,7 +56,7 @@ class RepairReport:
     @property
     def ok(self) -> bool:
         """Return True if nothing is left that is an error or a warning, and every step succeeded."""
-        return all(finding.severity == "info" for finding in self.left) and not any(step.error for step in self.steps)
+        return is_well(self.left) and not any(step.error for step in self.steps)
 
 
 def repair(  # noqa: PLR0913 - all by name

@@ -26,7 +26,7 @@ from ftfile.log.read.compacted_records import list_compacted, merge_all
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.log.vacuum import lower_horizon
-from ftfile.operate.verify.findings import ACTIONS
+from ftfile.operate.findings import ACTIONS
 from ftfile.operate.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ftfile.core.progress import Tracker
     from ftfile.log.format.model import Add, MaintenanceAuthor
     from ftfile.log.state import LogState
-    from ftfile.operate.verify.findings import Action, VerifyReport
+    from ftfile.operate.findings import Action
+    from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.storage.api import FileSystem
 
     Mend: TypeAlias = Callable[["Mender", Action], object]

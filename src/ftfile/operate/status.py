@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
-from ftfile.core.units import bytes_text, count_text, duration_text, first_text, time_text
+from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
 from ftfile.kv.planning.holds import is_held
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
@@ -17,7 +17,8 @@ from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.verify.findings import KINDS, SEVERITIES
+from ftfile.operate.findings import find, is_well, worst_first
+from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, AssemblyTask, Remove
     from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState
+    from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
-    from ftfile.operate.verify.findings import Finding, Severity
     from ftfile.storage.api import FileSystem
     from ftfile.write.files.rolling_rules import PendingRule, RollingSettings
 
@@ -98,28 +99,19 @@ class DirectoryStatus:
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
     quarantined: int = 0  # files that repairs have put aside
-    # What a look at the head shows: lost newest records, a horizon in the future, code of users; `verify` finds all.
+    # Worst first, as far as the head of the log and checkpoints show them; `verify` finds all.
     findings: tuple[Finding, ...] = ()
 
     @property
     def verdict(self) -> str:
-        """Return a sentence that all is well, or the worst concern with what helps."""
-        concerns = [*_concerns_of(self)]
-        problems = [concern for concern in concerns if concern.severity != "info"]
-        if problems:
-            return min(problems, key=lambda problem: SEVERITIES.index(problem.severity)).text
-        summary = "empty: nothing was committed yet" if self.version < 0 else f"well: {', '.join(_facts_of(self))}"
-        return "; ".join([summary, *(concern.text for concern in concerns)])
+        """Return a sentence that all is well, or the worst finding with what helps."""
+        if not is_well(self.findings):
+            worst = self.findings[0]
+            return f"{worst.title}: {worst.remedy[:1].lower()}{worst.remedy[1:]}"
+        return "empty: nothing was committed yet" if self.version < 0 else f"well: {', '.join(_facts_of(self))}"
 
     def __str__(self) -> str:
         return self.verdict
-
-
-class _Concern(NamedTuple):
-    """One thing that a verdict may be about."""
-
-    severity: Severity
-    text: str  # with what helps
 
 
 def _facts_of(status: DirectoryStatus) -> Iterator[str]:
@@ -129,67 +121,44 @@ def _facts_of(status: DirectoryStatus) -> Iterator[str]:
         yield f"{duration_text(max(0, status.made_ms - status.time_ms) / 1000)} old"
     if status.open:
         yield count_text(len(status.open), "open file")
+    if status.kind == "store" and status.due:
+        yield f"{count_text(status.due, 'merge')} due"
     if status.queries:
         yield count_text(len(status.queries), "query", "queries")
         checkpoints = [query.checkpoint for query in status.queries]
         if all(checkpoint is not None and checkpoint.is_up_to_date for checkpoint in checkpoints):
             yield "none behind"
-
-
-def _concerns_of(status: DirectoryStatus) -> Iterator[_Concern]:
-    """Yield what is wrong, and what is worth knowing."""
-    for finding in status.findings:
-        if finding.severity != "info":
-            remedy = finding.remedy[:1].lower() + finding.remedy[1:]
-            yield _Concern(finding.severity, f"{KINDS[finding.code].title}: {remedy}")
-    yield from _concerns_of_queries(status.queries)
-    yield from _concerns_of_open(status.open)
-    yield from _concerns_of_unpublished(status.unpublished)
-    if status.held:
-        text = f"{_are(status.held, 'merge')} left out after failures: ftfile.kv.verify(path) finds damaged runs"
-        yield _Concern("warning", text)
-    if status.kind == "store" and status.due > status.held:
-        text = f"{_are(status.due - status.held, 'merge')} due: the next batch, or ftfile.kv.compact(path), does them"
-        yield _Concern("info", text)
+    backlogs = [(query.query_id, query.checkpoint.backlog) for query in status.queries if query.checkpoint is not None]
+    if behind := [f"query {query_id} has {backlog} to read" for query_id, backlog in backlogs if backlog]:
+        yield first_text(behind)
     if status.quarantined:
-        text = f"{_are(status.quarantined, 'file')} in {layout.QUARANTINE}, each with a note of what it was"
-        yield _Concern("info", text)
+        yield f"{count_text(status.quarantined, 'file')} in {layout.QUARANTINE}"
 
 
-def _concerns_of_queries(queries: Iterable[QueryStatus]) -> Iterator[_Concern]:
-    behind = []
-    for query in queries:
-        if query.checkpoint is not None and query.checkpoint.contradicts:
-            yield _Concern("error", f"the checkpoint of query {query.query_id}: {query.checkpoint.problem}")
-        elif query.checkpoint is not None and query.checkpoint.backlog:
-            behind.append(f"query {query.query_id} has {query.checkpoint.backlog} to read")
-    if behind:
-        yield _Concern("info", first_text(behind))
+def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
+    """Yield what is wrong with queries, open files, merges, and files at their names."""
+    for query in status.queries:
+        yield from findings_of_checkpoint(query.query_id, query.checkpoint)
+    if failing := [file for file in status.open if file.attempts]:
+        attempts = count_text(max(file.attempts for file in failing), "time")
+        yield find("open-file-fails", "", "files made of them", f"{_listed(failing)}, tried {attempts}")
+    if due := [file for file in status.open if file.reason and not file.attempts]:
+        oldest = ago(min(file.first_ms for file in due), status.made_ms)
+        yield find("open-file-due", "", "files made of them", f"{_listed(due)}, the oldest committed {oldest}")
+    if problems := [f"{file.path!r}: {file.problem}" for file in status.unpublished if file.problem]:
+        yield find("not-publishable", "", "each committed file at its name, and no other", first_text(problems))
+    for code, removed in (("not-published", False), ("not-hidden", True)):
+        paths = [file.path for file in status.unpublished if not file.problem and file.removed is removed]
+        if paths:
+            actual = f"{count_text(len(paths), 'file')} that wait for the next commit: {names_text(paths)}"
+            yield find(code, "", "nothing that waits", actual)
+    if status.held:
+        yield find("merge-fails", "", "merges that are done when they are due", f"{status.held:,} left out")
 
 
-def _concerns_of_open(files: Sequence[OpenFile]) -> Iterator[_Concern]:
-    failing = [file.attempts for file in files if file.attempts]
-    if failing:
-        tries = f"tried {count_text(max(failing), 'time')}: ftfile.flush(path) tries again, and says why"
-        yield _Concern("error", f"{count_text(len(failing), 'open file')} could not be finished, {tries}")
-    due = sum(bool(file.reason) and not file.attempts for file in files)
-    if due:
-        text = f"{_are(due, 'open file')} due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
-        yield _Concern("warning", text)
-
-
-def _concerns_of_unpublished(files: Sequence[UnpublishedFile]) -> Iterator[_Concern]:
-    problems = [file.problem for file in files if file.problem]
-    if problems:
-        yield _Concern("error", f"{count_text(len(problems), 'file')} cannot be published or hidden: {problems[0]}")
-    waiting = len(files) - len(problems)
-    if waiting:
-        text = "not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
-        yield _Concern("warning", f"{_are(waiting, 'file')} {text}")
-
-
-def _are(count: int, noun: str) -> str:
-    return f"{count_text(count, noun)} {'is' if count == 1 else 'are'}"
+def _listed(files: Sequence[OpenFile]) -> str:
+    rows, names = sum(file.rows for file in files), names_text([file.directory or "." for file in files])
+    return f"{count_text(len(files), 'open file')} with {count_text(rows, 'row')} ({names})"
 
 
 def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
@@ -207,7 +176,7 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
     unneeded = _unneeded(log.fs, head) if staged else None
     now_ms, is_store = log.clock.now_ms(), store_of(head) is not None
     times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
-    return DirectoryStatus(
+    status = DirectoryStatus(
         path=url,
         kind=None if head.encoding is None else "store" if is_store else "files",
         made_ms=now_ms,
@@ -227,8 +196,8 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         unneeded_files=None if unneeded is None else len(unneeded),
         unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
         quarantined=count_quarantined(log.fs),
-        findings=tuple(look_at_head(log, head)),
     )
+    return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
 
 
 def _oldest_readable(log: CommitLog, head: LogState) -> int:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.operate.flush import FlushReport
     from ftfile.operate.rewriting import RewriteReport
-    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.storage.api import FileSystem
     from ftfile.write.workers import Piece, Result, Work
 

@@ -15,7 +15,7 @@ from ftfile.operate import doctor as looking
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
-    from ftfile.operate.doctor import Check
+    from ftfile.operate.findings import Finding
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +31,14 @@ def out(tmp_path: Path) -> str:
     return query.path
 
 
-def the(name: str, *arguments: str) -> Check:
-    (found,) = (check for check in ftfile.doctor(*arguments).checks if check.name == name)
+def the(name: str, *arguments: str) -> Finding:
+    (found,) = (each for each in ftfile.doctor(*arguments).findings if each.code == name)
     return found
 
 
 def test_a_relative_path(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(out).parent)
-    states = [[(check.name, check.state) for check in ftfile.doctor(path).checks] for path in ("out", out)]
+    states = [[(each.code, each.severity) for each in ftfile.doctor(path).findings] for path in ("out", out)]
     assert states[0] == states[1]
 
 
@@ -50,70 +50,70 @@ def program(path: Path, text: str) -> str:
 
 
 def test_a_directory_that_can_be_used(out: str) -> None:
-    assert the("directory", out).state == "ok"
-    assert the("permissions", out).state == "ok"
-    assert the("clock", out).state == "ok"
+    assert the("directory", out).severity == "ok"
+    assert the("permissions", out).severity == "ok"
+    assert the("clock", out).severity == "ok"
 
 
 def test_a_path_without_a_log(tmp_path: Path) -> None:
     report = ftfile.doctor(f"{tmp_path}/nowhere")
     assert not report.ok
-    assert the("directory", f"{tmp_path}/nowhere").state == "error"
-    assert the("permissions", f"{tmp_path}/nowhere").found == f"{tmp_path} may be written"
-    assert "scheme" in the("directory", "nothing://x/y").found
+    assert the("directory", f"{tmp_path}/nowhere").severity == "error"
+    assert the("permissions", f"{tmp_path}/nowhere").actual == f"{tmp_path} may be written"
+    assert "scheme" in the("directory", "nothing://x/y").actual
 
 
 def test_a_damaged_log(out: str) -> None:
     for record in Path(out, "_ftfile/log").glob("*.record"):
         record.write_text("damaged")
     found = the("directory", out)
-    assert (found.state, "verify" in found.remedy) == ("error", True)
+    assert (found.severity, "verify" in found.remedy) == ("error", True)
 
 
 def test_a_clock_that_is_ahead(out: str) -> None:
     (record,) = Path(out, "_ftfile/log").glob("*.record")
     os.utime(record, (time.time() + 3600,) * 2)
-    assert (the("clock", out).state, "NTP" in the("clock", out).remedy) == ("error", True)
+    assert (the("clock", out).severity, "NTP" in the("clock", out).remedy) == ("error", True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_that_may_not_be_written(out: str) -> None:
     Path(out).chmod(0o500)
-    assert the("permissions", out).state == "warning"
+    assert the("permissions", out).severity == "warning"
 
 
 def test_no_space(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "FREE_BYTES_LEAST", 1 << 80)
-    assert the("space", out).state == "warning"
+    assert the("space", out).severity == "warning"
 
 
 def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert the("Java").state == "error"
+    assert the("java").severity == "error"
     program(tmp_path / "bin/java", "")
-    assert the("Java").found.startswith("17.0.9 at ")
+    assert the("java").actual.startswith("17.0.9 at ")
     monkeypatch.setattr(looking, "_output", lambda _: 'java version "1.8.0_402"')
-    assert (the("Java").state, "JDK 17" in the("Java").remedy) == ("error", True)
+    assert (the("java").severity, "JDK 17" in the("java").remedy) == ("error", True)
     monkeypatch.setattr(looking, "_output", lambda _: "nothing")
-    assert "does not tell its version" in the("Java").found
+    assert "does not tell its version" in the("java").actual
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", "")
-    assert the("Java").state == "info"
+    assert the("java").severity == "info"
 
 
 @pytest.mark.slow
 def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "nothing"))
-    assert "is no program" in the("workers").found
+    assert "is no program" in the("workers").actual
     monkeypatch.undo()
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", "echo 2.7"))
-    assert "Python 2.7" in the("workers").found
+    assert "Python 2.7" in the("workers").actual
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     for version, told in (("", "ftfile none"), ("0.0.1", "ftfile 0.0.1")):
         program(tmp_path / "other", f"echo {here}; echo {version}")
-        assert told in the("workers").found
+        assert told in the("workers").actual
     program(tmp_path / "other", f"echo {here}; echo {ftfile.__version__}")
-    assert the("workers").state == "ok"
+    assert the("workers").severity == "ok"
 
 
 @pytest.mark.slow
@@ -121,16 +121,17 @@ def test_a_program_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     monkeypatch.setattr(looking, "ANSWER_S", 0.1)
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", "exec sleep 9"))
-    assert "Python unknown" in the("workers").found
+    assert "Python unknown" in the("workers").actual
 
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"pyspark": "3.5.1", "pyarrow": "26.0.1"}
     monkeypatch.setattr(looking, "_version", versions.get)
-    assert the("Spark").state == "error"
+    assert the("spark").severity == "error"
     assert "cryptography" in the("packages").remedy
     del versions["pyspark"]
-    assert the("Spark").state == "info"
+    assert the("spark").severity == "info"
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert the("extra s3").remedy == "pip install 'ftfile[s3]'"
+    extras = [each for each in ftfile.doctor().findings if each.code == "extra"]
+    assert (extras[0].severity, extras[0].remedy) == ("info", "pip install 'ftfile[s3]'")
     assert the("driver", "s3://bucket/out").remedy == "pip install 'ftfile[s3]'"

@@ -21,7 +21,7 @@ from tests.unit.operate.harms import ENCRYPTED, HARMS, MATRIX
 
 if TYPE_CHECKING:
     from ftfile.operate.repair import RepairReport
-    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.operate.verify.verify_directory import VerifyReport
 
 ROOT = Path(__file__).parents[3]
 PAGES = runpy.run_path(str(ROOT / ".ci/harms.py"))

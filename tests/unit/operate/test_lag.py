@@ -402,7 +402,7 @@ def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
     assert (query.checkpoint.path, query.checkpoint.problem, query.checkpoint.planned_batch) == (place, "", 2)
     (read,) = query.checkpoint.sources
     assert (read.kind, read.path, read.versions_behind) == ("ftfile", f"file://{followed.path}", 1)
-    assert status.verdict.endswith(f"; query {QUERY} has 1 version to read")
+    assert status.verdict.endswith(f", query {QUERY} has 1 version to read")
     ftfile.kv.compact(store.path, full=True)
     assert ftfile.status(store.path).queries[0].checkpoint is not None
 

@@ -90,7 +90,7 @@ def write_store(path: Path) -> None:
 
 
 def not_asked(findings: Any) -> list[str]:
-    return [finding.found for finding in findings if finding.code == "code-not-asked"]
+    return [finding.actual for finding in findings if finding.code == "code-not-asked"]
 
 
 @pytest.mark.usefixtures("packages")
@@ -107,8 +107,8 @@ class TestNamed:
         report = directory.verify(full=True)
         assert (report.ok, not_asked(report.findings)) == (True, texts)
         for is_verified in (True, False):
-            warnings = ftfile.report(str(path), verify=is_verified).warnings
-            assert {text for warning in warnings for text in texts if text in warning.found} == {*texts}
+            warnings = ftfile.report(str(path), verify=is_verified).findings
+            assert {text for warning in warnings for text in texts if text in warning.actual} == {*texts}
         for command in ("status", "verify", "report --output=-"):
             output = run(*command.split(), path).output
             assert all(text in output for text in texts), output
@@ -129,8 +129,8 @@ class TestNamed:
         assert f"Merged by {MODULE}:Sum, not asked" in run("kv", "verify", path).output
         assert f"n: {MODULE}:Sum, not asked" in run("kv", "stats", path).output
         for is_verified in (True, False):
-            warnings = ftfile.report(str(path), verify=is_verified).warnings
-            assert any(f"merge by {MODULE}:Sum, not asked" in warning.found for warning in warnings)
+            warnings = ftfile.report(str(path), verify=is_verified).findings
+            assert any(f"merge by {MODULE}:Sum, not asked" in warning.actual for warning in warnings)
         assert ftfile.repair(str(path)).ok
         assert MODULE not in sys.modules
 

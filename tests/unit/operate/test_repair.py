@@ -27,7 +27,7 @@ from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.operate import repair as run
 from ftfile.operate import repair_actions as mending
-from ftfile.operate.verify.findings import ACTIONS, KINDS
+from ftfile.operate.findings import ACTIONS
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import ManualClock
@@ -766,16 +766,6 @@ def test_the_damaged_format_file_of_an_encrypted_directory_is_restored(out: str,
     assert (damage.severity, damage.repair, damage.actions) == ("error", "no", ())
     path.write_bytes(right)
     assert committed(out) == ["a"]
-
-
-def test_every_kind_of_finding_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs/repair.md").read_text().partition("## By symptom")[2]
-    codes = {
-        code
-        for row in re.findall(r"^\|[^|]*\|([^|]*)\|", page, re.MULTILINE)
-        for code in re.findall(r"`([a-z-]+)`", row)
-    }
-    assert codes == KINDS.keys() | {"code"}
 
 
 def test_every_action_has_a_function() -> None:

@@ -14,7 +14,7 @@ from ftfile.core.units import time_text
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.operate.lag import CheckpointStatus, SourceLag
-from ftfile.operate.status import UnpublishedFile
+from ftfile.operate.status import UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files.rolling_rules import PendingRule
 from tests.unit.kv.stores import query_of, rows
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ("world",)
 
 QUERY = "00000000-0000-0000-0000-000000000001"
+STUCK = "remove the cause, or let ftfile.repair(path, dry_run=True) propose what to do"
 
 
 def test_nothing_was_committed(world: World) -> None:
@@ -226,7 +227,8 @@ class TestVerdict:
     def test_an_open_file_is_due(self, tmp_path: Path) -> None:
         run(tmp_path / "out", 2, maxBatchesPerFile="2")
         assert self.of(tmp_path / "out") == (
-            "2 open files are due: the query's next batch, or ftfile.flush(path, due_only=True), ends them"
+            "Open files are due: plain readers miss their rows: the query's next batch finishes them. "
+            "If none comes: ftfile.flush(path, due_only=True)"
         )
 
     def test_an_open_file_fails(self, tmp_path: Path) -> None:
@@ -235,19 +237,21 @@ class TestVerdict:
             spool.write_bytes(bytes(len(spool.read_bytes())))
         stream.run(2, [[{"id": 2, "key": "c"}]])
         assert self.of(tmp_path / "out") == (
-            "2 open files could not be finished, tried 1 time: ftfile.flush(path) tries again, and says why"
+            "Open files could not be finished: ftfile.flush(path) tries again, and says why it fails; "
+            "ftfile.verify(path, full=True) finds damaged rows"
         )
 
     def test_a_file_is_not_published(self, world: World) -> None:
         add = world.driver.stage(0)
         world.driver.create_record(author=world.driver.author(0), adds=(add,))
-        assert self.of(world.url) == (
-            "1 file is not published or hidden yet: the next commit, or ftfile.repair(path, dry_run=False), does it"
+        assert self.of(world.url).startswith(
+            "Committed files are not at their names yet: plain readers miss their rows: "
         )
         world.write(add.final_path or "", b"mine")
-        assert self.of(world.url) == (
-            f"1 file cannot be published or hidden: a foreign file of 4 bytes is at {add.final_path!r}: move it away"
-        )
+        assert self.of(world.url) == f"Committed files cannot be published, or removed ones not be hidden: {STUCK}"
+        (finding,) = ftfile.status(world.url).findings
+        problem = f"a foreign file of 4 bytes is at {add.final_path!r}: move it away"
+        assert (finding.code, finding.actual) == ("not-publishable", f"{add.final_path!r}: {problem}")
 
     def test_a_query_is_behind(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -257,16 +261,19 @@ class TestVerdict:
         def with_checkpoint(*sources: SourceLag, **fields: Any) -> str:
             checkpoint = CheckpointStatus("file:///checkpoint", sources=sources, **fields)
             queries = (replace(status.queries[0], checkpoint=checkpoint),)
-            return replace(status, queries=queries, made_ms=(status.time_ms or 0) + 40_000).verdict
+            changed = replace(status, queries=queries, made_ms=(status.time_ms or 0) + 40_000)
+            return replace(changed, findings=(*findings_of(changed),)).verdict
 
         assert with_checkpoint(read) == "well: version 0, 40 s old, 1 query, none behind"
         assert with_checkpoint(
             replace(read, versions_behind=3), replace(read, versions_behind=None, files_behind=1)
-        ) == ("well: version 0, 40 s old, 1 query; query query-1 has 3 versions and 1 file to read")
+        ) == ("well: version 0, 40 s old, 1 query, query query-1 has 3 versions and 1 file to read")
         assert with_checkpoint(replace(read, unknown="who knows")) == "well: version 0, 40 s old, 1 query"
         assert with_checkpoint(problem="it did not answer") == "well: version 0, 40 s old, 1 query"
         problem = "it ends with batch 1, and the directory with batch 7"
-        assert with_checkpoint(problem=problem, contradicts=True) == f"the checkpoint of query query-1: {problem}"
+        assert with_checkpoint(problem=problem, contradicts=True) == (
+            "A query's checkpoint and the directory are not of one time: see docs/disaster-recovery.md"
+        )
 
     def test_damage(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -286,8 +293,7 @@ class TestVerdict:
         world.write("stranger.txt", b"")
         ftfile.repair(world.url, quarantine=["stranger.txt"], dry_run=False)
         assert ftfile.status(world.url).quarantined == 1
-        note = "1 file is in _ftfile/quarantine, each with a note of what it was"
-        assert self.of(world.url) == f"well: version 0, 3 s old, 1 query; {note}"
+        assert self.of(world.url) == "well: version 0, 3 s old, 1 query, 1 file in _ftfile/quarantine"
 
     def test_merges_are_due(self, tmp_path: Path) -> None:
         store = query_of(str(tmp_path / "store"), flushIntervalCount="2", buckets="1")
@@ -295,18 +301,20 @@ class TestVerdict:
             store.run(batch, [rows("a", n=batch)])
         status = ftfile.status(store.path)
         assert (status.kind, status.open, status.due, status.held) == ("store", (), 1, 0)
-        assert self.of(store.path) == (
-            "well: version 1, 3 s old, 1 query; 1 merge is due: the next batch, or ftfile.kv.compact(path), does them"
-        )
-        assert replace(status, held=1).verdict == (
-            "1 merge is left out after failures: ftfile.kv.verify(path) finds damaged runs"
+        assert self.of(store.path) == "well: version 1, 3 s old, 1 merge due, 1 query"
+        (finding,) = findings_of(replace(status, held=1))
+        assert (finding.code, finding.actual, finding.command("/x")) == (
+            "merge-fails",
+            "1 left out",
+            "ftfile kv verify /x",
         )
 
-    def test_the_worst_goes_before_the_first(self, tmp_path: Path) -> None:
+    def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is due comes before what is stuck, and is less bad."""
-        run(tmp_path / "out", 2, maxBatchesPerFile="2")
-        status = ftfile.status(str(tmp_path / "out"))
+        stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
         stuck = UnpublishedFile(1, None, "part.json", "its file is gone")
-        assert replace(status, unpublished=(stuck,)).verdict == (
-            "1 file cannot be published or hidden: its file is gone"
-        )
+        monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])
+        status = ftfile.status(stream.path)
+        assert [finding.code for finding in findings_of(status)] == ["open-file-due", "not-publishable"]
+        assert [finding.code for finding in status.findings] == ["not-publishable", "open-file-due"]
+        assert status.verdict.endswith(STUCK)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.log.format.model import Add
-    from ftfile.operate.verify.findings import Finding, VerifyReport
+    from ftfile.operate.findings import Finding
+    from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.storage.api import Capabilities, FileSystem
 
 DAY_MS = 86_400_000
@@ -182,7 +183,7 @@ class TestHealthy:
         report = world.verify()
         assert report.ok
         assert [(found.code, found.severity) for found in report.findings] == [("unknown-files", "info")]
-        assert "mine.txt" in report.findings[0].found
+        assert "mine.txt" in report.findings[0].actual
 
     @pytest.mark.parametrize("step", [list_files, read_history])
     def test_commits_meanwhile_are_no_findings(
@@ -223,8 +224,8 @@ class TestBounds:
         for number in range(NAMES_TOLD + 1):
             world.write(f"foreign-{number:02d}.txt", b"somebody's\n")
         found = world.the("unknown-files")
-        assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
-        assert f"foreign-{NAMES_TOLD:02d}" not in found.found
+        assert found.actual.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
+        assert f"foreign-{NAMES_TOLD:02d}" not in found.actual
 
     @pytest.mark.slow
     def test_more_records_than_are_read_side_by_side(self, world: World) -> None:
@@ -291,13 +292,13 @@ class TestParts:
         add = world.driver.commit_new(0)
         world.write(add.final_path or "", b"longer than before\n")
         found = world.the("damaged-part")
-        assert found.found == "19 bytes"
+        assert found.actual == "19 bytes"
 
     def test_of_other_bytes(self, world: World) -> None:
         add = world.driver.commit_new(0)
         world.write(add.final_path or "", b"raw\n")
         assert world.verify().ok
-        assert world.the("damaged-part", full=True).found == "other bytes"
+        assert world.the("damaged-part", full=True).actual == "other bytes"
 
     def test_a_foreign_file_at_the_name(self, world: World) -> None:
         add = world.driver.commit_new(0)
@@ -323,7 +324,7 @@ class TestParts:
         world.driver.create_record(author=world.driver.author(0), adds=(add,))
         found = world.the("impossible-name")
         assert (found.path, found.repair) == (add.final_path, "yes")
-        assert "280" in found.found or "284" in found.found
+        assert "280" in found.actual or "284" in found.actual
 
     def test_a_removed_part_is_there_again(self, world: World) -> None:
         adds = [world.driver.commit_new(batch) for batch in range(2)]
@@ -420,7 +421,7 @@ class TestLog:
     def test_the_newest_record_is_lost(self, world: World) -> None:
         world.lose(4)
         found = world.the("lost-records")
-        assert (found.expected, found.found) == (
+        assert (found.expected, found.actual) == (
             "version 4, which '_ftfile/hints/_published' knows",
             "version 3 as the newest one",
         )
@@ -461,7 +462,7 @@ class TestDerived:
         columns.fields["rows"][0] += 1
         other = replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
         world.write(layout.compacted_path(name), encode_compacted(other))
-        assert world.the("bad-range").found == "other adds than its records"
+        assert world.the("bad-range").actual == "other adds than its records"
 
     @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
     def test_a_range_without_some_of_it(self, world: World, what: str) -> None:
@@ -502,7 +503,7 @@ class TestDerived:
         name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
         world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other")))
-        assert "another history" in world.the("bad-range").found
+        assert "another history" in world.the("bad-range").actual
 
     def test_a_checkpoint_of_another_story(self, world: World) -> None:
         name = max(list_checkpoints(world.fs))

@@ -19,7 +19,7 @@ from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
 from ftfile.log.vacuum import LOWERING
-from ftfile.operate.verify.findings import Action, Finding, find
+from ftfile.operate.findings import Action, Finding, find
 from ftfile.operate.verify.log_scan import advance, is_foreign
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.log.wal import list_wal_writers, opening_of
-from ftfile.operate.verify.findings import Action, Finding, find
+from ftfile.operate.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.write.files.publishing import named_code

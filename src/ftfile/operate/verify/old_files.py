@@ -10,7 +10,7 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.format import layout
 from ftfile.log.places import has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import oldest_readable, snapshot_at
-from ftfile.operate.verify.findings import Finding, find
+from ftfile.operate.findings import Finding, find
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:

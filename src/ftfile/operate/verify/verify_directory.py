@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
@@ -19,8 +19,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add
 from ftfile.log.read.snapshot import snapshot_at
+from ftfile.operate.findings import Action, Finding, find, is_well, lost, worst_first
 from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
-from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import count_quarantined, scan_log
 from ftfile.operate.verify.old_files import compare_letters, compare_old_files
@@ -41,6 +41,39 @@ if TYPE_CHECKING:
 
 # A vacuum may run at any look.
 TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result of `Directory.verify()`."""
+
+    kind: Literal["files", "store"] = "files"
+    version: int = -1  # the newest one that can be read; -1 for none
+    oldest_version: int = 0  # that is kept
+    records: int = 0  # that were read
+    files: int = 0  # live finished or staged parts
+    segments: int = 0  # live pieces of files that are still open, or runs of a store
+    rows: int = 0  # in both
+    size_bytes: int = 0  # of both
+    unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
+    unrecorded_bytes: int = 0
+    quarantined_files: int = 0  # put aside by repairs
+    full: bool = False  # content was read
+    complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
+    findings: tuple[Finding, ...] = ()  # worst first
+
+    @property
+    def ok(self) -> bool:
+        """Return True if nothing is an error or a warning."""
+        return self.complete and is_well(self.findings)
+
+    def __str__(self) -> str:
+        content = "content read" if self.full else "content not read"
+        pieces = (
+            f"{self.files} files, {self.segments} open segments" if self.kind == "files" else f"{self.segments} runs"
+        )
+        head = f"version {self.version}: {pieces}, {self.rows} rows; {content}"
+        return "\n".join([head, *map(str, self.findings)])
 
 
 def verify(
@@ -137,7 +170,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
         quarantined_files=count_quarantined(scan.log.fs),
         full=full,
         complete=files is not None,
-        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
+        findings=worst_first(findings),
     )
 
 
@@ -177,7 +210,7 @@ def _compare_content(
     for number, (path, actual) in sorted(faults.items()):
         add = adds[number]
         expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-        yield lost(add, f"damaged-{add.kind}", expected, actual, path if add.kind == "part" else "")
+        yield lost(add, f"damaged-{add.kind}", expected, actual, path if add.kind == "part" else "", full=True)
 
 
 class Fault(NamedTuple):

@@ -24,10 +24,10 @@ from ftfile.tools.cli.place import (
     settings_of,
 )
 from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
-from ftfile.tools.report.remedies import PATH, command_in, command_of, in_commands
+from ftfile.tools.report.remedies import PATH, in_commands
 
 if TYPE_CHECKING:
-    from ftfile.operate.verify.findings import Finding
+    from ftfile.operate.findings import Finding
     from ftfile.read.foreign.status import SourceStatus
 
 
@@ -50,7 +50,7 @@ def verify(
     with progress_bar("verify") as progress:
         report = ftfile.verify(place.path, full=full, threads=threads, progress=progress, **place.access)
     if json:
-        print_json(report, partial(command_for, path=place.path, full=report.full))
+        print_json(report, partial(command_for, path=place.path))
     else:
         from ftfile.storage.registry import normalise
 
@@ -74,38 +74,38 @@ def verify(
                 ("in quarantine", report.quarantined_files or None),
             ]
         )
-        print_findings(report.findings, place.path, full=report.full)
+        print_findings(report.findings, place.path)
     if not report.ok:
         raise typer.Exit(FOUND)
 
 
-def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = False) -> None:
+def print_findings(findings: Iterable["Finding"], path: str) -> None:
     """Print each with what was expected, what is there, the remedy, and the command for it."""
     for finding in findings:
-        heading(f"{finding.severity} {finding.code}: {finding.path or 'the directory'}", _STYLES[finding.severity])
+        heading(f"{finding.severity} {finding.code}: {finding.path or finding.title}", _STYLES[finding.severity])
         print_fields(
             [
                 ("expected", finding.expected),
-                ("found", finding.found),
+                ("found", in_commands(finding.actual, path)),
                 ("remedy", in_commands(finding.remedy, path)),
-                ("command", command_of(finding, path, full=full)),
+                ("command", finding.command(path)),
             ]
         )
 
 
-def command_for(value: object, *, path: str | None, full: bool = False) -> dict[str, str | None]:
-    """Return the command that helps with what a check has found, as a field of JSON."""
-    from ftfile.operate.doctor import Check
+def command_for(value: object, *, path: str | None) -> dict[str, str | None]:
+    """Return the command that helps with what a check has found, as a field of JSON, and what is no field there."""
+    from ftfile.operate.findings import Finding, command_in
     from ftfile.operate.status import DirectoryStatus, OpenFile, UnpublishedFile
-    from ftfile.operate.verify.findings import Finding
 
+    shown = path or PATH
     if isinstance(value, Finding):
-        return {"command": command_of(value, path or PATH, full=full)}
+        return {"title": value.title, "command": value.command(shown)}
     if isinstance(value, DirectoryStatus):
-        return {"verdict": value.verdict, "command": command_in(value.verdict, path or PATH)}
-    texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
+        return {"verdict": value.verdict, "command": command_in(value.verdict, shown)}
+    texts = {OpenFile: "waiting", UnpublishedFile: "problem"}
     name = texts.get(type(value))
-    return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}
+    return {} if name is None else {"command": command_in(getattr(value, name), shown)}
 
 
 def doctor(
@@ -129,17 +129,17 @@ def doctor(
     else:
         with_commands = partial(in_commands, path=path or PATH)
         columns = [
-            Column("check", lambda check: check.name),
-            Column("state", lambda check: check.state, style=_STYLES.__getitem__),
-            Column("found", lambda check: with_commands(check.found), folds=True),
-            Column("remedy", lambda check: with_commands(check.remedy) or None, folds=True, keep=0),
+            Column("check", lambda finding: finding.code),
+            Column("state", lambda finding: finding.severity, style=_STYLES.__getitem__),
+            Column("found", lambda finding: with_commands(finding.actual), folds=True),
+            Column("remedy", lambda finding: with_commands(finding.remedy) or None, folds=True, keep=0),
         ]
-        print_table(columns[:3] if is_terminal() else columns, report.checks)
+        print_table(columns[:3] if is_terminal() else columns, report.findings)
         if is_terminal():
-            for check in report.checks:
-                if check.remedy:
-                    heading(f"{check.name}: what to do", _STYLES[check.state])
-                    put(with_commands(check.remedy))
+            for finding in report.findings:
+                if finding.remedy:
+                    heading(f"{finding.code}: what to do", _STYLES[finding.severity])
+                    put(with_commands(finding.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -174,15 +174,11 @@ def report(
         return
     say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
     if json:
-        print_json({"path": page.path, "version": page.version, "warnings": page.warnings})
+        print_json(page, partial(command_for, path=place.path))
         return
-    if not page.warnings:
+    if not page.findings:
         put("Nothing needs attention")
-    for warning in page.warnings:
-        heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
-        put(warning.found)
-        if warning.remedy:
-            put(warning.remedy)
+    print_findings(page.findings, place.path)
 
 
 def source(

@@ -195,7 +195,7 @@ def _print_status(status: "DirectoryStatus", path: str) -> None:
     _print_summary(status, path)
     print_findings(status.findings, path)
     if status.queries:
-        print_queries(status.queries, path, now_ms)
+        print_queries(status.queries, now_ms)
     if status.open:
         print_open(status.open, now_ms, path)
     if status.unpublished:

@@ -160,7 +160,7 @@ class Place:
         if directory.version() < 0:
             for finding in directory.status(lag=False).findings:
                 if finding.severity == "error":
-                    raise CorruptData(finding.path, finding.expected, finding.found, finding.remedy)
+                    raise CorruptData(finding.path, finding.expected, finding.actual, finding.remedy)
         return directory
 
     def open_rows(self) -> RowsOf:

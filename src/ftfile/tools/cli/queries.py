@@ -4,7 +4,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.units import ago, bytes_text, count_text, duration_text
-from ftfile.tools.cli.output import heading, put, say
+from ftfile.tools.cli.output import heading, put
 from ftfile.tools.cli.tables import BYTES, COUNT, TEXT, Column, is_terminal, print_table
 from ftfile.tools.report.remedies import in_commands
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ftfile.operate.status import OpenFile, QueryStatus
 
 
-def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> None:
-    """Print queries, what each is about, and what is left to read of its sources; warn of checkpoints not read."""
+def print_queries(queries: "Sequence[QueryStatus]", now_ms: int) -> None:
+    """Print queries, what each is about, and what is left to read of its sources."""
     heading("Queries")
     columns = [
         Column("query", lambda query: query.query_id, folds=True),
@@ -27,11 +27,6 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
         Column("checkpoint", lambda query: query.checkpoint and query.checkpoint.path, keep=1, folds=True),
     ]
     print_table(columns, queries)
-    for query in queries:
-        if query.checkpoint is not None and query.checkpoint.problem:
-            style = "bold red" if query.checkpoint.contradicts else "yellow"
-            where = f"the checkpoint {query.checkpoint.path} of query {query.query_id}"
-            say(f"ftfile: warning: {where}: {in_commands(query.checkpoint.problem, path)}", style)
     sources = [(query.query_id, source) for query in queries if query.checkpoint for source in query.checkpoint.sources]
     if sources:
         is_one = len(queries) == 1 and is_terminal()

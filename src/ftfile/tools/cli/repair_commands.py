@@ -74,10 +74,10 @@ def repair(
         with progress_bar("repair") as progress:
             report = run(dry_run=False, progress=progress)
     if json:
-        print_json(report, partial(command_for, path=place.path, full=full))
+        print_json(report, partial(command_for, path=place.path))
     else:
         _print_steps(report)
-        print_findings(report.left, place.path, full=full)
+        print_findings(report.left, place.path)
     if not report.ok:
         raise typer.Exit(FOUND)
 

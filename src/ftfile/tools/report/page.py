@@ -9,18 +9,18 @@ from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.units import ago, bytes_text, count_text, time_text
+from ftfile.core.units import ago, bytes_text, count_text, names_text, time_text
 from ftfile.core.version import __version__
 from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
 from ftfile.tools.report.charts import HEIGHT, timeline_of
+from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.log.format.model import AssemblyTask
-    from ftfile.operate.doctor import Check
+    from ftfile.operate.findings import Finding
     from ftfile.operate.status import DirectoryStatus, OpenFile
-    from ftfile.tools.report.advice import ReportWarning
     from ftfile.tools.report.history import Commits, LiveFiles
 
 
@@ -43,9 +43,9 @@ class Contents:
     commits: Commits
     files: LiveFiles
     status: DirectoryStatus
-    checks: Sequence[Check]
+    machine: Sequence[Finding]
     jobs: Sequence[AssemblyTask]
-    warnings: tuple[ReportWarning, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def render(contents: Contents) -> str:
@@ -70,6 +70,7 @@ def render(contents: Contents) -> str:
 
 def _values(contents: Contents) -> dict[str, Any]:
     commits, files, is_store = contents.commits, contents.files, contents.is_store
+    attention = _attention(contents.findings, contents.path)
     bars = [size_bars(files, is_store=is_store), operation_bars(commits)]
     bars += [] if is_store else [reason_bars(commits)]
     bars += [directory_bars(files, is_store=is_store), stage_bars(commits)]
@@ -77,7 +78,8 @@ def _values(contents: Contents) -> dict[str, Any]:
         "contents": contents,
         "made": f"{time_text(contents.made_ms)} UTC",
         "release": __version__,
-        "verdict": _verdict(contents.warnings),
+        "verdict": _verdict(attention),
+        "attention": attention,
         "nouns": _NOUNS,
         "tiles": [*_tiles(contents)],
         "timeline": timeline_of(commits, is_store=is_store),
@@ -88,8 +90,24 @@ def _values(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _verdict(warnings: Sequence[ReportWarning]) -> str:
-    counts = {noun: sum(_NOUNS[warning.severity] == noun for warning in warnings) for noun in _NOUNS.values()}
+def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
+    """Return severity, title, text and remedy of each kind of finding."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.code, finding.severity), []).append(finding)
+    rows: list[tuple[str, ...]] = []
+    for first, *others in kinds.values():
+        names = names_text([finding.path for finding in (first, *others) if finding.path])
+        # Of the directory as a whole, nothing else tells one from another.
+        actual = "; ".join([first.actual, *(finding.actual for finding in others if not finding.path)])
+        text = f"expected {first.expected}, found {actual}" if first.expected else actual
+        text = f"{count_text(len(others) + 1, 'finding')}: {names}: {text}" if names else text
+        rows.append((first.severity, first.title, in_commands(text, path), in_commands(first.remedy, path)))
+    return rows
+
+
+def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
+    counts = {noun: sum(_NOUNS[severity] == noun for severity, *_ in attention) for noun in _NOUNS.values()}
     texts = [count_text(count, noun) for noun, count in counts.items() if count]
     return ", ".join(texts) if texts else "nothing needs attention"
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import CONDITION_TAKEN
 
-if TYPE_CHECKING:
-    from ftfile.operate.verify.findings import Finding
-
-__all__ = ("PATH", "command_in", "command_of", "in_commands")
+__all__ = ("PATH", "in_commands")
 
 # In the place of a path that is not known.
 PATH = "PATH"
@@ -42,60 +37,15 @@ _OPTION = re.compile(
     r"|schema|table|target_bytes|threads|timestamp|to|version|where)(?==|: )"
 )
 _OPTIONS = {"target_bytes": "target"}
-_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
-_CALL = re.compile(
-    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
-    rf"|(flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum)\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
-)
-_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
 
 
 def in_commands(text: str, path: str = PATH) -> str:
     """Return a text in which calls of Python are commands for a path, between backticks."""
+    from ftfile.operate.findings import CALL, command_for  # noqa: PLC0415 - of no use to a command that only helps
+
     for python, option in _WORDS.items():
         text = text.replace(python, option)
     shown = path if path == PATH else shlex.quote(path)
     text = _OF_COMMAND.sub(lambda match: f"{match[1]} {shown}", _IN_PYTHON.sub("", text))
     text = _OPTION.sub(lambda match: f"--{_OPTIONS.get(match[1], match[1]).replace('_', '-')}", text)
-    return _CALL.sub(lambda call: f"`{_command_of(call, shown)}`", text)
-
-
-def command_in(text: str, path: str) -> str | None:
-    """Return the first command of `in_commands`; None where a text has none."""
-    call = _CALL.search(text)
-    return None if call is None else _command_of(call, shlex.quote(path))
-
-
-def command_of(finding: Finding, path: str, *, full: bool = False) -> str | None:
-    """Return the command that mends a finding of a directory, whose content was read if `full`; None without one."""
-    if finding.repair == "no":
-        return None
-    words = ["ftfile", "repair", path]
-    if any(action.kind == "give-up" for action in finding.actions):
-        words += ["--give-up", finding.path]
-    elif not finding.path:
-        words += ["--quarantine", finding.actions[0].path if len(finding.actions) == 1 else "PATTERN"]
-    elif finding.repair == "on request":
-        words.append("--accept-lost-records")
-    return shlex.join([*words, "--full"] if full and finding.code.startswith("damaged-") else words)
-
-
-def _command_of(call: re.Match[str], path: str) -> str:
-    name = call[1] or call[2]
-    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
-    for argument, value in _ARGUMENT.findall(call[3] or ""):
-        option = f"--{argument.replace('_', '-')}"
-        if value.startswith("["):
-            words += [word for text in _given(value) for word in (option, text)]
-        elif argument != "dry_run":
-            words.append(option)
-    return " ".join(words)
-
-
-def _given(value: str) -> list[str]:
-    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
-    try:
-        return [shlex.quote(text) for text in ast.literal_eval(value)]
-    except (SyntaxError, ValueError):
-        return ["FILE"]
+    return CALL.sub(lambda call: f"`{command_for(call, shown)}`", text)

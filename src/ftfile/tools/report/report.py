@@ -10,12 +10,13 @@ from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.logs import redacted
+from ftfile.core.units import bytes_text, count_text
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
 from ftfile.operate.doctor import doctor
+from ftfile.operate.findings import find, worst_first
 from ftfile.operate.status import directory_status
-from ftfile.operate.verify.findings import SEVERITIES
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
-    from ftfile.operate.verify.findings import VerifyReport
-    from ftfile.tools.report.advice import ReportWarning
+    from ftfile.operate.findings import Finding
+    from ftfile.operate.verify.verify_directory import VerifyReport
 
 
 __all__ = ("Report", "report")
+
+# Of a status, what `verify` finds as well.
+_COMPARED = ("code-not-asked", "horizon-ahead", "lost-records", "not-hidden", "not-publishable", "not-published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,13 @@ class Report:
     Attributes:
         path: URL of the directory.
         version: the newest one; -1 for none.
-        warnings: what the page warns of, worst first.
+        findings: what the page warns of, worst first.
         html: the page.
     """
 
     path: str
     version: int
-    warnings: tuple[ReportWarning, ...]
+    findings: tuple[Finding, ...]
     html: str = field(repr=False)
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -107,24 +111,24 @@ def report(
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log, url),
-        checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
+        machine=doctor(path, key_provider=key_provider, storage=storage, context=context).findings,
         jobs=head.assembly_tasks,
     )
-    warnings = sorted(_warnings(contents, verify_report), key=lambda warning: SEVERITIES.index(warning.severity))
-    contents = replace(contents, warnings=tuple(warnings))
-    return Report(url, contents.status.version, contents.warnings, render(contents))
+    contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))
+    return Report(url, contents.status.version, contents.findings, render(contents))
 
 
-def _warnings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[ReportWarning]:
-    path, commits, status = contents.path, contents.commits, contents.status
-    yield from advice.of_findings(status.findings if verify_report is None else verify_report.findings, path)
-    if verify_report is not None:
-        yield from advice.of_stage(verify_report.unrecorded_files, verify_report.unrecorded_bytes, path)
-    yield from advice.of_checks(contents.checks, path)
+def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[Finding]:
+    commits, status = contents.commits, contents.status
+    yield from (finding for finding in status.findings if verify_report is None or finding.code not in _COMPARED)
+    yield from () if verify_report is None else verify_report.findings
+    if verify_report is not None and verify_report.unrecorded_files:
+        files, size_bytes = verify_report.unrecorded_files, verify_report.unrecorded_bytes
+        yield find("unneeded-files", "", "", f"{count_text(files, 'staged file')} of {bytes_text(size_bytes)}")
+    yield from (finding for finding in contents.machine if finding.severity in {"error", "warning"})
     if not contents.is_store:
-        yield from advice.of_status(status, path, contents.made_ms, is_verified=verify_report is not None)
-        yield from advice.of_files(contents.files, commits, status, path)
-    yield from advice.of_commits(commits, path)
+        yield from advice.of_files(contents.files, commits, was_vacuumed=status.horizon_ms > 0)
+    yield from advice.of_commits(commits)
     yield from advice.of_silence(status.queries, commits, contents.made_ms)
 
 

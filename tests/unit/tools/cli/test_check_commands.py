@@ -12,7 +12,8 @@ import pytest
 
 import ftfile
 from ftfile.log.format import layout
-from ftfile.operate.doctor import Check, DoctorReport
+from ftfile.operate.doctor import DoctorReport
+from ftfile.operate.findings import check, find
 from ftfile.read.foreign.plan import Refused
 from ftfile.read.foreign.status import SourceStatus
 from tests.kit.files_run import FilesRun
@@ -50,24 +51,24 @@ def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     text = run("doctor", out).stdout
     assert "\ndirectory\tok\t" in text
-    assert "\nPython\tok\t" in text
+    assert "\npython\tok\t" in text
     assert "\ndirectory\terror\t" in run("doctor", f"{out}/nowhere", code=1).stdout
     (report,) = documents("doctor")
-    assert not any(check["name"] == "directory" for check in report["checks"])
+    assert not any(each["code"] == "directory" for each in report["findings"])
 
 
 def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the table, whose columns are narrow; also of what may be missing."""
-    checks = (
-        Check("Python", "ok", "3.11", ""),
-        Check("extra kv", "info", "not installed", "pip install ..."),
-        Check("directory", "warning", "slow", "wait"),
+    findings = (
+        check("python", "3.10", "3.11", is_passed=True),
+        find("extra", "", "", "not installed", remedy="pip install ..."),
+        find("space", "", "", "1 MiB", remedy="wait"),
     )
-    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(checks))
+    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(findings))
     for module in ("tables", "output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     _, *remedies = run("doctor").stdout.split("\n\n")
-    assert remedies == ["extra kv: what to do\npip install ...", "directory: what to do\nwait\n"]
+    assert remedies == ["extra: what to do\npip install ...", "space: what to do\nwait\n"]
 
 
 def test_source(tmp_path: Path) -> None:
@@ -133,8 +134,8 @@ def test_doctor_names_commands(out: str) -> None:
         path.unlink()
     assert f"\t`ftfile verify {out}` says what is damaged\n" in run("doctor", out, code=1).stdout
     (report,) = documents("doctor", out, code=1)
-    assert {each["name"]: each["command"] for each in report["checks"]}["directory"] == f"ftfile verify {out}"
-    assert {each["name"]: each["command"] for each in report["checks"]}["Python"] is None
+    found = {each["code"]: each["command"] for each in report["findings"]}
+    assert (found["directory"], found["python"]) == (f"ftfile verify {out}", None)
 
 
 def test_each_finding_has_its_command(out: str) -> None:
@@ -150,5 +151,5 @@ def test_each_finding_has_its_command(out: str) -> None:
         f"ftfile repair {out}",
         f"ftfile repair {out} --give-up {gone}",
         f"ftfile repair {out} --give-up {damaged} --full",
-        f"ftfile repair {out} --quarantine PATTERN",
+        f"ftfile repair {out} --quarantine FILE",
     }

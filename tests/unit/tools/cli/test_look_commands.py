@@ -210,8 +210,10 @@ def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Pat
     assert "no batch" not in run("status", query.path, "--no-lag").stdout
     Path(str(query.checkpoint)).rename(tmp_path / "moved")
     result = run("status", query.path)
-    warning = f"ftfile: warning: the checkpoint file://{query.checkpoint} of query {QUERY}: nothing is there"
-    assert result.stderr.startswith(warning)
+    assert (
+        f"\ninfo checkpoint-unread: file://{query.checkpoint}\nexpected\tthe checkpoint of query {QUERY}\n"
+        in result.stdout
+    )
     assert "\t3, for 10 min\t" in run("status", query.path, "--checkpoint", tmp_path / "moved").stdout
     assert "no checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
 

@@ -21,7 +21,7 @@ IN_JSON_ALONE: dict[type[Any], set[str]] = {
     OpenFile: {"last_ms", "attempts", "rules"},
     PendingRule: {"reason", "option", "deadline_ms", "limit", "amount"},  # `waiting` is made of them
     UnpublishedFile: {"query_id"},
-    CheckpointStatus: {"committed_batch"},
+    CheckpointStatus: {"committed_batch", "contradicts"},
     SourceLag: set(),
 }
 PLACES = [(shown, field.name) for shown in IN_JSON_ALONE for field in fields(shown)]

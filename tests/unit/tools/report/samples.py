@@ -6,9 +6,8 @@ from collections import Counter
 
 import numpy as np
 
-from ftfile.operate.doctor import Check
+from ftfile.operate.findings import check, find
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
-from ftfile.tools.report.advice import ReportWarning
 from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
 from ftfile.tools.report.page import Contents
 
@@ -67,12 +66,12 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
         held=0,
         unpublished=(),
     )
-    warnings = (
-        ReportWarning("error", "A committed file is gone", f"{LONG}/part-00001.parquet", f"`ftfile repair {LONG}`"),
-        ReportWarning("warning", "Most files are small", "the mean is 2 MiB", f"`ftfile compact {LONG} --dry-run`"),
-        ReportWarning("info", "<script>alert(2)</script>", "a & b", ""),
+    findings = (
+        find("missing-part", f"{LONG}/part-00001.parquet", "a file", "nothing", remedy="ftfile.repair(path)"),
+        find("small-files", "", "files of 16 MiB or more", "the mean is 2 MiB"),
+        find("removed-files", "", "a & b", "<script>alert(2)</script>"),
     )
-    checks = (Check("Python", "ok", "3.11"), Check("Java", "warning", "there is no java", "install a JDK"))
+    machine = (check("python", "3.10", "3.11", is_passed=True), find("java", "", "a JDK", "there is no java"))
     return Contents(
         path=LONG,
         made_ms=MADE_MS,
@@ -81,9 +80,9 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
         commits=commits,
         files=LiveFiles(sizes, 10_000_000, directories),
         status=status,
-        checks=checks,
+        machine=machine,
         jobs=(),
-        warnings=warnings,
+        findings=findings,
     )
 
 

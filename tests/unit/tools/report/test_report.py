@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import html
 import re
 import shlex
 import sys
@@ -15,8 +15,9 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.operate.doctor import Check
-from ftfile.operate.status import OpenFile, UnpublishedFile
+from ftfile.operate.doctor import DoctorReport
+from ftfile.operate.findings import check, find
+from ftfile.operate.status import OpenFile, UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import advice
 from ftfile.tools.report.history import LiveFiles
@@ -110,20 +111,24 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tm
 def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
     next(Path(rolled.path).rglob("*.json")).unlink()
     found = ftfile.report(rolled.path)
-    told = {each.title: each for each in found.warnings}
-    assert told["A committed file is gone"].severity == found.warnings[0].severity == "error"
-    assert f"`ftfile repair {shlex.quote(rolled.path)} --give-up " in told["A committed file is gone"].remedy
+    (gone,) = (each for each in found.findings if each.code == "missing-part")
+    assert (gone.title, gone.severity, found.findings[0]) == ("A committed file is gone", "error", gone)
+    command = gone.command(rolled.path)
+    assert command == f"ftfile repair {shlex.quote(rolled.path)} --give-up {shlex.quote(gone.path)}"
+    assert "A committed file is gone" in found.html
+    assert f"<code>{html.escape(command).replace('&#x27;', '&#39;')}</code>" in found.html
     assert "What needs attention: 1 error" in found.html
     found = ftfile.report(rolled.path, verify=False)
     assert "was not compared with the log" in found.html
-    assert "A committed file is gone" not in {each.title for each in found.warnings}
+    assert "missing-part" not in {each.code for each in found.findings}
 
 
 @pytest.mark.slow
 def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
     found = ftfile.report(damaged)
-    titles = {each.title for each in found.warnings}
-    assert {"Records of commits are missing", "1 version cannot be read, and is not in the plots"} <= titles
+    actual = {each.code: each.actual for each in found.findings}
+    assert "missing-record" in actual
+    assert actual["unreadable-versions"] == "1 version whose record is missing or damaged"
     assert "2 versions, from left to right" in found.html
     with pytest.raises(CorruptData):
         ftfile.report(damaged, verify=False)
@@ -137,29 +142,40 @@ def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) ->
     )
     opened = OpenFile("q", "day=1", 1, 7, 9, MADE_MS - 60_000, MADE_MS, "age", None, "", 0)
     status = replace(status, unpublished=unpublished, open=(opened, replace(opened, attempts=2)))
-    found = [*advice.of_status(status, "/out", MADE_MS, is_verified=False)]
-    assert [each.severity for each in found] == ["error", "warning", "error", "warning"]
-    assert "tried 2 times" in found[0].found
-    assert "7 rows" in found[1].found
-    assert "--due-only" in found[1].remedy
-    assert "a foreign file" in found[2].found
-    assert len([*advice.of_status(status, "/out", MADE_MS, is_verified=True)]) == 2
+    found = {each.code: each for each in findings_of(status)}
+    assert {code: each.severity for code, each in found.items()} == {
+        "open-file-fails": "error",
+        "open-file-due": "warning",
+        "not-publishable": "error",
+        "not-published": "warning",
+    }
+    assert "tried 2 times" in found["open-file-fails"].actual
+    assert "7 rows" in found["open-file-due"].actual
+    assert found["open-file-due"].command("/out") == "ftfile flush /out --due-only"
+    assert "a foreign file" in found["not-publishable"].actual
 
 
-def test_many_small_files_and_removed_ones_are_told(rolled: MicroBatch) -> None:
-    status, commits = ftfile.open(rolled.path).status(), commits_of(10)
+@pytest.mark.slow
+def test_what_a_comparison_finds_is_told_once(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = UnpublishedFile(3, None, "b", "")
+    monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [waiting])
+    codes = [[each.code for each in ftfile.report(rolled.path, verify=is_told).findings] for is_told in (True, False)]
+    assert ["not-published" in each for each in codes] == [False, True]
+
+
+def test_many_small_files_and_removed_ones_are_told() -> None:
+    commits = commits_of(10)
     small, few = LiveFiles(np.full(advice.SMALL_FILES, MIB)), LiveFiles(np.full(advice.SMALL_FILES - 1, MIB))
-    assert [each.title for each in advice.of_files(small, commits, status, "/out")] == [
-        "Most files are small: reading them takes long"
-    ]
-    assert not [*advice.of_files(few, commits, status, "/out")]
+    (found,) = advice.of_files(small, commits, was_vacuumed=False)
+    assert (found.code, found.command("/out")) == ("small-files", "ftfile compact /out --dry-run")
+    assert not [*advice.of_files(few, commits, was_vacuumed=False)]
     large = LiveFiles(np.full(advice.SMALL_FILES, advice.SMALL_BYTES))
-    assert not [*advice.of_files(large, commits, status, "/out")]
+    assert not [*advice.of_files(large, commits, was_vacuumed=False)]
     commits.columns["files_removed"] = 1
-    assert [each.found for each in advice.of_files(few, commits, status, "/out")] == [
+    assert [each.actual for each in advice.of_files(few, commits, was_vacuumed=False)] == [
         "10 files were replaced or removed, and nothing was ever vacuumed"
     ]
-    assert not [*advice.of_files(few, commits, replace(status, horizon_ms=1), "/out")]
+    assert not [*advice.of_files(few, commits, was_vacuumed=True)]
 
 
 def test_the_history_is_told() -> None:
@@ -167,17 +183,17 @@ def test_the_history_is_told() -> None:
     for name in ("recoveries", "replays", "task_retries"):
         commits.columns[name] = 0
     commits.columns["write"] = 0.1
-    assert not [*advice.of_commits(commits, "/out")]
+    assert not [*advice.of_commits(commits)]
     commits.columns["replays"][-1] = 1
     commits.columns["recoveries"][-200:] = 1
     commits.columns["bad_records"][0] = 5
     commits.columns["write"][-advice.RECENT :] = 9
-    found = {each.title: each.severity for each in advice.of_commits(commits, "/out")}
+    found = {each.code: (each.severity, each.actual) for each in advice.of_commits(commits)}
     assert found == {
-        "5 records could not be written": "warning",
-        "Batches came again after restarts, and were recognised": "info",
-        "Versions were published by a later process than their own": "warning",
-        "Commits take longer than before": "warning",
+        "bad-records": ("warning", "5 records"),
+        "replays": ("info", "1 in the newest 1,000 versions"),
+        "recoveries": ("warning", "200 in the newest 1,000 versions"),
+        "slower-commits": ("warning", "9.1 s in the newest 1,000 versions"),
     }
 
 
@@ -187,13 +203,25 @@ def test_silence_is_told() -> None:
     beyond_ms = 1_000 * advice.SILENT_S + 1
     assert not [*advice.of_silence(queries, commits, last_ms + beyond_ms - 1)]
     (told,) = advice.of_silence(queries, commits, last_ms + beyond_ms)
-    assert told.found == "usually a version comes within 10 s"
+    assert (told.code, told.expected) == ("silence", "a version within 10 s, as usual")
     assert not [*advice.of_silence((), commits, last_ms + beyond_ms)]
 
 
-def test_checks_that_pass_are_no_warnings() -> None:
-    checks = [Check("a", "ok", ""), Check("b", "info", ""), Check("c", "error", "x", "y"), Check("d", "warning", "z")]
-    assert [each.title for each in advice.of_checks(checks, "/out")] == ["On this machine: c", "On this machine: d"]
+@pytest.mark.slow
+def test_checks_that_pass_need_no_attention(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = (check("python", "x", "y", is_passed=True), find("extra", "", "x", "y"), find("space", "", "x", "y"))
+    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: DoctorReport(findings))
+    assert [each.code for each in ftfile.report(rolled.path).findings] == ["open-file-due", "space"]
+
+
+def test_findings_of_one_kind_are_one_point_of_a_page() -> None:
+    findings = [find("not-published", name, "a file", "it is staged") for name in ("a", "b", "c", "d")]
+    page = render(replace(contents_of(3), findings=(*findings, find("not-published", "", "", "others"))))
+    assert "What needs attention: 1 warning<" in page
+    assert (
+        "5 findings: &#39;a&#39;, &#39;b&#39;, &#39;c&#39; and 1 more: expected a file, found it is staged; others"
+        in page
+    )
 
 
 @pytest.mark.packages
@@ -206,6 +234,6 @@ def test_the_command(rolled: MicroBatch, tmp_path: Path) -> None:
     page.unlink()
     (found,) = documents("report", rolled.path, "-o", page, "--no-verify")
     assert found["version"] == 2
-    assert json.dumps(found["warnings"])
+    assert {"title", "command"} <= found["findings"][0].keys()
     assert page.exists()
     assert "cannot be written" in run("report", rolled.path, "-o", tmp_path, code=2).stderr

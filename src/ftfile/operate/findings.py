@@ -1,8 +1,11 @@
-"""Findings of verify: one table of their kinds, and one of their repairs by `ftfile.repair`."""
+"""All that can be wrong: one table of kinds, one of the repairs by `ftfile.repair`, and remedies as commands."""
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.kv.definition import DELETE
@@ -10,12 +13,35 @@ from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ftfile.log.format.model import Add, Remove
 
 
-Severity: TypeAlias = Literal["error", "warning", "info"]
+__all__ = (
+    "ACTIONS",
+    "CALL",
+    "KINDS",
+    "SEVERITIES",
+    "STRANGERS",
+    "Action",
+    "Finding",
+    "Kind",
+    "Repair",
+    "Severity",
+    "check",
+    "command_for",
+    "command_in",
+    "find",
+    "is_well",
+    "lost",
+    "worst_first",
+)
+
+
+Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # worst first
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
 
 _REPAIR = "ftfile.repair(path, dry_run=False) mends it"
 _NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
@@ -35,8 +61,8 @@ _STRANGERS = (
     "ftfile.repair(path, quarantine=[…], dry_run=False) puts aside what you name, also by patterns such as '*.tmp'"
 )
 _GIVE_UP = (
-    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}], dry_run=False) records "
-    "that its {rows} are gone"
+    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}], {full}dry_run=False) "
+    "records that its {rows} are gone"
 )
 
 _WINDOWS = (
@@ -55,6 +81,18 @@ _NAMED = (
     "Nothing has to be done. Who knows the code names it: writers by their options, ftfile.flush by code=[…], and "
     "readers of a store by merge=…"
 )
+_NOT_DUE = "The query's next batch finishes them. If none comes: ftfile.flush(path, due_only=True)"
+_STUCK = "Remove the cause, or let ftfile.repair(path, dry_run=True) propose what to do"
+_FLUSH = "ftfile.flush(path) tries again, and says why it fails; ftfile.verify(path, full=True) finds damaged rows"
+_COMPACT = (
+    "ftfile.compact(path, dry_run=True) tells what merging them would do. To write larger ones from the start, let "
+    "files stay open over batches: `maxBytesPerFile` with `rolloverInterval`"
+)
+_VACUUM = "ftfile.vacuum(path, dry_run=True) tells how much would be freed; older versions end with it"
+_STAGE = "Nothing to do while a query runs; ftfile.vacuum(path) deletes the old ones"
+_SILENCE = "Nothing to do if the queries have ended. Otherwise look at their drivers: a query may wait for its source"
+_HARMLESS = "No row is lost or doubled. If it comes often, something ends again and again: see the driver's log"
+_OTHERS = "Install the same Python and ftfile there, or set PYSPARK_PYTHON to this one"
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
@@ -123,6 +161,58 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "foreign-files": "There are files of other programs: plain readers take them for data",
         "unknown-files": "There are files that no commit knows: plain readers take them for data",
     },
+    # Of a status: what the head of the log, and checkpoints, show.
+    ("error", "no", _FLUSH): {"open-file-fails": "Open files could not be finished"},
+    ("warning", "no", _NOT_DUE): {"open-file-due": "Open files are due: plain readers miss their rows"},
+    ("error", "no", _STUCK): {"not-publishable": "Committed files cannot be published, or removed ones not be hidden"},
+    ("warning", "no", "ftfile.kv.verify(path) finds damaged runs"): {
+        "merge-fails": "Merges of a store failed too often, and are left out for a while"
+    },
+    ("error", "no", "See docs/disaster-recovery.md"): {
+        "checkpoint-contradicts": "A query's checkpoint and the directory are not of one time"
+    },
+    ("info", "no", "Give paths of checkpoints as they are seen from here"): {
+        "checkpoint-unread": "How far a query has come is not known: its checkpoint was not read"
+    },
+    # Of the doctor: this machine, and the directory as it is seen from here.
+    ("error", "no", "Install what is expected"): {
+        "python": "Python is too old for ftfile",
+        "packages": "Packages that ftfile needs are missing",
+        "spark": "Spark is missing here, or too old",
+        "java": "Java is missing here, or too old",
+        "driver": "The package for this kind of store is missing",
+    },
+    ("info", "no", "Install the package"): {"extra": "A package for what only some need is missing"},
+    ("warning", "no", _OTHERS): {"workers": "Spark's workers would run another Python or another ftfile"},
+    ("error", "no", "Check the path, the keys, the network and the credentials"): {
+        "directory": "The directory cannot be opened from here"
+    },
+    ("error", "no", "Set the clocks of this machine and of the store, by NTP"): {
+        "clock": "The clocks of this machine and of the store differ"
+    },
+    ("warning", "no", "Let this user write there, by chmod or chown"): {
+        "permissions": "This user may not write to the directory"
+    },
+    ("warning", "no", "Make room: a full disk fails batches, which come again"): {"space": "The disk is nearly full"},
+    # Of a report: what the history and the live files show.
+    ("error", "no", "ftfile.verify(path) says which, and what to do"): {
+        "unreadable-versions": "Versions cannot be read, and are not in the plots"
+    },
+    ("warning", "no", "`ftfile.open(path).dead_letters()` returns them, with the reason of each"): {
+        "bad-records": "Records could not be written, and are kept as dead letters"
+    },
+    ("info", "no", _HARMLESS): {
+        "replays": "Batches came again after restarts, and were recognised",
+        "recoveries": "Versions were published by a later process than their own",
+        "task-retries": "Tasks failed and were tried again",
+    },
+    ("warning", "no", "See which stage has grown, below, and docs/tuning.md"): {
+        "slower-commits": "Commits take longer than before"
+    },
+    ("info", "no", _SILENCE): {"silence": "Nothing was committed for long"},
+    ("warning", "no", _COMPACT): {"small-files": "Most files are small: reading them takes long"},
+    ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
+    ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
 }
 KINDS = {code: Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
 
@@ -171,19 +261,29 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as the log says."""
+    """One thing that is wrong, or worth knowing; with severity `ok`, one that was looked at and is right."""
 
     code: str  # docs/repair.md lists them
-    path: str  # relative to the directory; empty for the directory as a whole
-    expected: str  # by the log, or by the format
-    found: str  # on storage
+    path: str  # relative to the directory; empty for the directory as a whole, and for a machine
+    expected: str  # by the log, by the format, or by what was before
+    actual: str  # on storage, or on this machine
     severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
     remedy: str  # what to do
     repair: Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
     actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
 
     def __str__(self) -> str:
-        return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
+        expected = f"expected {self.expected}, " if self.expected else ""
+        return f"{self.severity} {self.code} {self.path!r}: {expected}found {self.actual}. {self.remedy}"
+
+    @property
+    def title(self) -> str:
+        """Return the meaning of a fault of this kind to a reader who does not know the log."""
+        return KINDS[self.code].title
+
+    def command(self, path: str) -> str | None:
+        """Return the command for a shell that helps with a directory or a store; None where none does."""
+        return command_in(self.remedy, path)
 
     def without_repair(self, remedy: str = _RESTORE) -> Finding:
         """Return the finding where nothing can be done but what `remedy` says."""
@@ -196,12 +296,32 @@ def find(code: str, path: str, expected: str, actual: str, *actions: Action, rem
     return Finding(code, path, expected, actual, kind.severity, remedy or kind.remedy, kind.repair, actions)
 
 
-def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "") -> Finding:
-    """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
+def check(code: str, expected: str, actual: str, remedy: str = "", *, is_passed: bool) -> Finding:
+    """Return a finding of a kind of the table, of severity `ok` if the check is passed."""
+    finding = find(code, "", expected, actual, remedy=remedy)
+    return replace(finding, severity="ok", remedy="") if is_passed else finding
+
+
+def is_well(findings: Iterable[Finding]) -> bool:
+    """Return True if nothing is an error or a warning."""
+    return all(finding.severity in {"info", "ok"} for finding in findings)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings by severity, those of one severity in their order."""
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, full: bool = False) -> Finding:
+    """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add.
+
+    With `full`, nothing but the content shows it.
+    """
     path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
     batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
-    remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
+    rows = f"{add.rows} rows of {batches} of {origin.query_id}"
+    remedy = _GIVE_UP.format(path=path, full="full=True, " if full else "", rows=rows)
     consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
     text = f"{remedy}. {consequence}" if consequence else remedy
@@ -216,34 +336,39 @@ def _consequence_of(add: Add) -> str:
     return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """The result of `Directory.verify()`."""
+_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
+_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
+# Calls of Python in texts, for which there are commands.
+CALL = re.compile(
+    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
+    rf"|(compact|flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum|verify)"
+    rf"\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
+)
 
-    kind: Literal["files", "store"] = "files"
-    version: int = -1  # the newest one that can be read; -1 for none
-    oldest_version: int = 0  # that is kept
-    records: int = 0  # that were read
-    files: int = 0  # live finished or staged parts
-    segments: int = 0  # live pieces of files that are still open, or runs of a store
-    rows: int = 0  # in both
-    size_bytes: int = 0  # of both
-    unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
-    unrecorded_bytes: int = 0
-    quarantined_files: int = 0  # put aside by repairs
-    full: bool = False  # content was read
-    complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
-    findings: tuple[Finding, ...] = ()  # worst first
 
-    @property
-    def ok(self) -> bool:
-        """Return True if nothing is an error or a warning."""
-        return self.complete and all(finding.severity == "info" for finding in self.findings)
+def command_in(text: str, path: str) -> str | None:
+    """Return the command for the first call of Python in a text; None where it has none."""
+    call = CALL.search(text)
+    return None if call is None else command_for(call, quote(path))
 
-    def __str__(self) -> str:
-        content = "content read" if self.full else "content not read"
-        pieces = (
-            f"{self.files} files, {self.segments} open segments" if self.kind == "files" else f"{self.segments} runs"
-        )
-        head = f"version {self.version}: {pieces}, {self.rows} rows; {content}"
-        return "\n".join([head, *map(str, self.findings)])
+
+def command_for(call: re.Match[str], path: str) -> str:
+    """Return the command for a call, with a path as a shell has it."""
+    name = call[1] or call[2]
+    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
+    for argument, value in _ARGUMENT.findall(call[3] or ""):
+        option = f"--{argument.replace('_', '-')}"
+        if value.startswith("["):
+            words += [word for text in _listed(value) for word in (option, text)]
+        elif (argument, value) != ("dry_run", "False"):
+            words.append(option)
+    return " ".join(words)
+
+
+def _listed(value: str) -> list[str]:
+    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
+    try:
+        return [quote(text) for text in ast.literal_eval(value)]
+    except (SyntaxError, ValueError):
+        return ["FILE"]
