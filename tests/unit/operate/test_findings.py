@@ -11,8 +11,9 @@ from ftfile.operate.findings import KINDS, SEVERITIES, Finding, check, find, is_
 
 
 def test_every_kind_of_finding_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs/repair.md").read_text().partition("## By symptom")[2]
-    titles = {code: title for title, code in re.findall(r"^\| ([^|]*) \| `([a-z-]+)` \|", page, re.MULTILINE)}
+    docs = Path(__file__).parents[3] / "docs"
+    text = (docs / "repair.md").read_text().partition("## By symptom")[2] + (docs / "internals/findings.md").read_text()
+    titles = {code: title for title, code in re.findall(r"^\| ([^|]*) \| `([a-z-]+)` \|", text, re.MULTILINE)}
     assert titles == {"code": "symptom"} | {code: kind.title for code, kind in KINDS.items()}
 
 
