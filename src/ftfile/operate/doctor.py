@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Permission
 from ftfile.core.version import __version__
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
-from ftfile.operate.findings import check, find
+from ftfile.operate.findings import DirectoryReport, check, find, worst_first
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 
@@ -58,25 +58,13 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorReport:
-    """The result of `ftfile.doctor`."""
-
-    findings: tuple[Finding, ...]  # one or more of each check, in their order; of severity `ok` where nothing is wrong
-
-    @property
-    def ok(self) -> bool:
-        """Return True if nothing is an error."""
-        return all(finding.severity != "error" for finding in self.findings)
-
-
 def doctor(
     path: str | os.PathLike[str] | None = None,
     *,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
-) -> DoctorReport:
+) -> DirectoryReport:
     """Check Python, packages, Spark, Java and the workers' interpreter; with a path, also whether it can be used.
 
     It writes nothing, starts no Spark, and raises nothing: what fails is an error in the report, with its remedy. Of a
@@ -92,7 +80,7 @@ def doctor(
     findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
     if path is not None:
         findings += _directory(os.fspath(path), key_provider, storage, context)
-    return DoctorReport(tuple(findings))
+    return DirectoryReport(findings=worst_first(findings))
 
 
 def _python() -> Finding:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from ftfile.core.units import count_text
 from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ftfile.log.format.model import Add, Remove
 
@@ -25,9 +26,8 @@ __all__ = (
     "SEVERITIES",
     "STRANGERS",
     "Action",
+    "DirectoryReport",
     "Finding",
-    "Kind",
-    "Repair",
     "Severity",
     "check",
     "command_for",
@@ -40,7 +40,7 @@ __all__ = (
 
 
 Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
-Repair: TypeAlias = Literal["yes", "on request", "no"]
+_Repair: TypeAlias = Literal["yes", "on request", "no"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
 
 _REPAIR = "ftfile.repair(path, dry_run=False) mends it"
@@ -92,20 +92,19 @@ _VACUUM = "ftfile.vacuum(path, dry_run=True) tells how much would be freed; olde
 _STAGE = "Nothing to do while a query runs; ftfile.vacuum(path) deletes the old ones"
 _SILENCE = "Nothing to do if the queries have ended. Otherwise look at their drivers: a query may wait for its source"
 _HARMLESS = "No row is lost or doubled. If it comes often, something ends again and again: see the driver's log"
-_OTHERS = "Install the same Python and ftfile there, or set PYSPARK_PYTHON to this one"
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
-class Kind(NamedTuple):
+class _Kind(NamedTuple):
     """A row of the table of findings."""
 
     severity: Severity
-    repair: Repair
+    repair: _Repair
     remedy: str
     title: str  # what it means to a reader who does not know the log
 
 
-_TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
+_TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     ("error", "yes", _NEXT): {"missing-format": "The file that tells the format of the log is missing"},
     ("warning", "yes", _NEXT): {
         "not-published": "Committed files are not at their names yet: plain readers miss their rows",
@@ -183,7 +182,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "driver": "The package for this kind of store is missing",
     },
     ("info", "no", "Install the package"): {"extra": "A package for what only some need is missing"},
-    ("warning", "no", _OTHERS): {"workers": "Spark's workers would run another Python or another ftfile"},
+    ("warning", "no", "Install what is here"): {"workers": "Spark's workers would run another Python or ftfile"},
     ("error", "no", "Check the path, the keys, the network and the credentials"): {
         "directory": "The directory cannot be opened from here"
     },
@@ -214,7 +213,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
     ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
     ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
 }
-KINDS = {code: Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
+KINDS = {code: _Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
 
 # Findings of several files, of which a repair puts aside those that are named.
 STRANGERS = frozenset({"foreign-files", "unknown-files"})
@@ -269,7 +268,7 @@ class Finding:
     actual: str  # on storage, or on this machine
     severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
     remedy: str  # what to do
-    repair: Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
+    repair: _Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
     actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
 
     def __str__(self) -> str:
@@ -310,6 +309,33 @@ def is_well(findings: Iterable[Finding]) -> bool:
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings by severity, those of one severity in their order."""
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryReport:
+    """The findings of a look at a machine, a directory or a store."""
+
+    findings: tuple[Finding, ...] = ()  # worst first
+
+    @property
+    def ok(self) -> bool:
+        """Return True if nothing is an error or a warning."""
+        return is_well(self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """Return a sentence that all is well, or the worst finding with what helps."""
+        if is_well(self.findings):
+            return f"well: {', '.join(self.facts())}"
+        worst = self.findings[0]
+        return f"{worst.title}: {worst.remedy[:1].lower()}{worst.remedy[1:]}"
+
+    def facts(self) -> Iterator[str]:
+        """Yield what was looked at, for the verdict that all is well."""
+        yield f"{count_text(sum(finding.severity == 'ok' for finding in self.findings), 'check')} passed"
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(str(finding) for finding in self.findings if finding.severity != "ok")])
 
 
 def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, full: bool = False) -> Finding:

@@ -15,7 +15,7 @@ from ftfile.core.progress import Tracker
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
-from ftfile.operate.findings import STRANGERS, Action, Finding, is_well
+from ftfile.operate.findings import STRANGERS, Action, DirectoryReport, Finding, is_well
 from ftfile.operate.repair_actions import OPERATION, Mender
 from ftfile.operate.verify.verify_directory import verify
 
@@ -44,19 +44,23 @@ class RepairStep:
     error: str = ""  # why it failed; empty if it succeeded, and in a dry run
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
-    """The result of a repair."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport(DirectoryReport):
+    """The result of a repair; its findings are what is left."""
 
+    version: int  # the newest one afterwards
     dry_run: bool  # nothing was changed
     steps: tuple[RepairStep, ...]  # a dry run may miss some that show once the log can be read
-    left: tuple[Finding, ...]  # not mended, each with its remedy
-    version: int  # the newest one afterwards
 
     @property
     def ok(self) -> bool:
         """Return True if nothing is left that is an error or a warning, and every step succeeded."""
-        return is_well(self.left) and not any(step.error for step in self.steps)
+        return is_well(self.findings) and not any(step.error for step in self.steps)
+
+    def facts(self) -> Iterator[str]:
+        """Yield what was done, or would be."""
+        yield f"version {self.version}"
+        yield from (f"{'would ' if self.dry_run else ''}{step.action}" for step in self.steps)
 
 
 def repair(  # noqa: PLR0913 - all by name
@@ -113,7 +117,7 @@ def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
     steps = tuple(_step(finding, action) for finding, action in chosen)
     taken = Counter(id(finding) for finding, _ in chosen)
     remaining = tuple(finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)])
-    return RepairReport(True, steps, remaining, report.version)  # noqa: FBT003 - a field
+    return RepairReport(version=report.version, dry_run=True, steps=steps, findings=remaining)
 
 
 def _repair(
@@ -133,7 +137,7 @@ def _repair(
             _log.info("repair: %s", steps[-1])
         report = verify(mender.fs, full=full, progress=progress)
     mender.save_published(report)
-    return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
+    return RepairReport(version=report.version, dry_run=False, steps=tuple(steps), findings=report.findings)
 
 
 def _step(finding: Finding, action: Action, error: str = "") -> RepairStep:

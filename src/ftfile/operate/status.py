@@ -17,7 +17,7 @@ from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.findings import find, is_well, worst_first
+from ftfile.operate.findings import DirectoryReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
@@ -78,8 +78,8 @@ class UnpublishedFile:
     removed: bool = False  # its rows are removed, and programs that list the directory still see them
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryStatus:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryStatus(DirectoryReport):
     """The result of `ftfile.status(path)` and `Directory.status()`."""
 
     path: str  # URL of the directory or the store
@@ -99,40 +99,33 @@ class DirectoryStatus:
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
     quarantined: int = 0  # files that repairs have put aside
-    # Worst first, as far as the head of the log and checkpoints show them; `verify` finds all.
-    findings: tuple[Finding, ...] = ()
 
-    @property
-    def verdict(self) -> str:
-        """Return a sentence that all is well, or the worst finding with what helps."""
-        if not is_well(self.findings):
-            worst = self.findings[0]
-            return f"{worst.title}: {worst.remedy[:1].lower()}{worst.remedy[1:]}"
-        return "empty: nothing was committed yet" if self.version < 0 else f"well: {', '.join(_facts_of(self))}"
-
-    def __str__(self) -> str:
-        return self.verdict
-
-
-def _facts_of(status: DirectoryStatus) -> Iterator[str]:
-    """Yield the facts of a directory in which nothing is wrong."""
-    yield f"version {status.version:,}"
-    if status.time_ms is not None:
-        yield f"{duration_text(max(0, status.made_ms - status.time_ms) / 1000)} old"
-    if status.open:
-        yield count_text(len(status.open), "open file")
-    if status.kind == "store" and status.due:
-        yield f"{count_text(status.due, 'merge')} due"
-    if status.queries:
-        yield count_text(len(status.queries), "query", "queries")
-        checkpoints = [query.checkpoint for query in status.queries]
-        if all(checkpoint is not None and checkpoint.is_up_to_date for checkpoint in checkpoints):
-            yield "none behind"
-    backlogs = [(query.query_id, query.checkpoint.backlog) for query in status.queries if query.checkpoint is not None]
-    if behind := [f"query {query_id} has {backlog} to read" for query_id, backlog in backlogs if backlog]:
-        yield first_text(behind)
-    if status.quarantined:
-        yield f"{count_text(status.quarantined, 'file')} in {layout.QUARANTINE}"
+    def facts(self) -> Iterator[str]:
+        """Yield facts of a directory in which nothing is wrong; `findings` are what the head and checkpoints show."""
+        if self.version < 0:
+            yield "nothing was committed yet"
+            return
+        yield f"version {self.version:,}"
+        if self.time_ms is not None:
+            yield f"{duration_text(max(0, self.made_ms - self.time_ms) / 1000)} old"
+        if self.open:
+            yield count_text(len(self.open), "open file")
+        if self.kind == "store" and self.due:
+            yield f"{count_text(self.due, 'merge')} due"
+        if self.queries:
+            yield count_text(len(self.queries), "query", "queries")
+            checkpoints = [query.checkpoint for query in self.queries]
+            if all(checkpoint is not None and checkpoint.is_up_to_date for checkpoint in checkpoints):
+                yield "none behind"
+        behind = [
+            f"query {query.query_id} has {query.checkpoint.backlog} to read"
+            for query in self.queries
+            if query.checkpoint is not None and query.checkpoint.backlog
+        ]
+        if behind:
+            yield first_text(behind)
+        if self.quarantined:
+            yield f"{count_text(self.quarantined, 'file')} in {layout.QUARANTINE}"
 
 
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:

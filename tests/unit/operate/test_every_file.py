@@ -43,7 +43,7 @@ def cell_of(report: VerifyReport, repaired: RepairReport) -> str:
         assert repaired.steps == ()
         return ""
     worst = report.findings[0]
-    result = "mended" if not repaired.left else {"on request": "request", "no": "copy"}[worst.repair]
+    result = "mended" if not repaired.findings else {"on request": "request", "no": "copy"}[worst.repair]
     return f"{worst.severity} {worst.code} {result}"
 
 
@@ -64,7 +64,7 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
         codes = {finding.code for finding in before.findings if finding.severity != "info"}
         assert len(codes) == ("error" in cell or "warning" in cell), "one harm is one finding"
         if "request" in cell:
-            lost = [found.path for found in repaired.left if any(act.kind == "give-up" for act in found.actions)]
+            lost = [found.path for found in repaired.findings if any(act.kind == "give-up" for act in found.actions)]
             repaired = ftfile.repair(url, dry_run=False, full=True, give_up=lost, accept_lost_records=True)
         assert repaired.ok == ("copy" not in cell or "info" in cell)
         if "mended" in cell:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ftfile.operate.findings import KINDS, SEVERITIES, Finding, check, find, is_well, worst_first
+from ftfile.operate.findings import KINDS, SEVERITIES, DirectoryReport, Finding, check, find, is_well, worst_first
+from ftfile.operate.repair import RepairReport, RepairStep
 
 
 def test_every_kind_of_finding_is_documented() -> None:
@@ -46,3 +48,22 @@ def test_a_finding_has_what_the_table_says_of_its_kind() -> None:
 )
 def test_the_command_of_a_remedy(remedy: str, command: str | None) -> None:
     assert find("space", "", "", "", remedy=remedy).command("/a b") == command
+
+
+def test_a_report_is_as_its_worst_finding() -> None:
+    passed, known = check("python", "", "", is_passed=True), find("extra", "", "", "s3 is not installed")
+    well = DirectoryReport(findings=(known, passed))
+    assert (well.ok, well.verdict) == (True, "well: 1 check passed")
+    assert str(well) == f"{well.verdict}\n{known}"
+    full = DirectoryReport(findings=(find("space", "", "", ""), known))
+    assert (full.ok, full.verdict) == (
+        False,
+        "The disk is nearly full: make room: a full disk fails batches, which come again",
+    )
+
+
+def test_a_repair_with_a_step_that_failed_is_not_well() -> None:
+    steps = (RepairStep("bad-hint", "a", "make the hint anew"),)
+    done = RepairReport(version=3, dry_run=False, steps=steps)
+    assert (done.ok, done.verdict) == (True, "well: version 3, make the hint anew")
+    assert not replace(done, steps=(replace(steps[0], error="no space"),)).ok

@@ -170,7 +170,7 @@ class TestParts:
         world.fs.delete(adds[1].final_path or "")
         assert [file.state for file in ftfile.open(world.url).files()] == ["published", "missing", "published"]
         left = ftfile.repair(world.url, dry_run=False)
-        assert (left.ok, left.steps, [found.code for found in left.left]) == (False, (), ["missing-part"])
+        assert (left.ok, left.steps, [found.code for found in left.findings]) == (False, (), ["missing-part"])
         assert mend(world, give_up=[adds[1].final_path]).ok
         assert rows(world) == visible(world) == [b"row 0", b"row 2"]
         assert ftfile.open(world.url).history()[-1].operation == "repair"
@@ -499,7 +499,7 @@ class TestDerived:
             world.fs.delete(layout.compacted_path(name))
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
-        assert not any("checkpoints and ranges stand for them" in finding.remedy for finding in report.left)
+        assert not any("checkpoints and ranges stand for them" in finding.remedy for finding in report.findings)
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
         world.driver.restart()

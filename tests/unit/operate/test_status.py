@@ -210,7 +210,7 @@ class TestVerdict:
     @staticmethod
     def of(path: object, **arguments: Any) -> str:
         status = ftfile.status(str(path), **arguments)
-        assert str(status) == status.verdict
+        assert str(status).splitlines() == [status.verdict, *map(str, status.findings)]
         return re.sub(r"\d+(\.\d)? s old", "3 s old", status.verdict)
 
     def test_well(self, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ class TestVerdict:
 
     def test_empty(self, world: World) -> None:
         world.driver.log.prepare_directory()
-        assert self.of(world.url) == "empty: nothing was committed yet"
+        assert self.of(world.url) == "well: nothing was committed yet"
 
     def test_an_open_file_is_due(self, tmp_path: Path) -> None:
         run(tmp_path / "out", 2, maxBatchesPerFile="2")

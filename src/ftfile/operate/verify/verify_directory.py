@@ -19,7 +19,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add
 from ftfile.log.read.snapshot import snapshot_at
-from ftfile.operate.findings import Action, Finding, find, is_well, lost, worst_first
+from ftfile.operate.findings import Action, DirectoryReport, Finding, find, lost, worst_first
 from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import count_quarantined, scan_log
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport(DirectoryReport):
     """The result of `Directory.verify()`."""
 
     kind: Literal["files", "store"] = "files"
@@ -60,20 +60,12 @@ class VerifyReport:
     quarantined_files: int = 0  # put aside by repairs
     full: bool = False  # content was read
     complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
-    findings: tuple[Finding, ...] = ()  # worst first
 
-    @property
-    def ok(self) -> bool:
-        """Return True if nothing is an error or a warning."""
-        return self.complete and is_well(self.findings)
-
-    def __str__(self) -> str:
-        content = "content read" if self.full else "content not read"
-        pieces = (
-            f"{self.files} files, {self.segments} open segments" if self.kind == "files" else f"{self.segments} runs"
-        )
-        head = f"version {self.version}: {pieces}, {self.rows} rows; {content}"
-        return "\n".join([head, *map(str, self.findings)])
+    def facts(self) -> Iterator[str]:
+        """Yield what was compared."""
+        files = f"{self.files} files, {self.segments} open segments"
+        pieces = files if self.kind == "files" else f"{self.segments} runs"
+        yield f"version {self.version}, {pieces}, {self.rows} rows, content {'read' if self.full else 'not read'}"
 
 
 def verify(

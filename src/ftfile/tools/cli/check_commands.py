@@ -93,16 +93,16 @@ def print_findings(findings: Iterable["Finding"], path: str) -> None:
         )
 
 
-def command_for(value: object, *, path: str | None) -> dict[str, str | None]:
+def command_for(value: object, *, path: str | None) -> dict[str, object]:
     """Return the command that helps with what a check has found, as a field of JSON, and what is no field there."""
-    from ftfile.operate.findings import Finding, command_in
-    from ftfile.operate.status import DirectoryStatus, OpenFile, UnpublishedFile
+    from ftfile.operate.findings import DirectoryReport, Finding, command_in
+    from ftfile.operate.status import OpenFile, UnpublishedFile
 
     shown = path or PATH
     if isinstance(value, Finding):
         return {"title": value.title, "command": value.command(shown)}
-    if isinstance(value, DirectoryStatus):
-        return {"verdict": value.verdict, "command": command_in(value.verdict, shown)}
+    if isinstance(value, DirectoryReport):
+        return {"ok": value.ok, "verdict": value.verdict, "command": command_in(value.verdict, shown)}
     texts = {OpenFile: "waiting", UnpublishedFile: "problem"}
     name = texts.get(type(value))
     return {} if name is None else {"command": command_in(getattr(value, name), shown)}
@@ -120,7 +120,7 @@ def doctor(
 ) -> None:
     """Check Python, Java, Spark, drivers and the workers' interpreter; with a path, credentials, clock, permissions.
 
-    It prints what is wrong, and how to mend it. It ends with 1 where something is an error.
+    It prints what is wrong, and how to mend it. It ends with 1 where something is an error or a warning.
     """
     with waiting("doctor"):
         report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))

@@ -77,7 +77,7 @@ def repair(
         print_json(report, partial(command_for, path=place.path))
     else:
         _print_steps(report)
-        print_findings(report.left, place.path)
+        print_findings(report.findings, place.path)
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -247,7 +247,7 @@ def _of(files: "Sequence[RestoredFile]") -> str:
 
 def _print_steps(report: "RepairReport") -> None:
     if not report.steps:
-        put("Nothing that can be mended by itself" if report.left else "Nothing to mend")
+        put("Nothing that can be mended by itself" if report.findings else "Nothing to mend")
         return
     put("Would do" if report.dry_run else "Done")
     columns = [

@@ -45,7 +45,7 @@ def test_a_whole_store_has_nothing_to_mend() -> None:
     report = ftfile.repair(PATH, full=True, context=current())
     assert report.ok
     assert not report.steps
-    assert not report.left
+    assert not report.findings
 
 
 def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so() -> None:
@@ -53,7 +53,7 @@ def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so(
     damage(PATH, lost.add)
     with pytest.raises(CorruptData):
         rows_of(PATH)
-    (finding,) = ftfile.repair(PATH, full=True, context=current()).left
+    (finding,) = ftfile.repair(PATH, full=True, context=current()).findings
     assert (finding.code, finding.path) == ("damaged-segment", lost.add.path)
     planned = give_up(lost.add.path, dry_run=True)
     (step,) = give_up(lost.add.path).steps
@@ -72,7 +72,7 @@ def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so(
 def test_older_values_are_told_of_and_deletes_are_not_where_there_are_none() -> None:
     lost = next(run for run in runs() if run.add.rows and not run.marks.ops & 1 << DELETE)
     damage(PATH, lost.add)
-    (finding,) = ftfile.repair(PATH, full=True, context=current()).left
+    (finding,) = ftfile.repair(PATH, full=True, context=current()).findings
     assert "as the runs before it have them" in finding.remedy
     assert "deleted" not in finding.remedy
 
@@ -81,7 +81,7 @@ def test_purges_of_lost_runs_stay() -> None:
     before, lost = rows_of(PATH), [run for run in runs() if run.marks.purges]
     (path,) = {run.add.path for run in lost}
     open_filesystem(PATH).delete(path)
-    (*findings,) = ftfile.repair(PATH, context=current()).left
+    (*findings,) = ftfile.repair(PATH, context=current()).findings
     assert [each.code for each in findings] == ["missing-segment"] * len(lost)
     assert not any("as the runs before" in each.remedy for each in findings)
     assert give_up(path).ok

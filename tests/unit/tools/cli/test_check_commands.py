@@ -12,8 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.log.format import layout
-from ftfile.operate.doctor import DoctorReport
-from ftfile.operate.findings import check, find
+from ftfile.operate.findings import DirectoryReport, check, find
 from ftfile.read.foreign.plan import Refused
 from ftfile.read.foreign.status import SourceStatus
 from tests.kit.files_run import FilesRun
@@ -64,10 +63,10 @@ def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) 
         find("extra", "", "", "not installed", remedy="pip install ..."),
         find("space", "", "", "1 MiB", remedy="wait"),
     )
-    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(findings))
+    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DirectoryReport(findings=findings))
     for module in ("tables", "output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
-    _, *remedies = run("doctor").stdout.split("\n\n")
+    _, *remedies = run("doctor", code=1).stdout.split("\n\n")
     assert remedies == ["extra: what to do\npip install ...", "space: what to do\nwait\n"]
 
 
@@ -117,7 +116,7 @@ def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monke
         f"ftfile repair {out} --quarantine foreign.json",
     }
     (report,) = documents("repair", out, "--dry-run", code=1)
-    assert report["left"][0]["command"].startswith(f"ftfile repair {out} --give-up ")
+    assert report["findings"][0]["command"].startswith(f"ftfile repair {out} --give-up ")
     (status,) = documents("status", rolled)
     assert {each["command"] for each in status["open"]} == {None}
     monkeypatch.setattr("ftfile.operate.status.reason_to_end", lambda *_: "size")

@@ -202,7 +202,7 @@ def worst_of(url: str) -> set[str]:
         report = ftfile.repair(url, full=True)
     except ConfigError:
         return set()
-    return {finding.code for finding in report.left if finding.severity == "error"} | {
+    return {finding.code for finding in report.findings if finding.severity == "error"} | {
         step.code for step in report.steps if step.code not in {"not-published", "not-hidden"}
     }
 

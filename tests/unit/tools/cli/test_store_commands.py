@@ -122,7 +122,7 @@ def test_a_path_may_be_relative(store: str, words: str, monkeypatch: pytest.Monk
 def test_the_log_of_a_store_is_verified(store: str) -> None:
     report = ftfile.verify(store)
     assert (report.kind, report.version, report.segments, report.ok) == ("store", 2, 9, True)
-    assert str(report).startswith("version 2: 9 runs, 9 rows")
+    assert str(report).startswith("well: version 2, 9 runs, 9 rows, content not read")
     assert "store\t" in run("verify", store).stdout
     file = next(each.add.path for each in ftfile.kv.open(store).runs())
     with Path(store, file).open("r+b") as stream:

@@ -15,8 +15,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.operate.doctor import DoctorReport
-from ftfile.operate.findings import check, find
+from ftfile.operate.findings import DirectoryReport, check, find
 from ftfile.operate.status import OpenFile, UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import advice
@@ -210,7 +209,7 @@ def test_silence_is_told() -> None:
 @pytest.mark.slow
 def test_checks_that_pass_need_no_attention(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = (check("python", "x", "y", is_passed=True), find("extra", "", "x", "y"), find("space", "", "x", "y"))
-    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: DoctorReport(findings))
+    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: DirectoryReport(findings=findings))
     assert [each.code for each in ftfile.report(rolled.path).findings] == ["open-file-due", "space"]
 
 
