@@ -206,7 +206,7 @@ def test_hdfs(page: Page) -> None:
 def test_maintenance(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
     page.run(*examples("docs/maintenance.md"))
-    assert "version 7: 8 files, 0 open segments, 8 rows; content read" in capsys.readouterr().out
+    assert "well: version 7, 8 files, 0 open segments, 8 rows, content read" in capsys.readouterr().out
     directory = ftfile.open(str(page.home / "out"))
     assert sorted(directory.to_arrow()["id"].to_pylist()) == [10, 20, 30, 40, 50, 60, 80]
     assert (directory.history()[-1].operation, directory.history()[-1].replaces) == ("delete", "id = 70")
