@@ -89,20 +89,20 @@ def _uses(option: Option) -> str:
     return "all" if option.used_by == kinds.EVERYWHERE else ", ".join(sorted(option.used_by, key=_USES.index))
 
 
-def _row(option: Option, told: str, meaning: str, most: str) -> str:
+def _row(option: Option, default: str, meaning: str, most: str) -> str:
     limits = [uses] if (uses := _uses(option)) != most else []
     limits += [", ".join(option.formats)] if option.formats not in {(), kinds.FORMATS} else []
     only = f" ({'; '.join(limits)})" if limits else ""
-    return f"| `{option.name}`{only} | {_takes(option, told.partition(_DEFAULT)[2])} | {meaning} |"
+    return f"| `{option.name}`{only} | {_takes(option, default.partition(_DEFAULT)[2])} | {meaning} |"
 
 
-def _takes(option: Option, told: str) -> str:
+def _takes(option: Option, shown: str) -> str:
     """Return the values of an option, and its default: in bold, or as the page tells it where it is no one value."""
     takes = _cell(_SHORT.get(option.kind, option.kind.accepts.removeprefix("one of ")))
     default = _default(option)
     # The page tells more of a default of the table, and in words what it is where the table has none.
-    if told not in {"", default} and (told.startswith(default) if default else not _VALUE.fullmatch(told)):
-        return f"{takes}; {_DEFAULT}{told}"
+    if shown not in {"", default} and (shown.startswith(default) if default else not _VALUE.fullmatch(shown)):
+        return f"{takes}; {_DEFAULT}{shown}"
     if not default:
         return takes
     return takes.replace(default, f"**{default}**") if default in takes else f"{takes}, **{default}**"

@@ -131,9 +131,10 @@ def _worker() -> Finding:
         "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core.version as own; print(own.__version__)"
     )
     lines = _output([program, "-c", code]).split()
-    version, own = (*lines, *("unknown", "none")[len(lines) :])[:2]
-    actual = f"Python {version} with ftfile {own} at {program}"
-    return check("workers", expected, actual, remedy, is_passed=(version, own) == (own_version, __version__))
+    version = lines[0] if lines else "unknown"
+    release = lines[1] if len(lines) > 1 else "none"
+    actual = f"Python {version} with ftfile {release} at {program}"
+    return check("workers", expected, actual, remedy, is_passed=(version, release) == (own_version, __version__))
 
 
 def _extras() -> Iterator[Finding]:

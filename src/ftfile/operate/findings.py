@@ -1,13 +1,11 @@
-"""All that can be wrong: one table of kinds, one of the repairs by `ftfile.repair`, and remedies as commands."""
+"""All that can be wrong: one table of kinds, and one of the repairs by `ftfile.repair`."""
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import dataclass, field, replace
-from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from ftfile.core.remedies import command_in
 from ftfile.core.units import count_text
 from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import is_run, numbers_of
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ACTIONS",
-    "CALL",
     "KINDS",
     "SEVERITIES",
     "STRANGERS",
@@ -30,8 +27,6 @@ __all__ = (
     "Finding",
     "Severity",
     "check",
-    "command_for",
-    "command_in",
     "find",
     "is_well",
     "lost",
@@ -360,41 +355,3 @@ def _consequence_of(add: Add) -> str:
         return ""
     deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE
     return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
-
-
-_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
-_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
-# Calls of Python in texts, for which there are commands.
-CALL = re.compile(
-    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
-    rf"|(compact|flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum|verify)"
-    rf"\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
-)
-
-
-def command_in(text: str, path: str) -> str | None:
-    """Return the command for the first call of Python in a text; None where it has none."""
-    call = CALL.search(text)
-    return None if call is None else command_for(call, quote(path))
-
-
-def command_for(call: re.Match[str], path: str) -> str:
-    """Return the command for a call, with a path as a shell has it."""
-    name = call[1] or call[2]
-    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
-    for argument, value in _ARGUMENT.findall(call[3] or ""):
-        option = f"--{argument.replace('_', '-')}"
-        if value.startswith("["):
-            words += [word for text in _listed(value) for word in (option, text)]
-        elif (argument, value) != ("dry_run", "False"):
-            words.append(option)
-    return " ".join(words)
-
-
-def _listed(value: str) -> list[str]:
-    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
-    try:
-        return [quote(text) for text in ast.literal_eval(value)]
-    except (SyntaxError, ValueError):
-        return ["FILE"]

@@ -10,6 +10,7 @@ import typer
 import ftfile
 from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import PATH, command_in, in_commands
 from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_bytes
@@ -24,7 +25,6 @@ from ftfile.tools.cli.place import (
     settings_of,
 )
 from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
-from ftfile.tools.report.remedies import PATH, in_commands
 
 if TYPE_CHECKING:
     from ftfile.operate.findings import Finding
@@ -95,7 +95,7 @@ def print_findings(findings: Iterable["Finding"], path: str) -> None:
 
 def command_for(value: object, *, path: str | None) -> dict[str, object]:
     """Return the command that helps with what a check has found, as a field of JSON, and what is no field there."""
-    from ftfile.operate.findings import DirectoryReport, Finding, command_in
+    from ftfile.operate.findings import DirectoryReport, Finding
     from ftfile.operate.status import OpenFile, UnpublishedFile
 
     shown = path or PATH

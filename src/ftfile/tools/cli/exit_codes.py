@@ -20,8 +20,8 @@ from ftfile.core.errors import (
     StorageError,
     UserCodeError,
 )
+from ftfile.core.remedies import PATH, in_commands
 from ftfile.tools.cli.tables import printable
-from ftfile.tools.report.remedies import PATH, in_commands
 
 FOUND = 1  # a check found something wrong
 USAGE = 2  # the command, its options, the path or a condition is wrong

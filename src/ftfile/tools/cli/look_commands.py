@@ -10,6 +10,7 @@ import typer
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
 from ftfile.tools.cli.exit_codes import DAMAGED
@@ -18,7 +19,6 @@ from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
 from ftfile.tools.cli.queries import print_open, print_queries
 from ftfile.tools.cli.store_commands import runs_of
 from ftfile.tools.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
-from ftfile.tools.report.remedies import PATH, in_commands
 
 if TYPE_CHECKING:
     from ftfile.log.read.history import Version as RecordedVersion

@@ -14,7 +14,7 @@ import typer
 
 from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.tools.report.remedies import PATH
+from ftfile.core.remedies import PATH
 
 if TYPE_CHECKING:
     from ftfile.operate.open_directory import OpenedDirectory

@@ -3,10 +3,10 @@
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.remedies import in_commands
 from ftfile.core.units import ago, bytes_text, count_text, duration_text
 from ftfile.tools.cli.output import heading, put
 from ftfile.tools.cli.tables import BYTES, COUNT, TEXT, Column, is_terminal, print_table
-from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,11 +9,11 @@ from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import in_commands
 from ftfile.core.units import ago, bytes_text, count_text, names_text, time_text
 from ftfile.core.version import __version__
 from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
 from ftfile.tools.report.charts import HEIGHT, timeline_of
-from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -120,11 +120,14 @@ def report(
 
 def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[Finding]:
     commits, status = contents.commits, contents.status
-    yield from (finding for finding in status.findings if verify_report is None or finding.code not in _COMPARED)
-    yield from () if verify_report is None else verify_report.findings
-    if verify_report is not None and verify_report.unrecorded_files:
-        files, size_bytes = verify_report.unrecorded_files, verify_report.unrecorded_bytes
-        yield find("unneeded-files", "", "", f"{count_text(files, 'staged file')} of {bytes_text(size_bytes)}")
+    if verify_report is None:
+        yield from status.findings
+    else:
+        yield from (finding for finding in status.findings if finding.code not in _COMPARED)
+        yield from verify_report.findings
+        if files := verify_report.unrecorded_files:
+            size = bytes_text(verify_report.unrecorded_bytes)
+            yield find("unneeded-files", "", "", f"{count_text(files, 'staged file')} of {size}")
     yield from (finding for finding in contents.machine if finding.severity in {"error", "warning"})
     if not contents.is_store:
         yield from advice.of_files(contents.files, commits, was_vacuumed=status.horizon_ms > 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 
 from ftfile.core.arguments import CONDITION_TAKEN
 
-__all__ = ("PATH", "in_commands")
+__all__ = ("PATH", "command_in", "in_commands")
 
 # In the place of a path that is not known.
 PATH = "PATH"
@@ -37,15 +38,48 @@ _OPTION = re.compile(
     r"|schema|table|target_bytes|threads|timestamp|to|version|where)(?==|: )"
 )
 _OPTIONS = {"target_bytes": "target"}
+_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
+_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
+_CALL = re.compile(
+    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
+    rf"|(compact|flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum|verify)"
+    rf"\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
+)
 
 
 def in_commands(text: str, path: str = PATH) -> str:
     """Return a text in which calls of Python are commands for a path, between backticks."""
-    from ftfile.operate.findings import CALL, command_for  # noqa: PLC0415 - of no use to a command that only helps
-
     for python, option in _WORDS.items():
         text = text.replace(python, option)
     shown = path if path == PATH else shlex.quote(path)
     text = _OF_COMMAND.sub(lambda match: f"{match[1]} {shown}", _IN_PYTHON.sub("", text))
     text = _OPTION.sub(lambda match: f"--{_OPTIONS.get(match[1], match[1]).replace('_', '-')}", text)
-    return CALL.sub(lambda call: f"`{command_for(call, shown)}`", text)
+    return _CALL.sub(lambda call: f"`{_command_for(call, shown)}`", text)
+
+
+def command_in(text: str, path: str) -> str | None:
+    """Return the command for the first call of Python in a text; None where it has none."""
+    call = _CALL.search(text)
+    return None if call is None else _command_for(call, shlex.quote(path))
+
+
+def _command_for(call: re.Match[str], path: str) -> str:
+    """Return the command for a call, with a path as a shell has it."""
+    name = call[1] or call[2]
+    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
+    for argument, value in _ARGUMENT.findall(call[3] or ""):
+        option = f"--{argument.replace('_', '-')}"
+        if value.startswith("["):
+            words += [word for text in _texts_of(value) for word in (option, text)]
+        elif (argument, value) != ("dry_run", "False"):
+            words.append(option)
+    return " ".join(words)
+
+
+def _texts_of(value: str) -> list[str]:
+    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
+    try:
+        return [shlex.quote(text) for text in ast.literal_eval(value)]
+    except (SyntaxError, ValueError):
+        return ["FILE"]
