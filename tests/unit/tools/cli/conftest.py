@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,12 @@ BATCHES = 3
 
 def rows(batch: int) -> list[dict[str, object]]:
     return [{"id": 10 * batch + number, "month": str(6 + number % 2), "word": "日本" * number} for number in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def workers_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark's workers have this Python: `doctor` finds no other one, whatever the machine's `python3` is."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,8 +45,7 @@ def test_verify_reads_content_only_when_asked(out: str) -> None:
 
 
 @pytest.mark.slow
-def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+def test_doctor(out: str) -> None:
     text = run("doctor", out).stdout
     assert "\ndirectory\tok\t" in text
     assert "\npython\tok\t" in text
