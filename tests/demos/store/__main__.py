@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="less text, two kills of the stream, half a minute")
     parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
     options = parser.parse_args(arguments)
-    settings = Settings(options.seed, 16, 1, 2, 30, 2) if options.quick else Settings(options.seed, 60, 5, 6, 300, 12)
+    settings = Settings(options.seed, 24, 1, 2, 30, 2) if options.quick else Settings(options.seed, 60, 5, 6, 300, 12)
     return run_command("demo-kv", lambda root, console: _Demo(settings, root, console).run(), keep=options.keep)
 
 
