@@ -6,18 +6,14 @@ The page itself is the place of what an option means, and of a default that is n
 from __future__ import annotations
 
 import re
-import runpy
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ftfile.core.options import OPTIONS, Option, kinds
-from ftfile.core.options.table import ELSEWHERE
 
 PAGE = Path(__file__).parents[1] / "docs/options.md"
-
-_wrapped = runpy.run_path(str(Path(__file__).parent / "prose.py"))["wrapped"]
 
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
@@ -26,11 +22,6 @@ _ROW = re.compile(r"^\| `(\w+)`[^|]* \| ((?:\\\||[^|])+) \| (.+) \|$")
 _VALUE = re.compile("`[^`]*`")
 _DEFAULT = "default: "
 _USES = ("write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow")
-_USE = "use "
-_NAMES = "## The same thing by other systems' names"
-_OTHER_NAMES = (
-    "Each is an error that says what to write instead, as are many others of Spark, Delta, Iceberg, Flink and Hudi:"
-)
 # Kinds that many options take: the head of the page says once what they accept.
 _SHORT = {
     kinds.BOOLEAN: "`true`, `false`",
@@ -57,22 +48,10 @@ def to_markdown(page: str) -> str:
     options: dict[str, list[Option]] = {}
     for option in OPTIONS:
         options.setdefault(option.name, []).append(option)
-    described = _TABLE.sub(lambda match: _table(options, match[2]), page.partition(_NAMES)[0])
+    described = _TABLE.sub(lambda match: _table(options, match[2]), page)
     if lacking := [name for name, rows in options.items() if rows]:
         sys.exit(f"docs/options.md has no whole row, with a meaning, of {', '.join(lacking)}")
-    return "\n".join([described + _NAMES, "", _OTHER_NAMES, "", *_answers(ELSEWHERE)]) + "\n"
-
-
-def _answers(answers: dict[str, str]) -> list[str]:
-    """Return a list with one item for each option that others call by other names, in the order of their first names.
-
-    An error alone tells what is no option.
-    """
-    names: dict[str, list[str]] = {}
-    for name, text in answers.items():
-        if text.startswith(_USE):
-            names.setdefault(text.removeprefix(_USE).replace("<", r"\<"), []).append(f"`{name}`")
-    return [line for text, group in names.items() for line in _wrapped([f"- {text}: {', '.join(group)}"])]
+    return described
 
 
 def _table(options: dict[str, list[Option]], rows: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.cli.test_page import write_data
@@ -26,11 +27,14 @@ COMMANDS = {
     "ftfile status /data/out": "last batch",
     "ftfile status /data/rolled": "why it is open",
     "ftfile flush /data/rolled --dry-run": "Would finish about 1 file of 3 rows",
+    "ftfile status /data/store": "merges due\t0",
+    "ftfile status /data/live": "1, for 3 min",
     "ftfile source /data/in --checkpoint /data/checkpoint": "to be read\t1 file",
     "ftfile doctor /data/out": "Python",
     "ftfile verify /data/out --full": "result\twhole",
     "ftfile show /data/out FILE": "batches\t2\noffsets before",
     "ftfile show /data/out 1": "query\t00000000-0000-0000-0000-000000000001\nrun\trun-1\n",
+    "ftfile diff /data/out 1 2": "2 added, 0 removed",
     "ftfile history /data/out": '{"batch":2}',
     "ftfile history /data/out --limit 20": "files",
     "ftfile history /data/out --json": '"write_seconds"',
@@ -58,6 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directories that the page is about."""
     tmp_path = tmp_path_factory.mktemp("home")
     write_data(tmp_path / "spark", STORE)
+    StoreBatch(f"{STORE}/store", {"word": "string"}, {"keyColumns": "word"}).run(0, [[{"word": "a"}]])
     options = {"fileFormat": "text", "checkpointLocation": str(tmp_path / "checkpoint")}
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.log").write_text("one\n")
