@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 import ftfile
 from ftfile.core.checksum import checksum
@@ -104,7 +105,7 @@ def _linked(path: Path, original: Add, batch: int) -> Add:
     final = str(PurePosixPath(original.final_path).with_name(name))
     os.link(path / original.final_path, path / final)
     staged = f"{layout.staged_directory('links', batch)}/00000-0-{unique}.staged"
-    return replace(original, id=unique, path=staged, final_path=final, origin=Origin("links", batch, batch))
+    return structs.replace(original, id=unique, path=staged, final_path=final, origin=Origin("links", batch, batch))
 
 
 def _add(batch: int) -> Add:

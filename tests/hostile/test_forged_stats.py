@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.planning import runs
@@ -14,7 +14,7 @@ from ftfile.kv.planning.runs import Marks, open_marks
 from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
-from ftfile.log.format.tables import check_entry, definitions_from_json
+from ftfile.log.format.tables import check_definitions, check_entry
 from ftfile.log.state import Definitions, LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -69,10 +69,10 @@ PLAN = Plan(
 
 
 def test_what_was_written_is_read() -> None:
-    assert GroupTotals("").plus(replace(SEGMENT, rolling_stats=STATS), is_other_batch=True).event_min_us == -2
+    assert GroupTotals("").plus(structs.replace(SEGMENT, rolling_stats=STATS), is_other_batch=True).event_min_us == -2
     assert Plan.from_json(PLAN).to_json() == PLAN
     marks = Marks((1, 1), (KEY, KEY), ((KEY[:2], None),))
-    run = replace(SEGMENT, rolling_stats=marks.to_json())
+    run = structs.replace(SEGMENT, rolling_stats=marks.to_json())
     assert open_marks(MemoryFileSystem("forged-stats"), [run], KINDS) == [run]
 
 
@@ -80,17 +80,19 @@ def test_what_was_written_is_read() -> None:
 def test_statistics_of_other_types_are_damage(field: str) -> None:
     for value in NO_STATS:
         with pytest.raises(CorruptData, match="a file that stays open"):
-            stats_of(replace(SEGMENT, rolling_stats=STATS | {field: value}))
+            stats_of(structs.replace(SEGMENT, rolling_stats=STATS | {field: value}))
 
 
 @pytest.mark.parametrize("field", ["partition", "index", "committedMs"])
 def test_so_are_statistics_without_them(field: str) -> None:
     with pytest.raises(CorruptData):
-        stats_of(replace(SEGMENT, rolling_stats={name: value for name, value in STATS.items() if name != field}))
+        stats_of(
+            structs.replace(SEGMENT, rolling_stats={name: value for name, value in STATS.items() if name != field})
+        )
 
 
 def test_a_segment_without_rows_has_no_bytes() -> None:
-    segment = replace(SEGMENT, rows=0, rolling_stats=STATS)
+    segment = structs.replace(SEGMENT, rows=0, rolling_stats=STATS)
     assert GroupTotals("").plus(segment, is_other_batch=True).size_bytes == 0
 
 
@@ -99,7 +101,7 @@ def test_keys_that_the_columns_cannot_have_are_damage(key: tuple[Any, ...]) -> N
     fs = MemoryFileSystem("forged-stats")
     for marks in (Marks((1, 1), (key, KEY)), Marks((1, 1), None, ((KEY, key),)), Marks((1, 1), None, ((key, None),))):
         with pytest.raises(CorruptData, match="key columns"):
-            open_marks(fs, [replace(SEGMENT, rolling_stats=marks.to_json())], KINDS)
+            open_marks(fs, [structs.replace(SEGMENT, rolling_stats=marks.to_json())], KINDS)
 
 
 @pytest.mark.parametrize("table", ENTRIES)
@@ -129,13 +131,13 @@ def test_marks_are_checked_once_for_the_same_run_and_types(monkeypatch: pytest.M
 
     monkeypatch.setattr(Marks, "check_keys", check_keys)
     fs, marks = MemoryFileSystem("forged-stats"), Marks((0, 1), ((b"a",), (b"b",)), (), 1, 5).to_json()
-    adds = [replace(SEGMENT, id=f"run {number}", rolling_stats=dict(marks)) for number in range(2)]
+    adds = [structs.replace(SEGMENT, id=f"run {number}", rolling_stats=dict(marks)) for number in range(2)]
     for kinds, expected in (([pa.string()], 2), ([pa.string()], 2), ([pa.binary()], 4)):
         open_marks(fs, adds, kinds)
         assert len(checks) == expected
     with pytest.raises(CorruptData, match="its column is int32"):
         open_marks(fs, adds, [pa.int32()])
-    open_marks(fs, [replace(adds[0], id="run 2")], [pa.binary()])
+    open_marks(fs, [structs.replace(adds[0], id="run 2")], [pa.binary()])
     assert len(runs._checked) == 1  # noqa: SLF001
 
 
@@ -178,4 +180,4 @@ def test_so_is_a_schema_that_no_record_defines() -> None:
 )
 def test_definitions_have_the_types_that_are_written(definition: object) -> None:
     with pytest.raises(ValueError, match=r"is |are "):
-        definitions_from_json({"key": definition})
+        check_definitions({"key": definition})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.log.commit_log import CommitLog
@@ -37,7 +37,7 @@ def rewrite_without(url: str, condition: pc.Expression) -> None:
         content, path = sink.getvalue(), f"{stage}/{number}.staged"
         fs.create_exclusive(path, content)
         adds.append(
-            replace(
+            structs.replace(
                 add,
                 id=f"rewritten-{number}",
                 path=path,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
@@ -204,7 +205,7 @@ def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCo
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
         body = body_of(config, log, head, change)
         place = checkpoint_table_change(head, author, config.checkpoint)
-        return replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=body.tables | place)
+        return structs.replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=body.tables | place)
 
     return prepare
 
@@ -220,7 +221,7 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     keys = [*texts]
     state, now_ms = open_state(log.fs, head, recorded_key_types(head)), log.clock.now_ms()
     accepted = Accepted() if config.overwrite else accepted_merges(log, state, change.rewrites)
-    runs = placed([replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
+    runs = placed([structs.replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)

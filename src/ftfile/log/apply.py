@@ -188,8 +188,8 @@ class Fold:
                 record.version,
                 author.run_id,
                 author.offsets_hash,
-                record.fingerprint,
                 start or 0,
+                record.fingerprint,
                 record.settings,
             )
             self._queries.set(author.query_id, query_state)

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import field
+
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import adds_from_json, adds_to_json, check_list, pairs_from_json
-from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
+from ftfile.log.format.compacted import AddsById, adds_by_id, adds_of
+from ftfile.log.format.model import AssemblyTask, Count, Value, convert
 from ftfile.log.format.record import (
-    ADD,
-    ASSEMBLY_TASK,
     FILE_BYTES_MAX,
-    FINGERPRINT,
-    REMOVE,
     check_format,
     compact_json,
+    decode_json,
     from_checked_text,
-    json_value,
     to_checked_text,
     within_limits,
 )
-from ftfile.log.format.tables import check_entry, definitions_from_json
+from ftfile.log.format.tables import check_definitions, check_entry
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
 
@@ -34,110 +33,63 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.core.context import IdSource
-    from ftfile.log.format.model import Add, Record
-    from ftfile.log.state import Tables
+    from ftfile.log.format.model import Record
     from ftfile.storage.api import FileSystem
 
 
 CHECKPOINT_FORMAT = 1
 
 
-def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
-    return Field(
-        name,
-        attribute,
-        OBJECT,
-        lambda values: {key: fields.to_json(value) for key, value in values.items()},
-        lambda texts: SharedMap({key: fields.from_json(text) for key, text in texts.items()}),
-    )
+class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOINT_FORMAT):
+    """The fields of a checkpoint: attributes of a state, as plain values."""
+
+    version: Count
+    nonce: str
+    horizon_ms: Count = field(name="vacuumHorizonMs")
+    log_start: Count = field(name="logStartVersion")
+    schema: str | None
+    encoding: str | None
+    definitions: dict[str, Any]
+    removed_since: Count = field(name="removedPartsSinceVersion")
+    queries: dict[str, QueryState]
+    transactions: dict[str, TransactionState]
+    segments: AddsById
+    assembly_tasks: tuple[AssemblyTask, ...]
+    removed: dict[str, int] = field(name="removedParts")
+    reserved: dict[str, int] = field(name="reservedPaths")
+    tables: dict[str, dict[str, list[Any]]]
+    recent: tuple[tuple[int, str], ...] = field(name="recentRecords")
+    unpublished: tuple[Unpublished, ...]
 
 
-def _versions(name: str, attribute: str) -> Field:
-    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(text)))
+# Attributes whose keys a state has in a map.
+_MAPS = ("queries", "transactions", "removed", "reserved")
 
 
-def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
-    for name, table in text.items():
-        _checked({key: set_ms for key, (set_ms, _) in table.items()})
-        for key, (_, value) in table.items():
+def _checkpoint_of(state: LogState) -> Checkpoint:
+    values = {name: getattr(state, name) for name in Checkpoint.__struct_fields__}
+    values |= {name: values[name].to_dict() for name in _MAPS}
+    values["segments"] = adds_by_id(state.segments.values())
+    values["tables"] = {name: table.to_dict() for name, table in state.tables.items()}
+    values["unpublished"] = tuple(state.unpublished.values())
+    return Checkpoint(**values)
+
+
+def _state_of(checkpoint: Checkpoint) -> LogState:
+    """Return the state; a ValueError for a table or segments that are none."""
+    check_definitions(checkpoint.definitions)
+    for name, table in checkpoint.tables.items():
+        for key, (set_ms, value) in table.items():
+            convert(set_ms, int, f"the time of {key!r:.40}")
             check_entry(name, key, value)
-    return {name: SharedMap(table) for name, table in text.items()}
+    values = msgspec.structs.asdict(checkpoint)
+    values |= {name: SharedMap(values[name]) for name in _MAPS}
+    values["segments"] = SharedMap({add.id: add for add in adds_of(checkpoint.segments.id, checkpoint.segments)})
+    values["tables"] = {name: SharedMap(table) for name, table in checkpoint.tables.items()}
+    values["unpublished"] = {entry.version: entry for entry in checkpoint.unpublished}
+    return LogState(**values)
 
 
-def _segments_from_json(text: dict[str, Any]) -> SharedMap[str, Add]:
-    check_list("id", text["id"], str, len(text["id"]))
-    return SharedMap({add.id: add for add in adds_from_json(text["id"], text)})
-
-
-def _checked(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; a ValueError says that one is no number, which would make no sense later."""
-    if any(type(value) is not int for value in values.values()):
-        raise ValueError("a value that is no int")
-    return values
-
-
-QUERY = Fields(
-    QueryState,
-    Field("lastBatch", "last_batch", NUMBER),
-    Field("version", "version", NUMBER),
-    Field("runId", "run_id", TEXT),
-    Field("offsetsHash", "offsets_hash", TEXT + OR_NULL),
-    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
-    Field("lineageStartBatch", "lineage_start", NUMBER),
-    Field("assemblySettings", "settings", TEXT),
-)
-TRANSACTION = Fields(
-    TransactionState,
-    Field("lastTransaction", "last", NUMBER),
-    Field("version", "version", NUMBER),
-    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
-)
-UNPUBLISHED = Fields(
-    Unpublished,
-    Field("version", "version", NUMBER),
-    Field("queryId", "query_id", TEXT + OR_NULL),
-    many("adds", "adds", ADD),
-    many("removes", "removes", REMOVE),
-)
-CHECKPOINT = Fields(
-    LogState,
-    Field("version", "version", NUMBER),
-    Field("nonce", "nonce", TEXT),
-    _by_key("queries", "queries", QUERY),
-    _by_key("transactions", "transactions", TRANSACTION),
-    Field("vacuumHorizonMs", "horizon_ms", NUMBER),
-    Field("logStartVersion", "log_start", NUMBER),
-    Field("schema", "schema", TEXT + OR_NULL),
-    Field("encoding", "encoding", TEXT + OR_NULL),
-    Field("definitions", "definitions", OBJECT),
-    Field(
-        "segments",
-        "segments",
-        OBJECT,
-        lambda segments: adds_to_json(segments.values()),
-        _segments_from_json,
-    ),
-    many("assemblyTasks", "assembly_tasks", ASSEMBLY_TASK),
-    _versions("removedParts", "removed"),
-    Field("removedPartsSinceVersion", "removed_since", NUMBER),
-    _versions("reservedPaths", "reserved"),
-    Field(
-        "tables",
-        "tables",
-        OBJECT,
-        lambda tables: {name: table.to_dict() for name, table in tables.items()},
-        _tables_from_json,
-    ),
-    Field("recentRecords", "recent", LIST, list, pairs_from_json),
-    Field(
-        "unpublished",
-        "unpublished",
-        LIST,
-        lambda entries: [UNPUBLISHED.to_json(entry) for entry in entries.values()],
-        lambda texts: {entry.version: entry for entry in map(UNPUBLISHED.from_json, texts)},
-    ),
-    always=True,
-)
 _ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
 CHECKPOINTS_KEPT = 2
 # A checkpoint is due when reading what came after it costs more than this, and than half of reading the checkpoint.
@@ -214,7 +166,7 @@ def write_checkpoint(
 
 def encode_checkpoint(state: LogState) -> bytes:
     """Return the bytes of a checkpoint; ConfigError for one that nobody could read."""
-    content = compact_json({"ftfileCheckpoint": CHECKPOINT_FORMAT} | CHECKPOINT.to_json(state))
+    content = compact_json(_checkpoint_of(state))
     return to_checked_text([within_limits(content)])
 
 
@@ -224,11 +176,8 @@ def decode_checkpoint(content: bytes, path: str) -> LogState:
         raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", "more", _ADVICE)
     lines = from_checked_text(content, path, _ADVICE)
     with Decoding(path, "a checkpoint of the log", _ADVICE):
-        text = json_value(lines[0])
-        check_format(text, "ftfileCheckpoint", CHECKPOINT_FORMAT, path)
-        state = CHECKPOINT.from_json(text)
-        definitions_from_json(state.definitions)
-        return state
+        check_format(lines[0], "ftfileCheckpoint", CHECKPOINT_FORMAT, path)
+        return _state_of(decode_json(lines[0], Checkpoint))
 
 
 def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:

@@ -267,7 +267,7 @@ def check_is_store(head: LogState, path: str) -> None:
         )
 
 
-# Shipped to executors, whose build is compared by the fields of dataclasses.
+# Shipped to executors, whose build is compared by the fields of dataclasses and Structs.
 @dataclass(frozen=True, slots=True)
 class DirectoryMarker:
     """The marker of a directory."""

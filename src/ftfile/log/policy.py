@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import structs
 
 from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
 from ftfile.core.logs import get_logger
@@ -150,7 +152,7 @@ def fingerprint_mac(
         assert not isinstance(author, StreamAuthor)
         batch = author.job_id
     like = None if recorded is None else recorded.digest
-    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
+    return structs.replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
 
 
 def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:

@@ -7,9 +7,11 @@ repeated by anybody. docs/internals/protocol.md says why each step stands where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ftfile.core.errors import InvalidMessages
 from ftfile.log.checks import FinalPaths, check_staged
@@ -81,9 +83,9 @@ def commit(  # noqa: PLR0913 - the last by name
             return Committed(head.version, replayed=False)
         _check_publishable(log, head, body)
         mac = fingerprint_mac(log.fs, fingerprint, author)
-        record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
+        record = structs.replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
         check_removes_published(problems, record)
-        record = replace(record, metrics=body.metrics | measured.metrics())
+        record = structs.replace(record, metrics=body.metrics | measured.metrics())
         if (after := log.create(record)) is not None:
             break
     # Committed. If we die from here on, the next committer rolls forward.
@@ -105,7 +107,7 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = {body_field.name: getattr(body, body_field.name) for body_field in fields(Body)}
+    said = structs.asdict(body)
     said["assembly_tasks"] = head.jobs_left(body.removes) if body.assembly_tasks is None else body.assembly_tasks
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     context = log.fs.context

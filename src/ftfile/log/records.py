@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import (
@@ -19,14 +19,14 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.log.checkpoints import LogCheckpoints
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER, TEXT, Field, Fields
+from ftfile.log.format.model import Count, Value
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     SMALL_BYTES_MAX,
+    decode_json,
     decode_record,
     encode_record,
     from_checked_text,
-    json_value,
     read_within,
     to_checked_text,
 )
@@ -40,14 +40,11 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class PublishedHint(NamedTuple):
+class PublishedHint(Value, frozen=True):
     """Everything up to and including the record (version, nonce) is published, names synced."""
 
-    version: int
+    version: Count
     nonce: str
-
-
-_HINT = Fields(PublishedHint, Field("version", "version", NUMBER), Field("nonce", "nonce", TEXT))
 
 
 def read_published(fs: FileSystem) -> PublishedHint | None:
@@ -55,7 +52,7 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
     try:
         lines = from_checked_text(read_within(fs, layout.PUBLISHED_HINT, SMALL_BYTES_MAX), layout.PUBLISHED_HINT)
         with Decoding(layout.PUBLISHED_HINT, "a hint"):
-            return _HINT.from_json(json_value(lines[0]))
+            return decode_json(lines[0], PublishedHint)
     except (StorageError, CorruptData, ConfigError):
         return None
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import field
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, AssemblyTask, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.log.format.model import (
+    Add,
+    AssemblyTask,
+    Count,
+    Fingerprint,
+    JobAuthor,
+    Number,
+    OrAbsent,
+    Remove,
+    StreamAuthor,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Iterator, ValuesView
@@ -142,33 +156,30 @@ VIEW_QUERIES = 256
 Tables = Mapping[str, SharedMap[str, list[Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class QueryState:
+class QueryState(Value, frozen=True):
     """The last record of one query, and where its lineage began. Never forgotten."""
 
-    last_batch: int
-    version: int
+    last_batch: Count
+    version: Count
     run_id: str
     offsets_hash: str | None
+    lineage_start: Count = field(name="lineageStartBatch")
     fingerprint: Fingerprint | None
-    lineage_start: int
-    settings: str | None = None
+    settings: OrAbsent[str] = field(default=None, name="assemblySettings")
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionState:
+class TransactionState(Value, frozen=True):
     """The last write of one application. Never forgotten."""
 
-    last: int  # the user's number of it
-    version: int  # of its record
+    last: Number = field(name="lastTransaction")  # the user's number of it
+    version: Count  # of its record
     fingerprint: Fingerprint | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unpublished:
+class Unpublished(Value, frozen=True):
     """The adds and removes of a record that are not known to be published."""
 
-    version: int
+    version: Count
     query_id: str | None
     adds: tuple[Add, ...]
     removes: tuple[Remove, ...]
@@ -196,7 +207,7 @@ class LogView:
     def to_state(self) -> LogState:
         """Return a state that answers `has` for streams and transactions, and nothing else."""
         queries = {
-            query_id: QueryState(last_batch, self.version, "", None, None, 0)
+            query_id: QueryState(last_batch, self.version, "", None, 0, None)
             for query_id, last_batch in self.last_batches.items()
         }
         transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}
@@ -218,29 +229,31 @@ class LogState:
 
     version: int = -1  # -1 for an empty log
     nonce: str = ""  # of the record at `version`; a cached state is valid while it matches
-    queries: SharedMap[str, QueryState] = field(default_factory=SharedMap)
-    transactions: SharedMap[str, TransactionState] = field(default_factory=SharedMap)
+    queries: SharedMap[str, QueryState] = dataclasses.field(default_factory=SharedMap)
+    transactions: SharedMap[str, TransactionState] = dataclasses.field(default_factory=SharedMap)
     horizon_ms: int = 0
     log_start: int = 0  # the oldest record that is kept; files of versions before it mean nothing
     schema: str | None = None
     encoding: str | None = None
-    definitions: dict[str, Any] = field(default_factory=dict)
+    definitions: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Live ones; parts are not listed, so that the size does not follow the number of files.
-    segments: SharedMap[str, Add] = field(default_factory=SharedMap)
+    segments: SharedMap[str, Add] = dataclasses.field(default_factory=SharedMap)
     # Of the last records, for indexes that follow them.
-    segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
+    segment_changes: tuple[SegmentChange, ...] = dataclasses.field(default=(), compare=False)
     assembly_tasks: tuple[AssemblyTask, ...] = ()
     # Version that removed each part since `removed_since`.
-    removed: SharedMap[str, int] = field(default_factory=SharedMap)
+    removed: SharedMap[str, int] = dataclasses.field(default_factory=SharedMap)
     removed_since: int = 0
     # Names of removed parts that may repeat, and the version that removed each. No part may have one of
     # them while that record is kept: a late publisher would retire the new part.
-    reserved: SharedMap[str, int] = field(default_factory=SharedMap)
-    tables: Tables = field(default_factory=dict)
+    reserved: SharedMap[str, int] = dataclasses.field(default_factory=SharedMap)
+    tables: Tables = dataclasses.field(default_factory=dict)
     # (version, nonce) of the last records: shows if a record of ours is part of a checkpoint.
     recent: tuple[tuple[int, str], ...] = ()
-    unpublished: dict[int, Unpublished] = field(default_factory=dict)  # by version; publishing one takes it out
-    whole: bool = field(default=True, compare=False)  # False if only a view stands behind it
+    unpublished: dict[int, Unpublished] = dataclasses.field(
+        default_factory=dict
+    )  # by version; publishing one takes it out
+    whole: bool = dataclasses.field(default=True, compare=False)  # False if only a view stands behind it
 
     def has(self, author: Author) -> bool:
         """Return True if this batch, or this transaction, is in the log; a batch before the last one counts."""

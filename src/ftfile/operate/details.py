@@ -296,7 +296,7 @@ def _added(add: Add) -> AddedFile:
 
 
 def _batches(log: CommitLog, add: Add, version: int) -> Batches:
-    query_id, first, last = add.origin
+    query_id, first, last = add.origin.query_id, add.origin.first_batch, add.origin.last_batch
     before, after = (_offsets_of(log, query_id, batch_id, version) for batch_id in (first - 1, last))
     return Batches(query_id, first, last, before, after, _ranges_of(first, before, after))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import gt
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import convert, structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM, is_away
@@ -33,7 +35,7 @@ from ftfile.write.files.publishing import (
 )
 from ftfile.write.files.rolling_groups import by_group, key_of
 from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
-from ftfile.write.files.rolling_rules import ALL_END, ROLLING
+from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
 from ftfile.write.options import durability_of
 from ftfile.write.stage import Stage
 from ftfile.write.workers import Threads, Work, removing_unrecorded
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import Durability, FileSystem
     from ftfile.write.files.rolling_groups import GroupKey
-    from ftfile.write.files.rolling_rules import RollingSettings
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
@@ -310,7 +311,7 @@ class Flush:
         encoding = settings["encoding"] if settings else head.encoding or ""
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in segments_by_id):
-                yield replace(job, inputs=inputs)
+                yield structs.replace(job, inputs=inputs)
 
 
 def files_each(commit_every: int | None) -> int:
@@ -349,7 +350,7 @@ def _code_of(settings: Mapping[str, Any]) -> dict[str, str]:
 def _rolling_of(head: LogState, query_id: str) -> RollingSettings:
     settings = _settings_of(head, query_id)
     with Decoding(layout.LOG, "the settings of a query"):
-        return ROLLING.from_json(settings["rolling"]) if settings else ALL_END
+        return convert(settings["rolling"], RollingSettings) if settings else ALL_END
 
 
 class Assembled(NamedTuple):

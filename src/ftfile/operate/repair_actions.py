@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import structs
+
 from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.planning.runs import is_run
@@ -126,7 +128,7 @@ def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str
     names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
     if names.isdisjoint(paths):
         return None
-    return replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
+    return structs.replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
 
 
 def set_aside(fs: FileSystem, path: str, reason: str) -> None:
@@ -183,7 +185,7 @@ def _renamed(add: Add, ids: IdSource) -> Add:
     directory = layout.directory_of(add.directory_key)
     final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
     staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
-    return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
+    return structs.replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
 
 
 def copy_to(fs: FileSystem, add: Add, source: str) -> None:
@@ -235,7 +237,7 @@ def record_changes(
 def _removal(add: Add) -> Remove:
     if add.kind == "segment":
         return Remove.of(add)
-    return replace(Remove.of(add), final_path=f"{layout.RETIRED}/_{add.id}.given-up")
+    return structs.replace(Remove.of(add), final_path=f"{layout.RETIRED}/_{add.id}.given-up")
 
 
 def _make_directory(mender: Mender, action: Action) -> None:

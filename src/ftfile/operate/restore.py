@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
@@ -316,7 +318,7 @@ class _Plan:
         path = layout.record_path(self._version)
         with Decoding(path, "jobs of segments that were live"):
             jobs = [
-                replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
+                structs.replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
                 for job in record.assembly_tasks
             ]
         taken = {add.id for job in jobs for add in job.inputs}
@@ -329,7 +331,7 @@ def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
     parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
     paths = dict(zip((add_id for add_id, _ in parts), layout.restored_paths(parts, version), strict=True))
     return tuple(
-        replace(
+        structs.replace(
             add,
             id=layout.restored_id(add.id, version),
             path=layout.retired_path(add.id) if add.id in paths else add.path,

@@ -7,6 +7,8 @@ from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
@@ -379,4 +381,4 @@ class RowRewriter(Work[Piece, Outcome]):
                 raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
         place = f"{self.read_version:010d}{piece.place:07d}"
         path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)
-        return replace(add, final_path=path)
+        return structs.replace(add, final_path=path)

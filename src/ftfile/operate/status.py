@@ -6,6 +6,9 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+from msgspec import structs
+
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
@@ -23,7 +26,7 @@ from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
 from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
-from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, pending_rules, reason_to_end
+from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.storage.api import FileSystem
-    from ftfile.write.files.rolling_rules import PendingRule, RollingSettings
+    from ftfile.write.files.rolling_rules import PendingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,7 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
     rules: tuple[PendingRule, ...] = ()
     try:
         recorded = _settings_of(head, first.origin.query_id)
-        settings = replace(recorded, policy=None)
+        settings = structs.replace(recorded, policy=None)
         deadline = deadline_of(settings, totals).now_ms
         reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
         rules = pending_rules(settings, totals)
@@ -291,7 +294,7 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
     if query is None or query.settings is None:
         return ALL_END
     with Decoding(layout.LOG, "the rules of a query"):
-        return ROLLING.from_json(head.definitions[query.settings]["rolling"])
+        return msgspec.convert(head.definitions[query.settings]["rolling"], RollingSettings)
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:

@@ -19,6 +19,7 @@ from abc import ABCMeta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from zipimport import zipimporter
 
+from msgspec import Struct
 from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -251,7 +252,7 @@ class Shipped:
 
 
 class _FieldRecordingPickler(pickle.Pickler):
-    """Notes the fields of all dataclasses that it pickles: two builds of one version may differ in them."""
+    """Notes the fields of all dataclasses and Structs that it pickles: two builds of one version may differ in them."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -260,10 +261,11 @@ class _FieldRecordingPickler(pickle.Pickler):
         self.fields: dict[str, list[str]] = {}
 
     def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
-        if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-            kind = type(thing)
-            names = [field.name for field in dataclasses.fields(thing)]
-            self.fields[f"{kind.__module__}:{kind.__qualname__}"] = names
+        kind = type(thing)
+        if isinstance(thing, Struct):
+            self.fields[f"{kind.__module__}:{kind.__qualname__}"] = [*kind.__struct_fields__]
+        elif dataclasses.is_dataclass(kind):
+            self.fields[f"{kind.__module__}:{kind.__qualname__}"] = [field.name for field in dataclasses.fields(kind)]
         return NotImplemented
 
 
@@ -280,8 +282,9 @@ def _opener() -> Callable[..., Any]:
             return f"ftfile {found.__version__} from {found.__file__}, and the driver {version}"
         for name, expected in fields.items():
             try:
-                names = [field.name for field in dataclasses.fields(pkgutil.resolve_name(name))]
-            except AttributeError:
+                kind = pkgutil.resolve_name(name)
+                names = [*getattr(kind, "__struct_fields__", ())] or [field.name for field in dataclasses.fields(kind)]
+            except (AttributeError, TypeError):
                 names = []
             if names != expected:
                 return f"another build of ftfile {version} from {found.__file__} than the driver: {name} differs"

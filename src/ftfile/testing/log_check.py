@@ -6,6 +6,8 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
@@ -239,4 +241,4 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
     """Return the adds without what ranges leave out."""
-    return {add_id: replace(add, ranges=()) if add.ranges else add for add_id, add in adds.items()}
+    return {add_id: structs.replace(add, ranges=()) if add.ranges else add for add_id, add in adds.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import structs
 
 from ftfile.core.errors import FtfileError, InvalidMessages
 from ftfile.core.version import __version__
@@ -145,7 +147,7 @@ def segment_of(segment: StagedSegment, encoding: str, origin: Origin, stats: dic
     """Return a segment as the log has it, with more stats."""
     add = add_of(segment, encoding, origin)
     stats = segment.rolling_stats | stats
-    return replace(add, kind="segment", final_path=None, offset=segment.offset, rolling_stats=stats)
+    return structs.replace(add, kind="segment", final_path=None, offset=segment.offset, rolling_stats=stats)
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
@@ -205,7 +207,7 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
         writer, partition = message.identity.writer, message.identity.partition
         for letter in message.dead_letters:
             path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
-            letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
+            letters.append(structs.replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
 
 

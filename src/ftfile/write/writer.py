@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
@@ -275,7 +276,7 @@ def _with_metadata(prepare: Prepare, user_metadata: str | None) -> Prepare:
 
     def prepared(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         body = prepare(head, snapshot)
-        return None if body is None else replace(body, user_metadata=user_metadata)
+        return None if body is None else structs.replace(body, user_metadata=user_metadata)
 
     return prepared
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.kv.planning.runs import Marks, open_marks, run_of, seal_marks
@@ -101,7 +101,7 @@ def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
     fs = file_system(out)
     first, second, *_ = CommitLog(fs).refresh().segments.values()
     with pytest.raises(CorruptData):
-        open_marks(fs, [replace(first, rolling_stats=second.rolling_stats)], STRINGS)
+        open_marks(fs, [structs.replace(first, rolling_stats=second.rolling_stats)], STRINGS)
 
 
 def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:

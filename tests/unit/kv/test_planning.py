@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.planning import plan
@@ -44,7 +44,7 @@ def a_run(  # an add of a live run
     name = IDS.unique()
     rows = 0 if keys is None else 100
     add = Add(name, "segment", name, None, length, length, "", rows, "b=00000", "e", Origin("q", 0, 0))
-    return replace(add, rolling_stats=marks.to_json(), **others)
+    return structs.replace(add, rolling_stats=marks.to_json(), **others)
 
 
 def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0, **others: Any) -> list[AssemblyTask]:
@@ -176,7 +176,7 @@ class TestCut:
         (group,) = groups_of(job)
         share = group.below((50,))
         assert [run.add.id for run in share.folded] == [add.id for add in self.LIVE[:2]]
-        output = Run(replace(self.LIVE[0], id="output", path="output"), Marks((0, 0), ((0,), (49,)), (), 1))
+        output = Run(structs.replace(self.LIVE[0], id="output", path="output"), Marks((0, 0), ((0,), (49,)), (), 1))
         left = {self.LIVE[0].id: Left(60, (51,)), self.LIVE[1].id: Left(40, (52,))}
         rewrite = Rewrite(*share.replacement([output], left, IDS), 0)
         return {add.id: add for add in (*rewrite.adds, self.LIVE[2])}, rewrite
@@ -199,7 +199,7 @@ class TestCut:
         live, _ = self.merged()
         (job,) = plan_of([*live.values()])
         share = groups_of(job)[0].below(None)
-        output = Run(replace(self.LIVE[0], id="other", path="other"), Marks((0, 0), ((51,), (99,)), (), 1))
+        output = Run(structs.replace(self.LIVE[0], id="other", path="other"), Marks((0, 0), ((51,), (99,)), (), 1))
         inputs, adds = share.replacement([output], {}, IDS)
         assert len(inputs) == 3
         (stretch,) = stretches_of(map(run_of, [live["output"], *adds]))
@@ -289,7 +289,7 @@ class TestRelabel:
         found = run_of(adds[1])
         assert found.add.id != large.id
         assert found.marks.at == (0, 9)
-        assert replace(found.add, id=large.id, rolling_stats=large.rolling_stats) == large
+        assert structs.replace(found.add, id=large.id, rolling_stats=large.rolling_stats) == large
 
 
 class TestAccept:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import Context
 from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
@@ -90,7 +91,7 @@ class Bench:
             Origin("query", self.versions, self.versions),
             each.offset,
         )
-        return replace(add, rolling_stats=marks.to_json())
+        return structs.replace(add, rolling_stats=marks.to_json())
 
     def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyTask:
         chosen = []
@@ -162,7 +163,7 @@ class TestShare:
 
     def test_one_that_failed_often_is_left_out(self, bench: Bench) -> None:
         job = bench.job([bench.run([1]), bench.run([2])])
-        held = replace(job, payload=job.payload | {"notBefore": 9})
+        held = structs.replace(job, payload=job.payload | {"notBefore": 9})
         assert bench.do([held], 7) == ((), ())
         assert bench.do([held], 8)[0]
 
@@ -170,7 +171,7 @@ class TestShare:
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         jobs = [bench.job([bench.run([1]), bench.run([2])]) for _ in range(3)]
-        jobs[0] = replace(jobs[0], attempts=2)
+        jobs[0] = structs.replace(jobs[0], attempts=2)
         merge = Merger.merge
 
         def slow(self: Merger, job: AssemblyTask) -> Any:
@@ -205,7 +206,7 @@ class TestResult:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         assert sum(add.length for add in runs) > 2 * limit
         job = bench.job(runs, settings=replace(SETTINGS, max_file_bytes=limit))
-        job = replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
+        job = structs.replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
         ((made,), _) = bench.do([job])
         lengths = [add.length for add in made.adds]
         assert max(lengths) <= limit < sum(lengths)
@@ -296,7 +297,7 @@ class TestFailures:
 
     def test_another_number_of_rows_is_damage(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]
-        job = bench.job([replace(runs[0], rows=2), runs[1]])
+        job = bench.job([structs.replace(runs[0], rows=2), runs[1]])
         _, (error,) = Merger(
             bench.stage(),
             bench.definition,

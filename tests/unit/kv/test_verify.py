@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from ftfile import kv
 from ftfile.kv.hashing import bucket_name
@@ -33,7 +34,7 @@ def replaced(store: Builder, made: Add) -> None:
     (old,) = [
         add for add in store.log.refresh().segments.values() if (add.path, add.offset) == (made.path, made.offset)
     ]
-    store.record([], [old], [replace(made, id=store.log.ids.unique())])
+    store.record([], [old], [structs.replace(made, id=store.log.ids.unique())])
 
 
 def test_a_whole_store(store: Builder) -> None:
@@ -72,11 +73,11 @@ def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
     assert marks.keys is not None
     low, _ = marks.keys
     for wrong, error in (
-        (replace(add, rows=add.rows + 1), f"expected {add.rows + 1} rows"),
-        (replace(add, rows=add.rows - 1, skip_rows=1), "expected 1 rows before the key"),
-        (replace(add, rolling_stats=replace(marks, keys=(low, (b"zzz",))).to_json()), "as the last one"),
-        (replace(add, directory_key=bucket_name(3 - int(add.directory_key[2:]))), "expected keys of bucket"),
-        (replace(add, checksum="crc32:00000000"), "crc32:00000000"),
+        (structs.replace(add, rows=add.rows + 1), f"expected {add.rows + 1} rows"),
+        (structs.replace(add, rows=add.rows - 1, skip_rows=1), "expected 1 rows before the key"),
+        (structs.replace(add, rolling_stats=replace(marks, keys=(low, (b"zzz",))).to_json()), "as the last one"),
+        (structs.replace(add, directory_key=bucket_name(3 - int(add.directory_key[2:]))), "expected keys of bucket"),
+        (structs.replace(add, checksum="crc32:00000000"), "crc32:00000000"),
     ):
         replaced(store, wrong)
         assert any(error in each for each in errors(store)), error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
@@ -54,7 +55,9 @@ class Saying:
         if self.rewrites and not (self.accepted.rewrites or self.fields):
             return None
         replaced = tuple(map(Remove.of, snapshot().adds.values())) if body.overwrite else ()
-        return replace(body, adds=(*body.adds, *self.accepted.adds), removes=(*replaced, *self.accepted.removes))
+        return structs.replace(
+            body, adds=(*body.adds, *self.accepted.adds), removes=(*replaced, *self.accepted.removes)
+        )
 
 
 @dataclass

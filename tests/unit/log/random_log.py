@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, Remove, SourceRange, StreamAuthor
@@ -121,4 +123,4 @@ def plain_record(version: int, files: int) -> Record:
 
 def forgetting(add: Add) -> Add:
     """Return the add as ranges have it: where its rows come from is left to its record."""
-    return replace(add, ranges=())
+    return structs.replace(add, ranges=())

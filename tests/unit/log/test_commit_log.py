@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
@@ -52,7 +53,7 @@ SEGMENT = Add(
     offset=100,
     filters=("zstd", "aead"),
 )
-PART = replace(
+PART = structs.replace(
     SEGMENT, id="p1", kind="part", final_path="a=1/p", offset=0, ranges=(SourceRange("s1", "bytes", 0, 10),), filters=()
 )
 
@@ -84,8 +85,8 @@ class TestRecordFormat:
             assembly_tasks=(
                 AssemblyTask(
                     "d",
-                    (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
                     "size",
+                    (SEGMENT, structs.replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
                     2,
                     {"rest": True},
                 ),
@@ -147,9 +148,9 @@ class TestCheckpoints:
     def test_round_trip(self, driver: Driver) -> None:
         driver.commit_new(0, offsets_hash="h", definitions={"e": "1"}, schema="e", tasks=2)
         add = driver.stage(5)
-        segment = replace(SEGMENT, id="live")
+        segment = structs.replace(SEGMENT, id="live")
         driver.create_record(
-            adds=(add, segment), assembly_tasks=(AssemblyTask("d", (segment,), "size"),), horizon_ms=5, tasks=3
+            adds=(add, segment), assembly_tasks=(AssemblyTask("d", "size", (segment,)),), horizon_ms=5, tasks=3
         )
         driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
         state = CommitLog(driver.fs).refresh()

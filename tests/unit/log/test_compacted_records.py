@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
@@ -165,7 +166,7 @@ class TestMerging:
 
 
 def _with_removes(content: Range, removes: dict[str, int]) -> Range:
-    return replace(content, removes=content.removes | removes)
+    return structs.replace(content, removes=content.removes | removes)
 
 
 class NoRecords(WrapperFileSystem):
@@ -332,7 +333,7 @@ class TestFallback:
 
 
 def _renonced(log: RandomLog) -> list[Record]:
-    return [replace(record, nonce=f"other{record.version}") for record in log.records]
+    return [structs.replace(record, nonce=f"other{record.version}") for record in log.records]
 
 
 class TestCommits:

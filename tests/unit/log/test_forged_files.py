@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
@@ -21,7 +21,7 @@ from ftfile.log.directory import read_marker
 from ftfile.log.format import compacted, layout
 from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import FIELDS, decode_compacted, encode_compacted
-from ftfile.log.format.model import NUMBER, Add, Field, JobAuthor, Origin, Record, Transaction
+from ftfile.log.format.model import Add, JobAuthor, Origin, Record, Transaction
 from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, read_within, to_checked_text
 from ftfile.log.places import read_note
 from ftfile.log.publish import renew_checkpoint
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "the path"
 RANGE = encode_compacted(compact_records(LOG.records, 0))
-OTHER_TYPES: tuple[Any, ...] = (None, "x", 1.5, True, [], {}, -1, 1 << 63, 10**30, float("nan"))
+OTHER_TYPES: tuple[Any, ...] = (None, "x", 1.5, 1.0, True, [], {}, -1, 1 << 63, 10**30)
 
 
 def read_range(content: bytes) -> object:
@@ -83,6 +83,12 @@ def all_adds(content: bytes) -> list[list[Add]]:
     return [list(compacted.decode_adds(d.versions().ids, d.rest, d.path)) for d in decoded.kept]
 
 
+# Of these, by the column; of all other columns, the text.
+SOUND: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("kind", "lengthBytes", "logicalLengthBytes", "rows", "origin", "offsetBytes"), ()),
+    "finalPath": ("x", None),
+    "filters": ([],),
+}
 NUMBERS_OF_RECORDS: tuple[tuple[int, tuple[str | int, ...]], ...] = (
     *((0, (name,)) for name in ("version", "timeMs", "taskCount", "lineageStartBatch", "vacuumHorizonMs")),
     (0, ("author", "batchId")),
@@ -106,6 +112,11 @@ class TestFields:
             with pytest.raises(CorruptData, match=name):
                 decode_checkpoint(with_value(CHECKPOINT, 0, (name,), value), PATH)
 
+    def test_what_is_no_json_is_refused(self) -> None:
+        for line, steps in NUMBERS_OF_RECORDS:
+            with pytest.raises(CorruptData, match="malformed"):
+                decode_record(with_value(ENCODED, line, steps, float("nan")), PATH, lambda _: b"")
+
     def test_the_kind_of_an_add_is_one_that_there_is(self) -> None:
         for value in (None, 1, "", "deadLetters", "Part"):
             with pytest.raises(CorruptData, match="kind"):
@@ -118,31 +129,31 @@ class TestFields:
 
     def test_the_number_of_a_transaction_may_be_negative(self) -> None:
         author = JobAuthor("j", Transaction("app", -5))
-        content = encode_record(replace(RECORD, author=author)).content
+        content = encode_record(structs.replace(RECORD, author=author)).content
         assert decode_record(content, PATH, lambda _: b"").author == author
         with pytest.raises(ConfigError, match="an int"):
-            encode_record(replace(RECORD, author=JobAuthor("j", Transaction("app", 1 << 63))))
+            encode_record(structs.replace(RECORD, author=JobAuthor("j", Transaction("app", 1 << 63))))
 
 
 class TestRanges:
-    @pytest.mark.parametrize("row", FIELDS, ids=[row.name for row in FIELDS])
-    def test_each_column_has_its_type(self, row: Field) -> None:
+    @pytest.mark.parametrize("name", FIELDS)
+    def test_each_column_has_its_type(self, name: str) -> None:
         """Also where a value stands for all, and where a few stand for many."""
         for value in OTHER_TYPES:
-            if type(value) in row.types and not (row.types == NUMBER and type(value) is int) and not row.words:
+            if value in SOUND.get(name, ("x",)):
                 continue
             count = len(all_adds(RANGE)[0])
             lists = (["dictionary", [value], [0] * count], ["plain", [value] * count], ["plain", [value]])
             for coded in (["constant", value], *lists, value, [value], []):
                 with pytest.raises(CorruptData) as caught:
-                    all_adds(with_stream(1, partial(set_value, row.name, coded)))
+                    all_adds(with_stream(1, partial(set_value, name, coded)))
                 assert caught.value.path == PATH
 
     @pytest.mark.parametrize("name", ["id", "addedVersionDeltas", "removedVersions"])
     def test_ids_and_versions_have_theirs(self, name: str) -> None:
         values: tuple[Any, ...] = (None, 7, "x", [None], [[]], [1.5], {}, ["x"])
         for value in values:
-            with pytest.raises(CorruptData, match=f"{name} is") as caught:
+            with pytest.raises(CorruptData, match=name) as caught:
                 all_adds(with_stream(0, partial(set_value, name, value)))
             assert caught.value.path == PATH
 
@@ -237,7 +248,10 @@ class TestWriters:
         return nested
 
     def test_a_record_is_refused_that_nobody_could_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for record in (replace(RECORD, payload=self.deep()), replace(RECORD, definitions={"d": self.deep()})):
+        for record in (
+            structs.replace(RECORD, payload=self.deep()),
+            structs.replace(RECORD, definitions={"d": self.deep()}),
+        ):
             with pytest.raises(ConfigError, match=r"deep.* fewer files at once"):
                 encode_record(record)
         add = Add("a", "part", "p", "f", 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
@@ -85,7 +85,7 @@ class TestState:
         """A query that has missed more than that begins anew with all open segments."""
         state = LogState()
         for version in range(fold.RECENT_CHANGES + 5):
-            segment = replace(part(f"s{version}"), kind="segment", final_path=None)
+            segment = structs.replace(part(f"s{version}"), kind="segment", final_path=None)
             record = Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, adds=(segment,))
             state = after(state, record)
         assert len(state.segment_changes) == fold.RECENT_CHANGES
@@ -149,7 +149,7 @@ class TestSharing:
             driver.create_record(
                 other,
                 author=JobAuthor("j", Transaction("app", other.refresh().version)),
-                adds=(replace(driver.stage(1), kind="segment", final_path=None),),
+                adds=(structs.replace(driver.stage(1), kind="segment", final_path=None),),
                 tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
                 definitions={"f": "2"},
                 log_start=1,
@@ -284,7 +284,7 @@ class TestLargeRecords:
     def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
         driver = in_memory
         count = record_format.COMPANION_FROM_BYTES // 150
-        adds = [replace(driver.stage(0), directory_key=f"key={'x' * 40}") for _ in range(count)]
+        adds = [structs.replace(driver.stage(0), directory_key=f"key={'x' * 40}") for _ in range(count)]
         driver.commit(0, *adds)
         assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".changes")]) == 1
         driver.restart()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -76,7 +76,7 @@ class TestFirstCommit:
         assert second.definitions == {}
 
     def test_a_staged_file_of_another_length_is_refused(self, driver: Driver) -> None:
-        add = replace(driver.stage(0), length=3)
+        add = structs.replace(driver.stage(0), length=3)
         with pytest.raises(CorruptData, match="4 bytes"):
             driver.commit(0, add)
         assert driver.log.read_record(0) is None
@@ -130,13 +130,13 @@ class TestReplay:
         assert driver.visible() == {first.final_path}
 
     def test_a_fingerprint_that_does_not_cover_content_proves_nothing(self, driver: Driver) -> None:
-        fingerprint = replace(rows(), covers_content=False)
+        fingerprint = structs.replace(rows(), covers_content=False)
         driver.commit(0, driver.stage(0), fingerprint=fingerprint)
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=fingerprint)
 
     def test_nor_does_one_that_covers_content_for_rows_recorded_without(self, driver: Driver) -> None:
-        driver.commit(0, driver.stage(0), fingerprint=replace(rows(), covers_content=False))
+        driver.commit(0, driver.stage(0), fingerprint=structs.replace(rows(), covers_content=False))
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), fingerprint=rows())
 
@@ -403,11 +403,11 @@ class TestRewrites:
         assert driver.fs.exists(second.path)
 
     def test_what_is_left_of_a_live_segment_may_be_older_than_the_horizon(self, driver: Driver) -> None:
-        segment = replace(driver.stage(0, b"row\nrow\n"), kind="segment", final_path=None)
+        segment = structs.replace(driver.stage(0, b"row\nrow\n"), kind="segment", final_path=None)
         driver.commit(0, segment)
         horizon_ms = driver.fs.stat(segment.path).modified_ms
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
-        rest = replace(segment, id="rest", offset=4, length=4)
+        rest = structs.replace(segment, id="rest", offset=4, length=4)
         time.sleep(0.01)
         part = driver.stage(1)
         driver.commit(1, rewrites=(Rewrite((segment,), (part, rest), read_version=0),))
@@ -422,7 +422,7 @@ class TestRewrites:
         assert driver.visible() == {first.final_path}
 
     def test_overwrite_replaces_segments_as_well(self, driver: Driver) -> None:
-        segment = replace(driver.stage(0), kind="segment", final_path=None)
+        segment = structs.replace(driver.stage(0), kind="segment", final_path=None)
         driver.commit(0, segment)
         driver.commit(1, driver.stage(1), overwrite=True)
         assert driver.log.refresh().segments == {}

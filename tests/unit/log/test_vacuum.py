@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.checksum import checksum
@@ -352,7 +353,7 @@ class TestSpools:
         """Write one file with a segment for each row."""
         whole = world.driver.stage(0, b"".join(b"%d\n" % number for number in range(count)))
         return tuple(
-            replace(
+            structs.replace(
                 whole,
                 id=f"{whole.id}s{number}",
                 kind="segment",
@@ -395,7 +396,7 @@ class TestSpools:
         """A part was made of some of its rows, and the rest is a segment of another name in the same file."""
         (segment, *_) = self.spool(world, count=1)
         world.driver.commit(0, segment)
-        rest = replace(segment, id="rest")
+        rest = structs.replace(segment, id="rest")
         world.driver.create_record(
             author=MaintenanceAuthor("assemble", "a"), adds=(rest,), removes=(Remove.of(segment),)
         )

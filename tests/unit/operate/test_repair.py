@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.context import SYSTEM
@@ -242,7 +243,7 @@ class TestParts:
             ftfile.repair(world.url, give_up=[add.final_path or ""])
 
     def test_dead_letters_are_published(self, world: World) -> None:
-        letter = replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
+        letter = structs.replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
         record(world, 0, dead_letters=(letter,))
         assert mend(world).ok
         assert world.fs.exists(letter.final_path or "")
@@ -287,7 +288,7 @@ class TestLeftBehind:
 
     @pytest.mark.parametrize("is_published", [False, True])
     def test_dead_letters_that_somebody_deleted(self, world: World, is_published: bool) -> None:
-        letter = replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
+        letter = structs.replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
         record(world, 0, dead_letters=(letter,))
         if is_published:
             world.driver.commit_new(1)
@@ -451,13 +452,13 @@ class TestDerived:
     def test_ranges_of_other_adds(self, world: World) -> None:
         for name in list_compacted(world.fs):
             content = read_range(world.fs, name, ended=True)
-            world.write(layout.compacted_path(name), encode_compacted(replace(content, kept=())))
+            world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, kept=())))
         self.check(world)
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
         name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
-        beyond = replace(content, first=0, last=99)
+        beyond = structs.replace(content, first=0, last=99)
         world.write(layout.compacted_path(name._replace(first=0, last=99)), encode_compacted(beyond))
         self.check(world, accept_lost_records=True)
 
@@ -469,7 +470,7 @@ class TestDerived:
     def test_ranges_of_another_history(self, world: World) -> None:
         for name in list_compacted(world.fs):
             content = read_range(world.fs, name, ended=True)
-            world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other", kept=())))
+            world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, nonce="other", kept=())))
         self.check(world)
 
     def test_checkpoints_of_another_story(self, world: World) -> None:
@@ -569,8 +570,8 @@ def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: 
     (add,) = directory.snapshot().adds.values()
     log.fs.make_directories(layout.parent(add.path))
     log.fs.rename(add.final_path or "", add.path)
-    broken = replace(add, id=layout.unique_part(add.id) + "0" * 20, final_path=f"{'long' * 70}.x")
-    removed = replace(Remove.of(add), final_path=f"{layout.RETIRED}/gone")
+    broken = structs.replace(add, id=layout.unique_part(add.id) + "0" * 20, final_path=f"{'long' * 70}.x")
+    removed = structs.replace(Remove.of(add), final_path=f"{layout.RETIRED}/gone")
     Driver(log.fs).create_record(log, author=MaintenanceAuthor("old", "x"), adds=(broken,), removes=(removed,))
     report = ftfile.repair(out, dry_run=False)
     assert report.ok, report
@@ -712,7 +713,7 @@ def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) 
 def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
     content = random.Random(0).randbytes(2 * mending.PIECE_BYTES + 1)
     add = world.driver.stage(0, content)
-    copy = replace(add, path=f"{layout.parent(add.path)}/copy.staged")
+    copy = structs.replace(add, path=f"{layout.parent(add.path)}/copy.staged")
     mending.copy_to(world.fs, copy, add.path)
     assert world.fs.read(copy.path) == content
 

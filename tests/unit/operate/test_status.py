@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.errors import ConfigError
@@ -85,7 +86,7 @@ def test_a_pending_file_is_gone(world: World) -> None:
 @pytest.mark.parametrize(("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, and it stays")])
 def test_a_removed_file_that_is_not_hidden(world: World, add_id: str, problem: str) -> None:
     add = world.driver.commit_new(0)
-    world.driver.create_record(author=world.driver.author(1), removes=(replace(Remove.of(add), id=add_id),))
+    world.driver.create_record(author=world.driver.author(1), removes=(structs.replace(Remove.of(add), id=add_id),))
     (file,) = ftfile.open(world.url).status().unpublished
     assert (file.version, file.path, file.removed) == (1, add.final_path, True)
     assert file.problem.startswith(problem)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.context import SYSTEM
@@ -443,7 +444,7 @@ class TestLog:
     def test_a_record_that_removes_what_is_not_live(self, world: World) -> None:
         world.driver.create_record(
             author=MaintenanceAuthor("drop", "odd"),
-            removes=(replace(Remove.of(world.driver.stage(9)), id="nobody"),),
+            removes=(structs.replace(Remove.of(world.driver.stage(9)), id="nobody"),),
         )
         assert "bad-record" in world.codes()
 
@@ -460,7 +461,7 @@ class TestDerived:
         content = read_range(world.fs, name, ended=True)
         columns = content.kept[0].columns()
         columns.fields["rows"][0] += 1
-        other = replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
+        other = structs.replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
         world.write(layout.compacted_path(name), encode_compacted(other))
         assert world.the("bad-range").actual == "other adds than its records"
 
@@ -475,7 +476,7 @@ class TestDerived:
             content = read_range(world.fs, name, ended=True)
             if getattr(content, what):
                 without: dict[str, Any] = {what: {} if what == "removes" else ()}
-                world.write(layout.compacted_path(name), encode_compacted(replace(content, **without)))
+                world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, **without)))
                 changed = True
                 break
         if changed:
@@ -494,7 +495,7 @@ class TestDerived:
         name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
         beyond = name._replace(first=0, last=99)
-        world.write(layout.compacted_path(beyond), encode_compacted(replace(content, first=0, last=99)))
+        world.write(layout.compacted_path(beyond), encode_compacted(structs.replace(content, first=0, last=99)))
         found = world.the("lost-records")
         assert "version 99" in found.expected
         assert world.verify().files == 9
@@ -502,7 +503,7 @@ class TestDerived:
     def test_a_range_of_another_history(self, world: World) -> None:
         name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
-        world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other")))
+        world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, nonce="other")))
         assert "another history" in world.the("bad-range").actual
 
     def test_a_checkpoint_of_another_story(self, world: World) -> None:

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
@@ -167,7 +168,9 @@ def test_files_of_several_formats_are_one_dataset(tmp_path: Path) -> None:
     for name in ("orc", "parquet"):
         snapshot = written(str(tmp_path / name), fileFormat=name).snapshot()
         definitions.update(snapshot.definitions)
-        adds.update({add.id: replace(add, final_path=f"{name}/{add.final_path}") for add in snapshot.adds.values()})
+        adds.update(
+            {add.id: structs.replace(add, final_path=f"{name}/{add.final_path}") for add in snapshot.adds.values()}
+        )
     schema = ftfile.open(tmp_path / "orc").to_arrow().schema
     both = replace(snapshot, definitions=definitions, adds=adds)
     dataset = dataset_of(open_filesystem(str(tmp_path)), f"file://{tmp_path}", both, schema, is_old=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.checksum import checksum
@@ -51,7 +51,9 @@ def test_rows_are_counted(tmp_path: Path) -> None:
     snapshot = ftfile.open(str(tmp_path)).snapshot()
     (add,) = snapshot.adds.values()
     schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])
-    batches = read_add(open_filesystem(str(tmp_path)), replace(add, rows=3), snapshot.definitions[add.encoding], schema)
+    batches = read_add(
+        open_filesystem(str(tmp_path)), structs.replace(add, rows=3), snapshot.definitions[add.encoding], schema
+    )
     with pytest.raises(CorruptData, match="expected 3 rows, found 2 rows"):
         list(batches)
 
@@ -76,7 +78,9 @@ def test_a_part_is_decoded_within_a_limit_of_memory(tmp_path: Path, monkeypatch:
     (add,) = snapshot.adds.values()
     content = parquet_file(one_text_again_and_again(24 << 10), store_schema=False)
     (tmp_path / (add.final_path or add.path)).write_bytes(content)
-    forged = replace(add, rows=1 << 16, length=len(content), logical_length=len(content), checksum=checksum(content))
+    forged = structs.replace(
+        add, rows=1 << 16, length=len(content), logical_length=len(content), checksum=checksum(content)
+    )
     schema = arrow_schema(snapshot.definitions[snapshot.schema or ""])
     batches = read_add(open_filesystem(str(tmp_path)), forged, snapshot.definitions[add.encoding], schema)
     with pytest.raises(CorruptData, match="bytes of memory at a time"):
@@ -107,6 +111,6 @@ def test_rows_of_a_segment_that_are_in_a_part_are_left_out_however_it_is_decoded
 
     monkeypatch.setattr(codec, "decode", two_at_a_time)
     for skipped in range(7):
-        rest = replace(segment, skip_rows=skipped, rows=segment.rows - skipped)
+        rest = structs.replace(segment, skip_rows=skipped, rows=segment.rows - skipped)
         batches = read_add(open_filesystem(str(tmp_path)), rest, encoding, schema)
         assert "".join(value for batch in batches for value in batch["value"].to_pylist()) == "abcdefg"[skipped:]

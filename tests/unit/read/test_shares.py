@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.context import SYSTEM
@@ -108,7 +108,7 @@ def test_small_files_are_read_together_and_of_many_more_by_each_task(
 ) -> None:
     snapshot = written(str(tmp_path / "out"), fileFormat="json")
     (add,) = snapshot.adds.values()
-    adds = [replace(add, id=f"{number}", length=OPEN_COST_BYTES) for number in range(64)]
+    adds = [structs.replace(add, id=f"{number}", length=OPEN_COST_BYTES) for number in range(64)]
     assert [len(share.pieces) for share in pack(adds, snapshot.definitions)] == [16] * 4
     assert [len(share.pieces) for share in pack(adds, snapshot.definitions, cores=2)] == [16] * 4
     assert [len(share.pieces) for share in pack(adds, snapshot.definitions, cores=8)] == [8] * 8
@@ -122,7 +122,7 @@ def test_small_files_are_read_together_and_of_many_more_by_each_task(
 def test_rows_that_others_read_are_counted(out: str, kind: str) -> None:
     snapshot = written(out, fileFormat=kind)
     (add,) = snapshot.adds.values()
-    for share in pack([replace(add, rows=ROWS + 1)], snapshot.definitions, -(-add.length // 3)):
+    for share in pack([structs.replace(add, rows=ROWS + 1)], snapshot.definitions, -(-add.length // 3)):
         with pytest.raises(CorruptData, match=f"expected {ROWS + 1} rows, found {ROWS} rows"):
             ids(out, share)
 

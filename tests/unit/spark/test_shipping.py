@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyspark.sql.types import LongType, StructType
 
@@ -19,6 +20,7 @@ import ftfile.write.files.file_options
 from ftfile.log import directory as kind_of_directory
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files import rolling_rules
 from tests.unit.packages import install
 from tests.unit.spark.pickled import pickled
 
@@ -102,6 +104,15 @@ def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatc
     with pytest.raises(
         RuntimeError, match=r"another build of ftfile .*ftfile\.write\.files\.file_options:SinkConfig differs"
     ):
+        pickle.loads(content)
+
+
+def test_another_build_of_a_struct_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = FtFileDataSource({"path": path, "rolling": "policy"})
+    content = pickled(source.streamWriter(SCHEMA, overwrite=False))
+    pickle.loads(content)
+    monkeypatch.setattr(rolling_rules, "RollingSettings", msgspec.defstruct("RollingSettings", ["max_bytes"]))
+    with pytest.raises(RuntimeError, match=r"ftfile\.write\.files\.rolling_rules:RollingSettings differs"):
         pickle.loads(content)
 
 

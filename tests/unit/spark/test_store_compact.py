@@ -117,7 +117,7 @@ class TestRounds:
         origin = Origin("query", 0, 0)
         jobs = [
             AssemblyTask(
-                str(place), (Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin),), "flush"
+                str(place), "flush", (Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin),)
             )
             for place, size in enumerate(sizes)
         ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
@@ -75,7 +76,7 @@ class TestDue:
     def test_each_window_of_a_directory_has_batches_of_its_own(self) -> None:
         windows = [[0, 10], [10, 20]]
         segments = [
-            replace(segment(f"s{batch}", batch), rolling_stats={"windowUs": window})
+            structs.replace(segment(f"s{batch}", batch), rolling_stats={"windowUs": window})
             for batch, window in enumerate(windows)
         ]
         watch = DueWatch(lambda add: [RowFacts(add.origin.last_batch, 0)], limit=1)
@@ -149,14 +150,14 @@ def test_a_record_that_is_not_kept(driver: Driver) -> None:
 
 def test_a_state_that_is_too_large() -> None:
     one = segment("s")
-    job = AssemblyTask("job", (one,), "age")
+    job = AssemblyTask("job", "age", (one,))
     state = LogState(segments=SharedMap({"s": one}))
     check_state_size(replace(state, assembly_tasks=(job,)), {"s"})
     long = "s" * (ADD_ID_CHARACTERS + 1)
     for wrong, open_segments in (
         (state, set[str]()),
         (replace(state, assembly_tasks=(job, job)), {"s"}),
-        (replace(state, assembly_tasks=(AssemblyTask("job", (segment("gone"),), "age"),)), {"s"}),
+        (replace(state, assembly_tasks=(AssemblyTask("job", "age", (segment("gone"),)),)), {"s"}),
         (LogState(segments=SharedMap({long: segment(long)})), {long}),
         (replace(state, definitions={"x": "x" * 100_000}), {"s"}),
     ):

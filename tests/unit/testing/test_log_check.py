@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
@@ -55,7 +56,7 @@ class Directory:
         )
         if published:
             place(self.fs, [add])
-        return replace(add, **fields)
+        return structs.replace(add, **fields)
 
     def record(self, author: Any = None, *, version: int | None = None, **fields: Any) -> Record:
         version = len(self.records) if version is None else version
@@ -130,7 +131,7 @@ class TestI1:
     def test_a_record_changed(self, directory: Directory) -> None:
         directory.record()
         earlier = check_directory(directory.fs)
-        other = replace(directory.records[0], nonce="other")
+        other = structs.replace(directory.records[0], nonce="other")
         overwritten(directory.fs, layout.record_path(0), encode_record(other).content)
         assert broken(directory, earlier=earlier) == "I1"
 
@@ -200,7 +201,7 @@ class TestI5:
 
     def test_a_segment_has_other_bytes(self, directory: Directory) -> None:
         spool = directory.add(b"..a\n..", "spool", published=False, kind="segment", final_path=None)
-        segment = replace(spool, offset=2, length=2, logical_length=2, checksum=checksum(b"a\n"))
+        segment = structs.replace(spool, offset=2, length=2, logical_length=2, checksum=checksum(b"a\n"))
         directory.record(adds=(segment,))
         assert check_directory(directory.fs).live_rows == {b"a": 1}
         overwritten(directory.fs, spool.path, b"..b\n..")
@@ -244,13 +245,13 @@ class TestI6:
     def test_two_parts_share_a_file(self, directory: Directory) -> None:
         add = directory.add(b"a\n", "first")
         directory.record(adds=(add,))
-        directory.record(adds=(replace(add, id="second", final_path="second.txt"),))
+        directory.record(adds=(structs.replace(add, id="second", final_path="second.txt"),))
         assert broken(directory) == "I6"
 
     def test_two_parts_share_a_final_name(self, directory: Directory) -> None:
         add = directory.add(b"a\n", "first")
         directory.record(adds=(add,))
-        directory.record(removes=(Remove.of(add),), adds=(replace(add, id="second", path="other"),))
+        directory.record(removes=(Remove.of(add),), adds=(structs.replace(add, id="second", path="other"),))
         assert broken(directory) == "I6"
 
     def test_two_adds_share_an_id(self, directory: Directory) -> None:
@@ -260,7 +261,9 @@ class TestI6:
 
     def test_segments_overlap(self, directory: Directory) -> None:
         spool = directory.add(b"a\nb\n", "spool", published=False, kind="segment", final_path=None)
-        directory.record(adds=(spool, replace(spool, id="second", offset=2, length=2, checksum=checksum(b"b\n"))))
+        directory.record(
+            adds=(spool, structs.replace(spool, id="second", offset=2, length=2, checksum=checksum(b"b\n")))
+        )
         assert broken(directory) == "I6"
 
 
@@ -306,18 +309,18 @@ class TestI7:
         directory.fs.make_directories(layout.RETIRED)
         directory.fs.rename("first.txt", layout.retired_path(first.id))
         removed = directory.record(removes=(Remove.of(first),))
-        another = replace(first, id="another", path="another", final_path="another.txt")
+        another = structs.replace(first, id="another", path="another", final_path="another.txt")
         right = write_range(directory.fs, SYSTEM.ids, compact_records([added, more, removed], 0))
         check_directory(directory.fs)
         directory.fs.delete(layout.compacted_path(right))
         records = {
-            "other rows": [replace(added, adds=(replace(first, rows=2),)), more, removed],
-            "too few": [added, replace(more, adds=()), removed],
-            "what was removed": [added, more, replace(removed, removes=())],
+            "other rows": [structs.replace(added, adds=(structs.replace(first, rows=2),)), more, removed],
+            "too few": [added, structs.replace(more, adds=()), removed],
+            "what was removed": [added, more, structs.replace(removed, removes=())],
             "what never was": [
-                replace(added, adds=(first, another)),
+                structs.replace(added, adds=(first, another)),
                 more,
-                replace(removed, removes=(Remove.of(first), Remove.of(another))),
+                structs.replace(removed, removes=(Remove.of(first), Remove.of(another))),
             ],
         }[told]
         write_range(directory.fs, SYSTEM.ids, compact_records(records, 0))

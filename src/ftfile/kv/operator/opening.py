@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, WindowOrder
 from ftfile.kv.definition import row_misfits
 from ftfile.kv.driver import StoreChange, body_of, definition_after
@@ -120,7 +122,7 @@ def record_fence(
         wal_epoch = before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch
         opening = Opening(epoch, wal_epoch, before.wal_id or log.ids.unique())
         fences[:] = [_Fence(opening, _definition_after(config, head))]
-        return replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
+        return structs.replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
 
     with log.lock:
         commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.policy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.config import StoreConfig
@@ -252,7 +253,7 @@ class Recorder:
                 ) from error
             durability = durability_of(self.config.storage.durability, self.log.fs.capabilities)
             metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}
-            return replace(body, metrics=metrics | body.metrics)
+            return structs.replace(body, metrics=metrics | body.metrics)
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from ftfile.kv.planning.jobs import groups_of, job_of, terms_of
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def retries(
         job = job_of("retry", [(runs, terms)], settings, ids, tasks)
         payload = job.payload | {"hold": {"run": hold.run, "last": hold.last}}
         payload |= {"notBefore": hold.not_before} if hold.not_before else {}
-        yield replace(job, id=hold.run, attempts=hold.attempts, payload=payload)
+        yield structs.replace(job, id=hold.run, attempts=hold.attempts, payload=payload)
 
 
 def _tried_again(hold: Hold, version: int) -> Hold:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from ftfile.core.checksum import Decoding
 from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
@@ -144,7 +146,8 @@ class Share:
         committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)
         pieces = [Run(run.add, replace(run.marks, at=at, committed_ms=committed_ms)) for run in outputs]
         pieces += [
-            Run(replace(run.add, id=ids.unique()), replace(run.marks, at=at, purges=())) for run in self.relabelled
+            Run(structs.replace(run.add, id=ids.unique()), replace(run.marks, at=at, purges=()))
+            for run in self.relabelled
         ]
         pieces.sort(key=lambda piece: piece.marks.keys[0] if piece.marks.keys else ())
         purges = self.purges
@@ -186,7 +189,7 @@ def job_of(
         "jobBytes": settings.job_bytes,
         "taskCount": tasks,
     }
-    return AssemblyTask(ids.unique(), tuple(run.add for runs, _ in groups for run in runs), reason, payload=payload)
+    return AssemblyTask(ids.unique(), reason, tuple(run.add for runs, _ in groups for run in runs), payload=payload)
 
 
 def groups_of(job: AssemblyTask) -> tuple[Group, ...]:

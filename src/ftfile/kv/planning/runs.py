@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
@@ -139,7 +141,7 @@ class Run(NamedTuple):
 
     def marked(self, marks: Marks, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
         """Return its add with other marks, and other attributes."""
-        return replace(self.add, rolling_stats=marks.to_json(), **changes)
+        return structs.replace(self.add, rolling_stats=marks.to_json(), **changes)
 
 
 def is_run(add: Add) -> bool:
@@ -251,7 +253,7 @@ def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyTask]) -> tuple[AssemblyTas
     """Return due jobs as a record has them."""
     if not isinstance(fs, SealedFileSystem):
         return tuple(jobs)
-    return tuple(replace(job, inputs=seal_marks(fs, job.inputs)) for job in jobs)
+    return tuple(structs.replace(job, inputs=seal_marks(fs, job.inputs)) for job in jobs)
 
 
 def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
@@ -284,7 +286,7 @@ def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
     """Return the state of a log with readable marks of live runs and of due jobs; raises as `open_marks`."""
     opened = open_marks(fs, head.segments.values(), kinds)
-    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds))) for job in head.assembly_tasks)
+    jobs = tuple(structs.replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds))) for job in head.assembly_tasks)
     if keys_of(fs) is None:
         return head
     segments = SharedMap({add.id: add for add in opened})
@@ -298,7 +300,7 @@ def _sealed(add: Add, envelope: AesGcm) -> Add:
         stream = envelope.encoder(_identity(add))
         content = stream.feed(json.dumps(hidden).encode()) + stream.finish()
         stats[_SEALED] = base64.b64encode(content).decode()
-    return replace(add, rolling_stats=stats)
+    return structs.replace(add, rolling_stats=stats)
 
 
 def _opened(add: Add, keys: Keys) -> Add:
@@ -306,7 +308,7 @@ def _opened(add: Add, keys: Keys) -> Add:
     if sealed is None:
         return add
     with stream_errors(add.path):
-        return replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
+        return structs.replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
 
 
 @lru_cache(_KEPT)

@@ -1,4 +1,4 @@
-"""Records as bytes: pure, bytes in and values out. The tables here are the only spelling of a record's fields.
+"""Records as bytes: pure, bytes in and values out, by the fields of `log.format.model`.
 
 A record is text: a line of JSON, a line with its adds, removes, dead letters and jobs (of a large record, the companion
 file holds that line), and a line with the checksum of all before it; see docs/internals/format.md.
@@ -6,22 +6,28 @@ file holds that line), and a line with the checksum of all before it; see docs/i
 
 from __future__ import annotations
 
-import functools
 import hashlib
+import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct, field
 
 from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.log.format import layout, model
-from ftfile.log.format.model import FLAG, LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
-from ftfile.log.format.tables import definitions_from_json, tables_from_json, texts_from_json
+from ftfile.log.format import layout
+from ftfile.log.format.model import NUMBER_MAX, Count, JobAuthor, Record, Value
+from ftfile.log.format.tables import check_definitions, check_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.storage.api import FileSystem
+
+_Value = TypeVar("_Value")
+_Kind = TypeVar("_Kind", bound=Struct)
 
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
@@ -40,8 +46,6 @@ _SMALLER = "nobody could read it. Write, replace or remove fewer files at once, 
 _IS_UNDONE = (
     "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
 )
-# `json.dumps` makes one for each call.
-_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ASCII = json.JSONEncoder(separators=(",", ":"))
 _ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
 _PAIRS = bytes.maketrans(b"{}", b"[]")
@@ -49,134 +53,51 @@ _OTHERS = bytes({*range(256)} - {*b'[]{}"'})
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
-def _int_to_json(value: object) -> object:
-    if type(value) is not int or abs(value) > model.NUMBER_MAX:
-        raise ConfigError(f"the version of a transaction is {value!r}, and is to be an int: nobody could read the log")
-    return value
+class _Formats(Struct, rename="camel"):
+    """The number of the format of a file, which is its first field."""
+
+    ftfile_record: Any = None
+    ftfile_checkpoint: Any = None
+    ftfile_compacted: Any = None
 
 
-def _author_to_json(author: model.Author) -> dict[str, Any]:
-    kind, fields = next(item for item in AUTHORS.items() if item[1].make is type(author))
-    return {"kind": kind} | fields.to_json(author)
+class Companion(Value, frozen=True):
+    """The file that holds the changes of a large record."""
+
+    path: str
+    length_bytes: Count
+    checksum: str
 
 
-def _author_from_json(text: dict[str, Any]) -> model.Author:
-    author: model.Author = AUTHORS[text["kind"]].from_json(text)
-    return author
+class _Large(Struct, frozen=True):
+    """The field of a header that is no attribute of a record."""
+
+    companion: Companion | None = None
 
 
-ORIGIN = Fields(
-    model.Origin,
-    Field("queryId", "query_id", TEXT),
-    Field("firstBatch", "first_batch", NUMBER),
-    Field("lastBatch", "last_batch", NUMBER),
+def _line(*attributes: str, **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
+    """Return the class of a line with these attributes of a record, in their order."""
+    by_name = {info.name: info for info in msgspec.structs.fields(Record)}
+    fields = []
+    for info in map(by_name.__getitem__, attributes):
+        default: Any = {"default": info.default, "default_factory": info.default_factory}
+        fields.append((info.name, info.type, field(name=info.encode_name, **default)))
+    return msgspec.defstruct("Line", fields, bases=(Value,), frozen=True, **tag)
+
+
+HEADER = _line(
+    *("version", "nonce", "time_ms", "author", "store_ms", "previous_nonce", "writer", "tasks", "overwrite"),
+    *("replaces", "restored", "rows_removed", "lineage_start", "horizon_ms", "log_start", "schema", "encoding"),
+    *("settings", "definitions", "fingerprint", "user_metadata", "metrics", "tables"),
+    tag_field="ftfileRecord",
+    tag=RECORD_FORMAT,
 )
-SEGMENT_RANGE = Fields(
-    model.SourceRange,
-    Field("segmentId", "add_id", TEXT),
-    Field("unit", "unit", TEXT, words=("bytes", "rows")),
-    Field("start", "start", NUMBER),
-    Field("end", "end", NUMBER),
-)
-# In the order of the constructor of `Add`, which documents of adds rely on.
-ADD = Fields(
-    model.Add,
-    Field("id", "id", TEXT),
-    Field("kind", "kind", TEXT, words=("part", "segment")),
-    Field("path", "path", TEXT),
-    Field("finalPath", "final_path", TEXT + OR_NULL),
-    Field("lengthBytes", "length", NUMBER),
-    Field("logicalLengthBytes", "logical_length", NUMBER),
-    Field("checksum", "checksum", TEXT),
-    Field("rows", "rows", NUMBER),
-    Field("directory", "directory_key", TEXT),
-    Field("encoding", "encoding", TEXT),
-    # A record has few origins and many adds.
-    Field("origin", "origin", OBJECT, functools.lru_cache(maxsize=1_024)(ORIGIN.to_json), ORIGIN.from_json),
-    Field("offsetBytes", "offset", NUMBER),
-    Field("filters", "filters", LIST, list, texts_from_json),
-    many("segmentRanges", "ranges", SEGMENT_RANGE, is_rare=True),
-    Field("skipRows", "skip_rows", NUMBER, is_rare=True),
-    Field("rollingStats", "rolling_stats", OBJECT, is_rare=True),
-)
-REMOVE = Fields(
-    model.Remove,
-    Field("id", "id", TEXT),
-    Field("kind", "kind", TEXT, words=("part", "segment")),
-    Field("finalPath", "final_path", TEXT),
-    Field("lengthBytes", "length", NUMBER),
-    Field("checksum", "checksum", TEXT),
-)
-ASSEMBLY_TASK = Fields(
-    model.AssemblyTask,
-    Field("id", "id", TEXT),
-    many("inputs", "inputs", ADD),
-    Field("reason", "reason", TEXT),
-    Field("attempts", "attempts", NUMBER),
-    Field("plan", "payload"),
-)
-FINGERPRINT = Fields(
-    model.Fingerprint,
-    Field("kind", "kind", TEXT),
-    Field("digest", "digest", TEXT),
-    Field("coversContent", "covers_content", FLAG),
-)
-TRANSACTION = Fields(
-    model.Transaction,
-    Field("appId", "app_id", TEXT),
-    Field("version", "version", NUMBER, _int_to_json, int, least=-model.NUMBER_MAX),
-)
-# By `kind`.
-AUTHORS: dict[str, Fields[Any]] = {
-    "stream": Fields(
-        model.StreamAuthor,
-        Field("queryId", "query_id", TEXT),
-        Field("runId", "run_id", TEXT),
-        Field("batchId", "batch_id", NUMBER),
-        Field("offsetsHash", "offsets_hash", TEXT),
-        Field("offsets", "offsets"),
-    ),
-    "batchWrite": Fields(
-        model.JobAuthor, Field("jobId", "job_id", TEXT), one("transaction", "transaction", TRANSACTION)
-    ),
-    "maintenance": Fields(
-        model.MaintenanceAuthor, Field("operation", "operation", TEXT), Field("jobId", "job_id", TEXT)
-    ),
-}
-HEADER = Fields(
-    model.Record,
-    Field("version", "version", NUMBER),
-    Field("nonce", "nonce", TEXT),
-    Field("timeMs", "time_ms", NUMBER),
-    Field("storeTimeMs", "store_ms", NUMBER),
-    Field("author", "author", OBJECT, _author_to_json, _author_from_json),
-    Field("previousNonce", "previous_nonce", TEXT),
-    Field("writer", "writer", TEXT),
-    Field("taskCount", "tasks", NUMBER),
-    Field("overwrite", "overwrite", FLAG),
-    Field("replaces", "replaces", TEXT),
-    Field("restoredVersion", "restored", NUMBER),
-    Field("rowsRemoved", "rows_removed", NUMBER),
-    Field("lineageStartBatch", "lineage_start", NUMBER),
-    Field("vacuumHorizonMs", "horizon_ms", NUMBER),
-    Field("logStartVersion", "log_start", NUMBER),
-    Field("schema", "schema", TEXT),
-    Field("encoding", "encoding", TEXT),
-    Field("assemblySettings", "settings", TEXT),
-    Field("definitions", "definitions", OBJECT, None, definitions_from_json),
-    one("fingerprint", "fingerprint", FINGERPRINT),
-    Field("userMetadata", "user_metadata", TEXT),
-    Field("metrics", "metrics", OBJECT),
-    Field("tables", "tables", OBJECT, None, tables_from_json),
-)
-CHANGES = Fields(
-    model.Record,
-    many("adds", "adds", ADD),
-    many("removes", "removes", REMOVE),
-    many("deadLetters", "dead_letters", ADD),
-    many("assemblyTasks", "assembly_tasks", ASSEMBLY_TASK),
-    Field("payload", "payload"),
-)
+CHANGES = _line("adds", "removes", "dead_letters", "assembly_tasks", "payload")
+
+
+def part_of(value: Struct, kind: type[_Kind]) -> _Kind:
+    """Return the value of a class whose attributes another value has as well."""
+    return kind(*map(getattr, itertools.repeat(value), kind.__struct_fields__))
 
 
 class EncodedRecord(NamedTuple):
@@ -186,29 +107,39 @@ class EncodedRecord(NamedTuple):
     companion: bytes | None
 
 
-def encode_record(record: model.Record) -> EncodedRecord:
+def encode_record(record: Record) -> EncodedRecord:
     """Return the bytes of a record; changes of `COMPANION_FROM_BYTES` or more go to the companion."""
-    header = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record)
-    changes = within_limits(compact_json(CHANGES.to_json(record)))
+    _check_transaction(record)
+    header = part_of(record, HEADER)
+    changes = within_limits(compact_json(part_of(record, CHANGES)))
     if len(changes) < COMPANION_FROM_BYTES:
         return EncodedRecord(to_checked_text([within_limits(compact_json(header)), changes]), None)
     content = changes + b"\n"
-    path = layout.companion_path(record.version, record.nonce)
-    header["companion"] = {"path": path, "lengthBytes": len(content), "checksum": checksum(content)}
-    return EncodedRecord(to_checked_text([within_limits(compact_json(header))]), content)
+    companion = Companion(layout.companion_path(record.version, record.nonce), len(content), checksum(content))
+    text = msgspec.to_builtins(header, enc_hook=_plain) | {"companion": companion}
+    return EncodedRecord(to_checked_text([within_limits(compact_json(text))]), content)
 
 
-def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> model.Record:
+def _check_transaction(record: Record) -> None:
+    transaction = record.author.transaction if isinstance(record.author, JobAuthor) else None
+    if transaction is not None and (type(transaction.version) is not int or abs(transaction.version) > NUMBER_MAX):
+        text = (
+            f"the version of a transaction is {transaction.version!r}, and is to be an int: nobody could read the log"
+        )
+        raise ConfigError(text)
+
+
+def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
     """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
     with Decoding(path, "a record of the log", _ADVICE):
-        header = json_value(lines[0])
-        if header.get("ftfileRecord") == "undone":
-            raise ConfigError(_IS_UNDONE)
-        check_format(header, "ftfileRecord", RECORD_FORMAT, path)
-        companion = header.get("companion")
-        changes = json_value(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
-        return model.Record(**HEADER.attributes(header), **CHANGES.attributes(changes))
+        check_format(lines[0], "ftfileRecord", RECORD_FORMAT, path)
+        header = msgspec.structs.asdict(decode_json(lines[0], HEADER))
+        check_definitions(header["definitions"])
+        check_tables(header["tables"])
+        companion = decode_json(lines[0], _Large).companion
+        changes = lines[1] if companion is None else _checked(companion, read_companion(companion.path))
+        return Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
 
 
 def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:
@@ -217,6 +148,14 @@ def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE
     if len(content) > bytes_max:
         raise CorruptData(path, f"at most {bytes_max} bytes", "more", advice)
     return content
+
+
+def decode_json(content: bytes, kind: type[_Value]) -> _Value:
+    """Return the value of JSON in UTF-8; a ValueError for damage, for another type than `kind`, and as `json_value`."""
+    if b"\\ud" in content or b"\\uD" in content:  # maybe half characters, as `compact_json` writes them
+        return msgspec.convert(json_value(content), kind)
+    check_json(content)
+    return msgspec.json.decode(content, type=kind)
 
 
 def json_value(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -258,28 +197,38 @@ def _is_deep(content: bytes) -> bool:
     return bool(brackets)
 
 
-def _checked(companion: dict[str, Any], content: bytes) -> bytes:
-    expected = f"{companion['lengthBytes']} bytes with {companion['checksum']}"
+def _checked(companion: Companion, content: bytes) -> bytes:
+    expected = f"{companion.length_bytes} bytes with {companion.checksum}"
     actual = f"{len(content)} bytes with {checksum(content)}"
     if actual != expected:
-        raise CorruptData(companion["path"], expected, actual, _ADVICE)
+        raise CorruptData(companion.path, expected, actual, _ADVICE)
     return content
 
 
-def check_format(header: dict[str, Any], name: str, supported: int, path: str) -> None:
-    """Refuse a header whose field `name` is not the `known` number: a newer ftfile wrote the file."""
-    if header.get(name) != supported:
-        actual = f"{name} {header.get(name)!r}"
+def check_format(header: bytes, name: str, supported: int, path: str) -> None:
+    """Refuse a header whose field `name` is not the `supported` number: a newer ftfile wrote the file."""
+    number = msgspec.to_builtins(decode_json(header, _Formats))[name]
+    if (name, number) == ("ftfileRecord", "undone"):
+        raise ConfigError(_IS_UNDONE)
+    if number != supported:
+        actual = f"{name} {number!r}"
         raise CorruptData(path, f"{name} {supported}", actual, "A newer ftfile wrote it: read it with that one")
 
 
 def compact_json(value: object) -> bytes:
     """Return the value as one line of JSON in UTF-8."""
-    text = _COMPACT.encode(value)
     try:
-        return text.encode()
+        return msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:  # a file name that is not UTF-8: `os.fsdecode` has put half characters into it
-        return _ASCII.encode(value).encode()
+        return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_plain)).encode()
+
+
+def _plain(value: object) -> object:
+    """Return a text or a number of a class of its own, such as NumPy's, as a plain one: code of users may give it."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{value!r:.80} is no JSON")
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:

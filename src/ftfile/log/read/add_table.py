@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, ValuesView
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format.compacted import FIELDS, Columns, Document, Range, decode_adds, decode_columns
@@ -123,7 +125,7 @@ class _Values(ValuesView["Add"]):
 
 def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
     """Return fields of adds by their names in records."""
-    attributes = [row.attribute for name in names for row in FIELDS if row.name == name]
+    attributes = [FIELDS[name].name for name in names]
     return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
 
 
@@ -208,7 +210,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         ended.add(columns, [version > log_start for version in columns.removed])
     if ranges[0].first == 0 and removes:
         raise CorruptData("the ranges", "removes of adds of earlier versions", f"others: {list(removes)[:5]}")
-    return replace(
+    return msgspec.structs.replace(
         ranges[0],
         last=ranges[-1].last,
         nonce=ranges[-1].nonce,
@@ -233,8 +235,8 @@ def clip(content: Range, first: int) -> Range:
         versions = zip(columns.ids, columns.added, columns.removed, strict=True)
         removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
     schemas = tuple(change for change in content.schemas if change[0] >= first)
-    content = replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
-    return replace(content, kept=live_packer.documents(), ended=ended.documents())
+    content = msgspec.structs.replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
+    return msgspec.structs.replace(content, kept=live_packer.documents(), ended=ended.documents())
 
 
 def _changes(schemas: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from msgspec import structs
+
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
@@ -327,7 +329,7 @@ class _Builder:
         for remove in record.removes if record.version <= self._since else ():
             if self._others.pop(remove.id, None) is None:
                 self._removed.add(remove.id)
-        self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
+        self._others.update((add.id, structs.replace(add, ranges=()) if add.ranges else add) for add in record.adds)
         self._schema = record.schema or self._schema
         self._definitions.update(record.definitions)
         self._end = record.version

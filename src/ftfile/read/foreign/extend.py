@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from ftfile.core.codecs import filters_of_name, is_encrypted
 from ftfile.read.foreign.known import (
@@ -112,7 +113,7 @@ def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
     is_overwritten = match.rule is Rule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
     file = match.row.known if is_overwritten else match.file
     entry = _entry(match, *((file.position, file.fingerprints) if file is not None else (0, NO_PRINTS)))
-    return Extension(entry=entry._replace(parked=reason))
+    return Extension(entry=structs.replace(entry, parked=reason))
 
 
 def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
@@ -161,8 +162,8 @@ def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Co
         )
     if match.rule is Rule.COPY or size_bytes == match.position:
         return Extension(entry=entry)
-    rest = replace(_range(match, match.position, size_bytes, copy.end), compression=copy.content.codec)
-    return Extension(rest, entry._replace(advances=match.advances.hex()))
+    rest = structs.replace(_range(match, match.position, size_bytes, copy.end), compression=copy.content.codec)
+    return Extension(rest, structs.replace(entry, advances=match.advances.hex()))
 
 
 def _ends_with_line(fs: FileSystem, settings: FilesSettings, row: Row) -> bool:
@@ -227,7 +228,7 @@ def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchang
         warning = "has changed since it was read; allowOverwrites=true reads such files again"
         return Extension(entry=_entry(match, size, prints), warning=warning)
     extension = _extension(match, 0, size, prints)
-    return replace(extension, range=replace(_range(match, 0, size, prints), whole=True, compression=codec))
+    return replace(extension, range=structs.replace(_range(match, 0, size, prints), whole=True, compression=codec))
 
 
 def _unfinished(
@@ -348,7 +349,7 @@ class Draft:
             for row in self.table.touched_below(low)
             if row.place not in self._places and (file := row.known) is not None and not file.is_parked
         )
-        return replace(plan, files=entries + refreshed, low=low)
+        return structs.replace(plan, files=entries + refreshed, low=low)
 
     @property
     def _places(self) -> frozenset[int]:

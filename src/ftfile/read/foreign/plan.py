@@ -7,30 +7,43 @@ plan alone, and its rows from its ranges alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import packed
-from ftfile.log.format.model import FLAG, LIST, NUMBER, NUMBER_MAX, OR_NULL, TEXT, Field, Fields
+from ftfile.log.format.model import NUMBER_MAX, Count, Number
 from ftfile.read.log_positions import START
 from ftfile.read.shares import OPEN_COST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+# Fingerprints have 64 bits, and keys 128.
+_Print = Annotated[str, Meta(pattern=r"^([0-9a-f]{16})?\Z")]
+_Key = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_KeyOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")]
+_Size = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
+
+
+class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An item of a list in a plan: an array in JSON."""
+
+
+class Range(_Row, frozen=True):
     """The bytes `[start, end)` of one file that a batch reads; their fingerprints tell them wherever they lie later."""
 
     path: str  # where the file was when this was planned, relative to the root of the plan
-    start: int  # of its plain content
-    end: int  # of its plain content; of a whole file, its length on storage
-    head: str  # fingerprint of the first KiB before `end`, or less
-    tail: str  # fingerprint of the last KiB before `end`, or less
-    size_bytes: int  # of the file on storage, then
-    modified_ms: int  # of the file, then
+    start: Count  # of its plain content
+    end: Count  # of its plain content; of a whole file, its length on storage
+    head: _Print  # fingerprint of the first KiB before `end`, or less
+    tail: _Print  # fingerprint of the last KiB before `end`, or less
+    size_bytes: _Size  # of the file on storage, then
+    modified_ms: Number  # of the file, then
     identity: str | None = None  # the store's name of the file, such as an inode, if it has one
     whole: bool = False  # read from its start to its end, whatever its format is
     compression: str = ""  # codec by its name; empty for none
@@ -55,48 +68,49 @@ class FileShare:
     cuts: tuple[Cut, ...]
 
 
-class FileEntry(NamedTuple):
+class FileEntry(_Row, frozen=True):
     """A file as it is known from now on, where that is more than the end of its range, or nothing of it is read."""
 
     path: str
     rule: str  # by which it was decided which file it is, in lower case
-    position: int  # up to which its content was read, or is a copy of what was read
-    head: str  # fingerprints before `position`
-    tail: str
-    size_bytes: int
-    modified_ms: int
+    position: Count  # up to which its content was read, or is a copy of what was read
+    head: _Print  # fingerprints before `position`
+    tail: _Print
+    size_bytes: _Size
+    modified_ms: Number
     identity: str | None = None
-    previous_keys: tuple[str, ...] = ()  # under which it was known, as hexadecimal digits
+    previous_keys: tuple[_Key, ...] = ()  # under which it was known, as hexadecimal digits
     displaces: bool = False  # the file that was known at its path is another one, which stays known under another key
-    advances: str = ""  # key of a file that is gone, and is known up to the end of the range of this copy from now on
+    advances: _KeyOrNone = (
+        ""  # key of a file that is gone, and is known up to the end of the range of this copy from now on
+    )
     parked: str = ""  # why it is left out until it changes: it is damaged, or its length is unknown
 
 
-class Refused(NamedTuple):
+class Refused(_Row, frozen=True):
     """A file that its store does not open; it stays known, or unknown, as it is, and is tried again."""
 
     path: str
     reason: str
 
 
-class Late(NamedTuple):
+class Late(_Row, frozen=True):
     """A file that appeared with a time before `Plan.low`, and is not read."""
 
     path: str
-    modified_ms: int
+    modified_ms: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, rename="camel"):
     """The ranges that one batch reads, and all else that it finds out."""
 
     ranges: tuple[Range, ...] = ()
     files: tuple[FileEntry, ...] = ()
     late: tuple[Late, ...] = ()
     refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
-    low: int = 0  # files modified before it, in ms since 1970 UTC, are forgotten
+    low: Number = 0  # files modified before it, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
-    planned_ms: int = 0  # when it was made, by the driver's clock, since 1970 UTC
+    planned_ms: Count = 0  # when it was made, by the driver's clock, since 1970 UTC
 
     @property
     def is_empty(self) -> bool:
@@ -114,49 +128,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON."""
-        ranges = [[getattr(planned, field.name) for field in fields(planned)] for planned in self.ranges]
-        lists = {name: [list(map(_as_json, item)) for item in getattr(self, name)] for name in _LISTS}
-        return {"ranges": ranges, **lists, "low": self.low, "root": self.root, "plannedMs": self.planned_ms}
+        text: dict[str, Any] = msgspec.to_builtins(self)
+        return text
 
     @classmethod
     def from_json(cls, payload: dict[str, Any]) -> Plan:
         """Return the plan that `to_json` gave; a ValueError or a KeyError for what is none."""
-        return _PLAN.from_json(payload)
-
-
-def _hex_digits(*digits: int) -> Callable[[Any], object]:
-    """Return the check that a text, or each text of a list, has as many hexadecimal digits as one of these says."""
-
-    def check(value: Any) -> None:  # noqa: ANN401 - JSON
-        for text in value if isinstance(value, list) else [value]:
-            if len(text) not in digits or not _HEX.fullmatch(text):
-                raise ValueError(f"a fingerprint or a key is {text!r:.80}")
-
-    return check
-
-
-def _rows(name: str, kind: Callable[..., Any], *columns: Field) -> Field:
-    """Return the field of a tuple of values that are arrays in JSON."""
-
-    def decode(items: list[Any]) -> tuple[Any, ...]:
-        if not set(map(type, items)) <= {list} or not set(map(len, items)) <= {len(columns)}:
-            raise ValueError(f"{name} are {items!r:.80}")
-        for column, values in zip(columns, zip(*items, strict=True), strict=bool(items)):
-            column.check_all(values)
-            if column.decode is not None:
-                for value in values:
-                    column.decode(value)
-        return tuple(kind(*map(_frozen, item)) for item in items)
-
-    return Field(name, name, LIST, list, decode)
-
-
-def _as_json(value: Any) -> Any:  # noqa: ANN401 - an item of a row
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    return tuple(value) if isinstance(value, list) else value
+        return msgspec.convert(payload, cls)
 
 
 def _cuts(planned: Range, max_bytes: int) -> Iterator[Cut]:
@@ -166,50 +144,6 @@ def _cuts(planned: Range, max_bytes: int) -> Iterator[Cut]:
     for start in range(planned.start, planned.end, max_bytes):
         yield Cut(planned, start, min(start + max_bytes, planned.end))
 
-
-_LISTS = ("files", "late", "refused")
-_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
-_PATH = Field("path", "path", TEXT)
-# Fingerprints have 64 bits, and keys 128.
-_PRINTS = [Field(name, name, TEXT, decode=_hex_digits(0, 16)) for name in ("head", "tail")]
-_FILE = (
-    Field("sizeBytes", "size_bytes", NUMBER, least=-1),
-    Field("modifiedMs", "modified_ms", NUMBER, least=-NUMBER_MAX),
-    Field("identity", "identity", TEXT + OR_NULL),
-)
-_PLAN = Fields(
-    Plan,
-    _rows(
-        "ranges",
-        Range,
-        _PATH,
-        Field("start", "start", NUMBER),
-        Field("end", "end", NUMBER),
-        *_PRINTS,
-        *_FILE,
-        Field("whole", "whole", FLAG),
-        Field("compression", "compression", TEXT),
-    ),
-    _rows(
-        "files",
-        FileEntry,
-        _PATH,
-        Field("rule", "rule", TEXT),
-        Field("position", "position", NUMBER),
-        *_PRINTS,
-        *_FILE,
-        Field("previousKeys", "previous_keys", LIST, decode=_hex_digits(32)),
-        Field("displaces", "displaces", FLAG),
-        Field("advances", "advances", TEXT, decode=_hex_digits(0, 32)),
-        Field("parked", "parked", TEXT),
-    ),
-    _rows("late", Late, _PATH, Field("modifiedMs", "modified_ms", NUMBER, least=-NUMBER_MAX)),
-    _rows("refused", Refused, _PATH, Field("reason", "reason", TEXT)),
-    Field("low", "low", NUMBER, least=-NUMBER_MAX),
-    Field("root", "root", TEXT),
-    Field("plannedMs", "planned_ms", NUMBER),
-    always=True,
-)
 
 _ID = re.compile(r"[0-9a-f]{32}")
 

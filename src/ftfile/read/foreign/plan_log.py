@@ -7,8 +7,9 @@ created in a place that was trimmed is never read, since no offset has its nonce
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
@@ -200,7 +201,7 @@ class PlanLog:
         if columns is None:
             return body
         start = trimming.log_start_after(self._log, head, columns, self._done)
-        return replace(body, tables=trimming.naming(head, columns), log_start=start)
+        return structs.replace(body, tables=trimming.naming(head, columns), log_start=start)
 
     def _record(self, number: int) -> Record | None:
         found = self._log.recent.records.get(number)

@@ -217,7 +217,10 @@ def runs_of(place: Place, version: int | None) -> list[ListedRun]:
     with ftfile.kv.open(place.path, version=version, **place.access) as reader:
         adds = [run.add for run in reader.runs()]
     runs = [
-        ListedRun(add.path, add.offset, bucket_number(add.directory_key), add.rows, add.length, *add.origin)
+        ListedRun(
+            *(add.path, add.offset, bucket_number(add.directory_key), add.rows, add.length),
+            *(add.origin.query_id, add.origin.first_batch, add.origin.last_batch),
+        )
         for add in adds
     ]
     return sorted(runs, key=lambda run: (run.last_batch, run.path, run.bucket))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import is_away
@@ -112,14 +113,14 @@ class Assembler:
             if not damaged:
                 raise
             readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
-            return self.assemble(replace(job, inputs=readable), goes_on) if readable else None, damaged
+            return self.assemble(structs.replace(job, inputs=readable), goes_on) if readable else None, damaged
 
     def _damaged(self, job: AssemblyTask) -> dict[str, Exception]:
         """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
             try:
-                self._assembled(_Nowhere(), replace(job, inputs=(segment,)), _always, copies=False)
+                self._assembled(_Nowhere(), structs.replace(job, inputs=(segment,)), _always, copies=False)
             except Exception as error:
                 if is_away(error):
                     raise
@@ -221,11 +222,11 @@ class _Job:
             self._used.pop()
         elif rows:
             rest_id = _rest_id(segment.id, segment.offset + start, skipped)
-            rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
+            rest = structs.replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
                 data = reader.data[start:]
-                rest = replace(rest, offset=segment.offset + start, length=len(data), logical_length=len(data))
-                rest = replace(rest, checksum=checksum(data))
+                rest = structs.replace(rest, offset=segment.offset + start, length=len(data), logical_length=len(data))
+                rest = structs.replace(rest, checksum=checksum(data))
             self._rests.append(rest)
 
     def end(self, read_version: int) -> Rewrite:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
@@ -260,4 +261,4 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
         event = resolve_column("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
     if settings.policy is not None:
         load_policy(settings.policy)
-    return replace(settings, finalize_column=final, event_column=event)
+    return structs.replace(settings, finalize_column=final, event_column=event)

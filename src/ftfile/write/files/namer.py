@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.formats.parts import extension_of
 from ftfile.log.checks import Refused, Rewrite, live_names
@@ -140,7 +142,7 @@ class _NamesOfRecord:
                 number, path = number + 1, following
         self._indexes[add.directory_key] += 1
         self.numbers[add.directory_key] = number + 1
-        return replace(add, final_path=path)
+        return structs.replace(add, final_path=path)
 
     def _path(self, add: Add, number: int) -> str:
         index, extension = self._namer.first_index + self._indexes[add.directory_key], self._extension(add.encoding)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.formats.reading import TimeFormats
@@ -16,7 +17,7 @@ from ftfile.log.format.record import definition_key
 from ftfile.rows.value_text import UTC
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.rolling_groups import Moment
-from ftfile.write.files.rolling_rules import ALL_END, ROLLING
+from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import StreamIdentity, add_of, batch_metrics, letters_of, segments_of
 from ftfile.write.options import check_staged_names, durability_of
 from ftfile.write.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
@@ -202,7 +203,7 @@ def make_proposal(
             tables=named.tables | marks | place,
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
-        return replace(body, assembly_tasks=jobs)
+        return structs.replace(body, assembly_tasks=jobs)
 
     return prepare
 
@@ -236,7 +237,7 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     if not is_stream:
         return schema_key, key, None, definitions
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
-    rolling = ROLLING.to_json(config.rolling or ALL_END)
+    rolling = msgspec.to_builtins(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
     settings_key = definition_key(settings)
     return schema_key, key, settings_key, {**definitions, settings_key: settings}

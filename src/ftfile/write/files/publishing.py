@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ftfile.core.errors import ConfigError, NotFound, StorageError, UserCodeError
 from ftfile.core.extensions import load
 from ftfile.core.logs import get_logger
@@ -19,7 +21,7 @@ from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Add, Body, MaintenanceAuthor
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import Naming, name_fault
-from ftfile.write.files.rolling_rules import ROLLING
+from ftfile.write.files.rolling_rules import RollingSettings
 from ftfile.write.options import Storage
 
 if TYPE_CHECKING:
@@ -164,7 +166,7 @@ def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
     names = {
         "onPublish": publishing.on_publish,
         "partFileName": publishing.naming.function,
-        "rollingPolicy": ROLLING.from_json(settings["rolling"]).policy,
+        "rollingPolicy": msgspec.convert(settings["rolling"], RollingSettings).policy,
     }
     return {option: name for option, name in names.items() if name is not None}
 

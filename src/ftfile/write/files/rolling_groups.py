@@ -11,12 +11,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from ftfile.core.checksum import Decoding
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
-from ftfile.log.format.model import FLAG, LIST, NUMBER, NUMBER_MAX, Field, Fields
+from ftfile.log.format.model import Count, Number, Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -28,40 +31,24 @@ if TYPE_CHECKING:
 GroupKey = tuple[str, str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentStats:
+_Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
+
+
+class SegmentStats(Value, frozen=True):
     """The facts of a segment that its record has, for the rules by which its file ends."""
 
-    partition: int  # of the task
-    index: int  # among the segments of the task
-    committed_ms: int  # by the driver's clock
-    event_time_us: tuple[int, ...] = ()  # least and greatest; empty without a column of event time
-    window_us: tuple[int, ...] = ()  # start and end; empty without `eventTimeInterval`
+    partition: Count  # of the task
+    index: Count  # among the segments of the task
+    committed_ms: Count  # by the driver's clock
+    event_time_us: _Times = ()  # least and greatest; empty without a column of event time
+    window_us: _Times = ()  # start and end; empty without `eventTimeInterval`
     ends_part: bool = False  # the part ends behind this segment
-
-
-def _pair_from_json(pair: list[Any]) -> tuple[int, ...]:
-    first, last = pair
-    if not all(type(number) is int and abs(number) <= NUMBER_MAX for number in pair):
-        raise ValueError(f"two times are {pair!r:.80}")
-    return first, last
-
-
-_STATS = Fields(
-    SegmentStats,
-    Field("partition", "partition", NUMBER),
-    Field("index", "index", NUMBER),
-    Field("committedMs", "committed_ms", NUMBER),
-    Field("eventTimeUs", "event_time_us", LIST, list, _pair_from_json),
-    Field("windowUs", "window_us", LIST, list, _pair_from_json),
-    Field("endsPart", "ends_part", FLAG),
-)
 
 
 def stats_of(segment: Add) -> SegmentStats:
     """Return the statistics of a segment; CorruptData for others than a writer of files records."""
     with Decoding(layout.LOG, "the statistics of a file that stays open"):
-        return _STATS.from_json(segment.rolling_stats)
+        return msgspec.convert(segment.rolling_stats, SegmentStats)
 
 
 def key_of(segment: Add) -> GroupKey:

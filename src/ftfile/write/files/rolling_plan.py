@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
@@ -65,7 +67,7 @@ def files_of(job: AssemblyTask) -> int:
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
     """Return the job of a segment that kept others from becoming a part."""
-    return replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
+    return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
@@ -145,7 +147,7 @@ def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource
         "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }
-    return AssemblyTask(ids.unique(), tuple(chunk), reason, payload=payload)
+    return AssemblyTask(ids.unique(), reason, tuple(chunk), payload=payload)
 
 
 # Versions for which records repeat the jobs of other queries.
@@ -213,7 +215,7 @@ class RollingPlanner:
             jobs.append(job)
         self.in_progress = self._count_open(changes, jobs)
         # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
-        dealt = [replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
+        dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
         return (*foreign_jobs, *sorted(dealt, key=lambda job: job.attempts))
 
     def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
@@ -235,7 +237,7 @@ class RollingPlanner:
         for job in jobs_left:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
-                jobs.append(replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
+                jobs.append(structs.replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
         taken = {add.id for job in jobs for add in job.inputs}
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
             if segment.id not in taken | ended:

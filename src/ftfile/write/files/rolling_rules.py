@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field, structs
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.options import OPTIONS, ParsedOptions, parse_options
 from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
-from ftfile.log.format.model import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
+from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.time_text import clocks_of, instants_of
 from ftfile.write.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, Moment
@@ -27,48 +28,28 @@ if TYPE_CHECKING:
 _OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
 
-@dataclass(frozen=True, slots=True)
-class RollingSettings:
+class RollingSettings(Struct, frozen=True, rename="camel"):
     """The rules under which a group of open segments is due; None where a rule does not apply."""
 
-    max_bytes: int | None  # a part closes after the record that reaches it
-    max_rows: int | None  # in a part
-    max_batches: int | None  # with rows in the part
-    age_ms: int | None  # since the first rows were committed
-    inactivity_ms: int | None  # since the last rows were committed
-    clock_ms: int | None  # period by the clocks of `clock_zone`, counted from midnight
-    clock_zone: str
-    event_column: str | None  # of timestamps; a part has rows of one window
-    event_us: int | None  # the length of a window
+    max_bytes: Count | None = field(name="maxBytesPerFile")  # a part closes after the record that reaches it
+    max_rows: Count | None = field(name="maxRecordsPerFile")  # in a part
+    max_batches: Count | None = field(name="maxBatchesPerFile")  # with rows in the part
+    age_ms: Count | None = field(name="rolloverIntervalMs")  # since the first rows were committed
+    inactivity_ms: Count | None = field(name="inactivityIntervalMs")  # since the last rows were committed
+    clock_ms: Count | None = field(name="rolloverScheduleMs")  # period by `clock_zone`, counted from midnight
+    clock_zone: str = field(name="timeZone")
+    event_column: str | None = field(name="eventTimeColumn")  # of timestamps; a part has rows of one window
+    event_us: Count | None = field(name="eventTimeIntervalUs")  # the length of a window
     finalize_column: str | None  # of booleans; a part ends after a row in which it is true
-    policy: str | None  # the user's, as `module:Class`
-    strict: bool  # a part closes before the record with which it would pass `max_bytes`
-    max_segments: int  # in a part
-    max_open_segments: int  # in the directory; beyond it the oldest groups are due
+    policy: str | None = field(name="rollingPolicy")  # the user's, as `module:Class`
+    strict: bool = field(name="strictFileSize")  # a part closes before the record with which it would pass `max_bytes`
+    max_segments: Count = field(name="maxSegmentsPerPart")
+    max_open_segments: Count = field(name="maxOpenSegments")  # in the directory; beyond it the oldest groups are due
 
     @property
     def needs_spool(self) -> bool:
         """Return True if rules see every row, or act before one is written: parts that tasks write end after a row."""
         return self.finalize_column is not None or self.event_column is not None or self.strict
-
-
-ROLLING = Fields(
-    RollingSettings,
-    Field("maxBytesPerFile", "max_bytes", NUMBER + OR_NULL),
-    Field("maxRecordsPerFile", "max_rows", NUMBER + OR_NULL),
-    Field("maxBatchesPerFile", "max_batches", NUMBER + OR_NULL),
-    Field("rolloverIntervalMs", "age_ms", NUMBER + OR_NULL),
-    Field("inactivityIntervalMs", "inactivity_ms", NUMBER + OR_NULL),
-    Field("rolloverScheduleMs", "clock_ms", NUMBER + OR_NULL),
-    Field("timeZone", "clock_zone", TEXT),
-    Field("eventTimeColumn", "event_column", TEXT + OR_NULL),
-    Field("eventTimeIntervalUs", "event_us", NUMBER + OR_NULL),
-    Field("finalizeColumn", "finalize_column", TEXT + OR_NULL),
-    Field("rollingPolicy", "policy", TEXT + OR_NULL),
-    Field("strictFileSize", "strict", FLAG),
-    Field("maxSegmentsPerPart", "max_segments", NUMBER),
-    Field("maxOpenSegments", "max_open_segments", NUMBER),
-)
 
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
@@ -114,7 +95,9 @@ def _ms(duration_s: float | None) -> int | None:
 
 
 # Of a query that keeps nothing open: the files that it left open before end.
-ALL_END = replace(_settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0)
+ALL_END = structs.replace(
+    _settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0
+)
 
 
 DAY_US = 86_400_000_000
@@ -211,7 +194,7 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     return None if period_ms is None else _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
 
 
-# The first one that is due ends the file. Each needs a field of `RollingSettings` with its row in `ROLLING`.
+# The first one that is due ends the file. Each needs a field of `RollingSettings`.
 RULES = (
     Rule(
         "finalize",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile import kv
 from ftfile.kv.planning.runs import run_of
@@ -88,7 +89,7 @@ class TestBroken:
 
         def swapped(head: LogState) -> Body:
             run = runs(head)[0]
-            other = replace(
+            other = structs.replace(
                 run, id="broken-1", directory_key="b=00001" if run.directory_key == "b=00000" else "b=00000"
             )
             return Body(adds=(other,), removes=tuple(map(Remove.of, runs(head))))
@@ -108,7 +109,7 @@ class TestBroken:
 
         def too_much(self: Any, head: LogState, snapshot: Any) -> Body:
             body: Body = prepare(self, head, snapshot)
-            return replace(body, removes=(Remove.of(runs(head)[0]),))
+            return structs.replace(body, removes=(Remove.of(runs(head)[0]),))
 
         monkeypatch.setattr(module._PurgeRuns, "prepare", too_much)  # noqa: SLF001
         kv.purge(PATH, "e", context=current())

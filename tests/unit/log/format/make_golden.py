@@ -9,11 +9,12 @@ import base64
 import os
 import shutil
 import tempfile
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
+
+from msgspec import structs
 
 import ftfile
 from ftfile import kv
@@ -121,8 +122,8 @@ def make_plans(path: Path) -> None:
         Plan(ranges=(found,)),
         Plan(
             ranges=(
-                replace(found, path="a.log.1", start=20, end=40, size_bytes=40),
-                replace(found, path="f.log.gz", start=20, end=40, size_bytes=40, compression="gzip"),
+                structs.replace(found, path="a.log.1", start=20, end=40, size_bytes=40),
+                structs.replace(found, path="f.log.gz", start=20, end=40, size_bytes=40, compression="gzip"),
             ),
             files=(
                 FileEntry("a.log.1", "moved", 40, *marks, previous_keys=(key,)),
@@ -148,7 +149,7 @@ def make_plans(path: Path) -> None:
             log.known()
             before, position = (
                 position,
-                log.add(position, replace(plan, root="file:///data/in", planned_ms=1_700_000_000_000)),
+                log.add(position, structs.replace(plan, root="file:///data/in", planned_ms=1_700_000_000_000)),
             )
             if before.plan == 0:
                 log.commit(before)

@@ -181,7 +181,7 @@ class TestReading:
         assert first.tables == {"unmarkedDirectories": {"set": {"kind=a": None, "kind=b": None}, "drop": []}}
         assert second.adds[2] == LEFT
         assert second.assembly_tasks == (
-            AssemblyTask("7d8a7f1677f57ba801fef521f4afcb72", (LEFT, second.adds[0]), "rows", 0, second_plan()),
+            AssemblyTask("7d8a7f1677f57ba801fef521f4afcb72", "rows", (LEFT, second.adds[0]), 0, second_plan()),
         )
         assert second.metrics["partsByReason"] == {"rows": 1}
         assert second.removes == (Remove(f"{SPOOL}-0", "segment"),)
@@ -285,7 +285,7 @@ class TestVersions:
 
     def test_a_field_of_another_type_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:
         number = "firstVersion" if name == "ftfileCompacted" else "version"
-        with pytest.raises(CorruptData, match=f"{number} is '3'"):
+        with pytest.raises(CorruptData, match=rf"`int`, got `str` - at `\$\.{number}`"):
             _decode(name, self.changed(pattern, lambda header: header | {number: "3"}), tmp_path)
 
     def test_a_missing_field_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:

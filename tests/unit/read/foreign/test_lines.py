@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
 from ftfile.core.options import OPTIONS
@@ -68,7 +69,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     files.write("data.gz", gzip.compress(content))
     rows: list[tuple[Any, ...]] = []
     for share in Plan(tuple(ranges)).shares(decoding.max_partition_bytes):
-        packed = [replace(cut.range, path="data.gz", compression="gzip") for cut in share.cuts]
+        packed = [structs.replace(cut.range, path="data.gz", compression="gzip") for cut in share.cuts]
         cuts = tuple(cut._replace(range=one) for cut, one in zip(share.cuts, packed, strict=True))
         for batch in read_files(files.fs, replace(share, cuts=cuts), schema, decoding):
             rows += zip(*batch.to_pydict().values(), strict=True)

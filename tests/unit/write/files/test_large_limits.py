@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NameCollision
@@ -80,7 +80,7 @@ def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: 
     """It does not keep the group behind it back, whether one job may have all of its segments or not."""
     segments = {each.id: each for each in [*map(segment, range(DUE_SEGMENTS_MAX + 1)), segment(0, "behind")]}
     head = LogState(0, "0", segments=SharedMap(segments), definitions={"text": {}})
-    rules = replace(ALL_END, max_batches=None, age_ms=1, max_segments=max_segments)
+    rules = structs.replace(ALL_END, max_batches=None, age_ms=1, max_segments=max_segments)
     planner = RollingPlanner("query", "text", rules, SYSTEM.ids)
     named = []
     for batch in range(1, 3):
@@ -94,9 +94,9 @@ def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: 
 
 
 def test_jobs_of_a_query_that_is_gone() -> None:
-    job = AssemblyTask("job", (segment(0),), "age")
+    job = AssemblyTask("job", "age", (segment(0),))
     for version, is_awaited in ((plan.FOREIGN_TASK_RECORDS - 1, True), (plan.FOREIGN_TASK_RECORDS, False)):
-        head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, None, 0)}))
+        head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, 0, None)}))
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 import ftfile
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, Unavailable, UserCodeError
@@ -150,7 +151,9 @@ class TestFlush:
                 (job,) = jobs_of([last], "flush", ALL_END, current().ids)
                 stage = Stage(log.fs, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
                 done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
-                (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in done.adds)
+                (part,) = (
+                    structs.replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in done.adds
+                )
                 rewrite = replace(done, adds=(part,))
 
                 def take(head: LogState, _: object) -> Body:
