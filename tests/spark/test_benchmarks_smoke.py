@@ -82,7 +82,7 @@ def test_load(tables: Tables) -> None:
 
 def test_tail(tables: Tables) -> None:
     latencies, batches = tables["tail"]
-    assert [row["scanInterval"] for row in latencies] == ["1s", "100ms"]
+    assert [row["scanInterval"] for row in latencies] == ["1s", "100ms", "1s", "100ms", "null source"]
     assert all(0 < row["p50 ms"] <= row["p99 ms"] and row["lines"] == 3 for row in latencies)
     assert {row["source"] for row in batches} == {"null source", "ftfile text", "spark text"}
     assert all(row["batches"] == 2 and row["trigger p50 ms"] >= row["addBatch p50 ms"] > 0 for row in batches)

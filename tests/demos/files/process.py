@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAST_WORDS_LINES = 25
 END_TIMEOUT_S = 600.0
 
