@@ -75,15 +75,17 @@ def test_bulk(tables: Tables) -> None:
 def test_load(tables: Tables) -> None:
     (rows,) = tables["load"]
     ftfile = ['format("ftfile")', 'format("ftfile"), told']
-    assert {row["way"] for row in rows} == {"spark.read.parquet", "ftfile.spark.load", *ftfile}
-    assert len(rows) == 20
+    assert {row["way"] for row in rows} == {"spark.read.parquet", "ftfile.spark.load", *ftfile, "rows in memory"}
+    assert len(rows) == 25
     assert all(row["median s"] >= row["min s"] > 0 and row["x spark's own"] > 0 for row in rows)
 
 
 def test_tail(tables: Tables) -> None:
     latencies, batches = tables["tail"]
     assert [row["scanInterval"] for row in latencies] == ["1s", "100ms", "1s", "100ms", "null source"]
-    assert all(0 < row["p50 ms"] <= row["p99 ms"] and row["lines"] == 3 for row in latencies)
+    assert all(0 < row["p50 ms"] <= row["p99 ms"] for row in latencies)
+    # The null source has one row for lines that come within a batch.
+    assert [row["lines"] for row in latencies[:-1]] == [3] * 4
     assert {row["source"] for row in batches} == {"null source", "ftfile text", "spark text"}
     assert all(row["batches"] == 2 and row["trigger p50 ms"] >= row["addBatch p50 ms"] > 0 for row in batches)
 
@@ -129,9 +131,11 @@ def test_compaction(tables: Tables) -> None:
 
 def test_plans(tables: Tables) -> None:
     (rows,) = tables["plans"]
+    asked = {(row["read by"], row["asked for"]) for row in rows}
     ways = ("ftfile.spark.load", 'format("ftfile")', "spark.read.parquet")
-    asked = [(row["read by"], row["asked for"], row["files"]) for row in rows]
-    assert asked == [(way, query, 140) for way in ways for query in ("all", "one directory")]
+    own = {("ftfile.spark.load, where=", "one directory")}
+    assert asked == {(way, query) for way in ways for query in ("all", "one directory")} | own
+    assert all(row["files"] == 140 for row in rows)
     assert all(row["first, s"] > 0 and row["later, median s"] > 0 and row["tasks"] > 0 for row in rows)
 
 
