@@ -86,7 +86,7 @@ class Chain:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names in order, which the log keeps for each file."""
-        return tuple(filter_.name for filter_ in self.filters)
+        return tuple(filter_.name for filter_ in self.filters) or ()  # the empty tuple that defaults are
 
     @property
     def extension(self) -> str:

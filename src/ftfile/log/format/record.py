@@ -97,7 +97,9 @@ CHANGES = _line("adds", "removes", "dead_letters", "assembly_tasks", "payload")
 
 def part_of(value: Struct, kind: type[_Kind]) -> _Kind:
     """Return the value of a class whose attributes another value has as well."""
-    return kind(*map(getattr, itertools.repeat(value), kind.__struct_fields__))
+    values = map(getattr, itertools.repeat(value), kind.__struct_fields__)
+    # A field is left out where it is its default, the object: Python 3.10 has more than one empty tuple.
+    return kind(*[() if value == () else value for value in values])
 
 
 class EncodedRecord(NamedTuple):
