@@ -86,7 +86,7 @@ class Chain:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names in order, which the log keeps for each file."""
-        return tuple(filter_.name for filter_ in self.filters) or ()  # the empty tuple that defaults are
+        return tuple(filter_.name for filter_ in self.filters) or ()  # the one empty tuple of defaults: see `part_of`
 
     @property
     def extension(self) -> str:

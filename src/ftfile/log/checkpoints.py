@@ -14,7 +14,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import AddsById, adds_by_id, adds_of
+from ftfile.log.format.compacted import adds_by_id, adds_of
 from ftfile.log.format.model import AssemblyTask, Count, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
@@ -53,7 +53,7 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     removed_since: Count = field(name="removedPartsSinceVersion")
     queries: dict[str, QueryState]
     transactions: dict[str, TransactionState]
-    segments: AddsById
+    segments: dict[str, Any]
     assembly_tasks: tuple[AssemblyTask, ...]
     removed: dict[str, int] = field(name="removedParts")
     reserved: dict[str, int] = field(name="reservedPaths")
@@ -84,7 +84,8 @@ def _state_of(checkpoint: Checkpoint) -> LogState:
             check_entry(name, key, value)
     values = msgspec.structs.asdict(checkpoint)
     values |= {name: SharedMap(values[name]) for name in _MAPS}
-    values["segments"] = SharedMap({add.id: add for add in adds_of(checkpoint.segments.id, checkpoint.segments)})
+    ids = convert(checkpoint.segments["id"], list[str], "id")
+    values["segments"] = SharedMap({add.id: add for add in adds_of(ids, checkpoint.segments)})
     values["tables"] = {name: SharedMap(table) for name, table in checkpoint.tables.items()}
     values["unpublished"] = {entry.version: entry for entry in checkpoint.unpublished}
     return LogState(**values)

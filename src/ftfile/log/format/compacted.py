@@ -14,6 +14,7 @@ import itertools
 import operator
 import zlib
 from dataclasses import dataclass, field
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -54,23 +55,7 @@ FIELDS = {
     for info in msgspec.structs.fields(Add)
     if info.name not in {"id", "ranges", *Rare.__struct_fields__}
 }
-_columns = [(info.name, list[Any], msgspec.field(name=name)) for name, info in FIELDS.items()]
-_Coded: Any = msgspec.defstruct(
-    "_Coded", [*_columns, ("rare", dict[str, Rare])], bases=(Value,), frozen=True, kw_only=True
-)
-
-
-class AddColumns(_Coded):  # type: ignore[misc]  # its fields are those of an add
-    """Adds without their ids: a column for each field, and by position what is rare."""
-
-
-class AddsById(_Coded):  # type: ignore[misc]  # likewise
-    """Adds with their ids."""
-
-    id: list[str]
-
-
-_LISTS = {name: list[info.type] for name, info in FIELDS.items()}  # type: ignore[name-defined]
+_LISTS = {name: GenericAlias(list, info.type) for name, info in FIELDS.items()}
 _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
 # Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
@@ -139,7 +124,7 @@ class Document:
         """Return the document of these adds."""
         deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
         ids = _Ids(columns.ids, deltas, columns.removed)
-        return cls(len(columns.ids), pack_json(ids), pack_json(AddColumns(**_code_all(columns))))
+        return cls(len(columns.ids), pack_json(ids), pack_json(_code_all(columns)))
 
     def versions(self) -> Columns:
         """Return ids and versions alone; the fields stay empty."""
@@ -154,20 +139,20 @@ class Document:
         """Return the adds with all their fields."""
         columns = self.versions()
         with Decoding(self.path, _RANGE, _ADVICE):
-            columns.fields = _fields(unpack_json(self.rest, AddColumns), len(columns.ids))
+            columns.fields = _fields(unpack_json(self.rest, dict[str, Any]), len(columns.ids))
         return columns
 
 
 def decode_adds(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
     """Yield the adds of the second stream of a document of the range at a path."""
     with Decoding(path, _RANGE, _ADVICE):
-        return adds_of(ids, unpack_json(rest, AddColumns))
+        return adds_of(ids, unpack_json(rest, dict[str, Any]))
 
 
 def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> list[list[Any]]:
     """Return columns of such a stream, by the names of their fields in records; paths have a NUL for the id."""
     with Decoding(path, _RANGE, _ADVICE):
-        columns = unpack_json(rest, AddColumns)
+        columns = unpack_json(rest, dict[str, Any])
         return [_decode(columns, count, name) for name in names]
 
 
@@ -177,16 +162,16 @@ def check_count(name: str, values: Sequence[object], count: int) -> None:
         raise ValueError(f"{name} is {values!r:.80}, and is to have {count} values")
 
 
-def adds_by_id(adds: Iterable[Add]) -> AddsById:
-    """Return adds in columns, without versions."""
+def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
+    """Return adds in columns, with their ids and without versions."""
     columns = Columns()
     for add in adds:
         columns.append(add, 0)
-    return AddsById(columns.ids, **_code_all(columns))
+    return {"id": columns.ids} | _code_all(columns)
 
 
-def adds_of(ids: Sequence[str], coded: AddColumns | AddsById) -> Iterator[Add]:
-    """Yield the adds with these ids; damage is raised by the call itself."""
+def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
+    """Yield the adds with these ids and columns; damage is raised by the call itself."""
     fields = _fields(coded, len(ids))
     if any(path is None and kind != "segment" for kind, path in zip(fields["kind"], fields["finalPath"], strict=True)):
         raise ValueError("finalPath is missing for a part")
@@ -194,7 +179,7 @@ def adds_of(ids: Sequence[str], coded: AddColumns | AddsById) -> Iterator[Add]:
         pairs = zip(fields[name], ids, strict=True)
         fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
     columns = [fields[name] for name in FIELDS]
-    if not coded.rare:
+    if not coded["rare"]:
         return map(Add, ids, *columns)
     rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
     return iter([Add(*row, **msgspec.structs.asdict(rare)) if rare else Add(*row) for row, rare in rows])
@@ -215,7 +200,8 @@ def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
 
 
 def _code_all(columns: Columns) -> dict[str, Any]:
-    coded: dict[str, Any] = {info.name: _code(columns.fields[name]) for name, info in FIELDS.items()}
+    """Return a column for each field, and by position what is rare."""
+    coded: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
     coded["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return coded
 
@@ -229,16 +215,16 @@ def _code(values: list[Any]) -> list[Any]:
     return ["plain", values]
 
 
-def _fields(coded: AddColumns | AddsById, count: int) -> dict[str, list[Any]]:
+def _fields(coded: dict[str, Any], count: int) -> dict[str, list[Any]]:
     fields = {name: _decode(coded, count, name) for name in FIELDS}
     fields["rare"] = [None] * count
-    for at, rare in coded.rare.items():
+    for at, rare in convert(coded["rare"], dict[str, Rare], "rare").items():
         fields["rare"][int(at)] = rare
     return fields
 
 
-def _decode(coded: AddColumns | AddsById, count: int, name: str) -> list[Any]:
-    kind, values, *indexes = getattr(coded, FIELDS[name].name)
+def _decode(coded: dict[str, Any], count: int, name: str) -> list[Any]:
+    kind, values, *indexes = convert(coded[name], list[Any], name)
     if kind == "constant":
         return [convert(values, FIELDS[name].type, name)] * count
     items: list[Any] = convert(values, _LISTS[name], name)
