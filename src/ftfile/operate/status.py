@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -13,6 +13,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
 from ftfile.kv.planning.holds import is_held
+from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
@@ -25,7 +26,7 @@ from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
-from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
+from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of, stats_of
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
@@ -131,6 +132,40 @@ class DirectoryStatus(DirectoryReport):
             yield f"{count_text(self.quarantined, 'file')} in {layout.QUARANTINE}"
 
 
+class HeadFacts(NamedTuple):
+    """The numbers of a directory or a store that follow from the head of its log alone."""
+
+    version: int  # -1 when nothing has been committed
+    open_files: int  # that stay open over batches; of a store, its runs
+    open_rows: int  # in them
+    open_bytes: int  # in them
+    oldest_open_s: float | None  # when the oldest of these were committed, since 1970 UTC by the driver's clock
+    due: int  # files, or merges of a store, that are due
+    failing: int  # of these, that were tried and failed
+    held: int  # merges of them that failed too often, and are left out for a while; 0 for files
+
+
+def facts_of(head: LogState) -> HeadFacts:
+    """Return the facts of a head."""
+    is_store, segments, tasks = store_of(head) is not None, head.segments.values(), head.assembly_tasks
+    files = {segment.id if is_store else (segment.origin.query_id, *key_of(segment)) for segment in segments}
+    return HeadFacts(
+        version=head.version,
+        open_files=len(files),
+        open_rows=sum(segment.rows for segment in segments),
+        open_bytes=sum(segment.length for segment in segments),
+        oldest_open_s=min((_committed_ms(segment) / 1000 for segment in segments), default=None),
+        due=len(tasks),
+        failing=sum(task.attempts > 0 for task in tasks),
+        held=sum(is_held(task, head.version) for task in tasks) if is_store else 0,
+    )
+
+
+def _committed_ms(segment: Add) -> int:
+    """Return when the rows of a segment, or of a run of a store, were committed, by the driver's clock."""
+    return numbers_of(segment.rolling_stats).committed_ms if is_run(segment) else stats_of(segment).committed_ms
+
+
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
     """Yield what is wrong with queries, open files, merges, and files at their names."""
     for query in status.queries:
@@ -170,7 +205,7 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
     checkpoints = {} if lag is None else lag.look(log, head)
     queries = sorted(head.queries.items())
     unneeded = _unneeded(log.fs, head) if staged else None
-    now_ms, is_store = log.clock.now_ms(), store_of(head) is not None
+    now_ms, is_store, facts = log.clock.now_ms(), store_of(head) is not None, facts_of(head)
     times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
     status = DirectoryStatus(
         path=url,
@@ -186,8 +221,8 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
         open=() if is_store else tuple(_open_files(head, now_ms)),
-        due=len(head.assembly_tasks),
-        held=sum(is_held(job, head.version) for job in head.assembly_tasks) if is_store else 0,
+        due=facts.due,
+        held=facts.held,
         unpublished=tuple(_unpublished(log.fs, head)),
         unneeded_files=None if unneeded is None else len(unneeded),
         unneeded_bytes=None if unneeded is None else sum(unneeded.values()),

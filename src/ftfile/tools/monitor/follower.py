@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.runs import is_run, numbers_of
-from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.publish import skip_published
 from ftfile.log.read.history import WRITES, last_commit_of, version_of
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.state import LogState
+from ftfile.operate.status import facts_of
 from ftfile.storage.registry import normalise
-from ftfile.tools.monitor.metrics import METRICS
-from ftfile.write.files.rolling_groups import key_of, stats_of
+from ftfile.tools.monitor.metrics import METRICS, values_of
 from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, Record
+    from ftfile.log.format.model import Record
     from ftfile.tools.monitor.metrics import Labels, Tally
 
 
@@ -147,54 +145,22 @@ class Follower:
 
     def _count(self, record: Record) -> None:
         version, tally, here = version_of(record, None), self._tally, (self.url,)
-        measured = version.metrics
-        by_operation = (self.url, version.operation)
+        metrics, by_operation = version.metrics, (self.url, version.operation)
         tally.add("ftfile_commits_total", by_operation)
-        tally.add("ftfile_rows_total", by_operation, version.rows)
-        tally.add("ftfile_written_bytes_total", by_operation, version.size_bytes)
-        tally.add("ftfile_files_total", by_operation, version.files)
-        tally.add("ftfile_removed_files_total", by_operation, version.files_removed)
-        tally.add("ftfile_removed_rows_total", by_operation, version.rows_removed)
-        tally.add("ftfile_bad_records_total", by_operation, version.bad_records)
-        for reason, files in measured.files_by_reason.items():
+        tally.add("ftfile_log_cache_hits_total", here, not metrics.log_reads)
+        for reason, files in metrics.files_by_reason.items():
             label = reason if reason in REASONS else POLICY.reason
             tally.add("ftfile_finished_files_total", (self.url, label), files)
-        tally.add("ftfile_merged_runs_total", here, measured.runs_merged)
-        tally.add("ftfile_task_retries_total", here, measured.task_retries)
-        tally.add("ftfile_recoveries_total", here, measured.recoveries)
-        tally.add("ftfile_replays_total", here, measured.replays)
-        tally.add("ftfile_orphan_files_total", here, measured.orphans)
-        tally.add("ftfile_log_reads_total", here, measured.log_reads)
-        tally.add("ftfile_log_cache_hits_total", here, not measured.log_reads)
-        tally.observe("ftfile_prepare_seconds", here, measured.prepare_seconds)
-        if version.operation in WRITES:
-            tally.observe("ftfile_write_seconds", here, measured.write_seconds)
-            tally.observe("ftfile_assembly_seconds", here, measured.assembly_seconds)
-            tally.observe("ftfile_sync_seconds", here, measured.sync_seconds)
-        if (last := last_commit_of(record)) is not None:
-            tally.observe("ftfile_create_seconds", here, last.create_seconds)
-            tally.observe("ftfile_publish_seconds", here, last.publish_seconds)
+        tasks = metrics if version.operation in WRITES else None
+        for metric, value in values_of(version=version, metrics=metrics, tasks=tasks, last=last_commit_of(record)):
+            change = tally.add if metric.kind == "counter" else tally.observe
+            change(metric.name, by_operation if "operation" in metric.labels else here, value)
 
     def _show(self, log: CommitLog, head: LogState) -> None:
         """Set the gauges."""
         here, tally = (self.url,), self._tally
-        segments = list(head.segments.values())
-        files = (
-            segments
-            if store_of(head) is not None
-            else {(segment.origin.query_id, key_of(segment)) for segment in segments}
-        )
-        for name, value in {
-            "ftfile_version": head.version,
-            "ftfile_open_files": len(files),
-            "ftfile_open_rows": sum(segment.rows for segment in segments),
-            "ftfile_open_bytes": sum(segment.length for segment in segments),
-            "ftfile_due_files": len(head.assembly_tasks),
-            "ftfile_failing_files": sum(job.attempts > 0 for job in head.assembly_tasks),
-        }.items():
-            tally.set(name, here, value)
-        oldest_ms = min(map(_committed_ms, segments), default=None)
-        tally.set("ftfile_oldest_open_timestamp_seconds", here, None if oldest_ms is None else oldest_ms / 1000)
+        for metric, value in values_of(head=facts_of(head)):
+            tally.set(metric.name, here, value)
         self._show_unpublished(log, head)
         newest = sorted(head.queries.items(), key=lambda item: item[1].version)[-QUERIES_SHOWN:]
         versions = {head.version, *(query.version for _, query in newest)}
@@ -241,8 +207,3 @@ class Follower:
 def _created_s(log: CommitLog, version: int) -> float | None:
     time_ms = version_time_ms(log, version)
     return None if time_ms is None else time_ms / 1000
-
-
-def _committed_ms(segment: Add) -> int:
-    """Return when the rows of a segment, or of a run of a store, were committed, by the driver's clock."""
-    return numbers_of(segment.rolling_stats).committed_ms if is_run(segment) else stats_of(segment).committed_ms

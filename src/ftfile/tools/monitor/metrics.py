@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 # Of times, in seconds: from a small commit on a disk to a batch on a slow store.
@@ -18,10 +19,11 @@ BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 class Metric(NamedTuple):
     """A row of the table of metrics."""
 
-    name: str  # as Prometheus has it: the unit, and `_total` for a counter, at its end
     kind: Literal["counter", "gauge", "histogram"]
+    name: str  # as Prometheus has it: the unit, and `_total` for a counter, at its end
     labels: tuple[str, ...]
     help: str
+    of: str = ""  # the value, such as `version.rows`, of a subject of `values_of`; empty where other code sets it
 
     @property
     def base_name(self) -> str:
@@ -40,91 +42,130 @@ class Metric(NamedTuple):
         return name.replace("_", ".", 1)
 
 
+_counter, _gauge, _histogram = partial(Metric, "counter"), partial(Metric, "gauge"), partial(Metric, "histogram")
 _DIRECTORY = ("directory",)
 _OPERATION = ("directory", "operation")
 _QUERY = ("directory", "query")
 
 _TABLE = (
-    Metric("ftfile_commits_total", "counter", _OPERATION, "Versions that were created."),
-    Metric("ftfile_rows_total", "counter", _OPERATION, "Rows that batches and batch writes brought."),
-    Metric("ftfile_written_bytes_total", "counter", _OPERATION, "Bytes of the files, segments and runs added."),
-    Metric("ftfile_files_total", "counter", _OPERATION, "Files added that plain readers see."),
-    Metric("ftfile_removed_files_total", "counter", _OPERATION, "Files removed, as by compaction or an overwrite."),
-    Metric("ftfile_removed_rows_total", "counter", _OPERATION, "Rows that ended, as by an overwrite or a drop."),
-    Metric("ftfile_bad_records_total", "counter", _OPERATION, "Records that could not be written."),
-    Metric(
+    _counter("ftfile_commits_total", _OPERATION, "Versions that were created."),
+    _counter("ftfile_rows_total", _OPERATION, "Rows that batches and batch writes brought.", "version.rows"),
+    _counter(
+        "ftfile_written_bytes_total", _OPERATION, "Bytes of the files, segments and runs added.", "version.size_bytes"
+    ),
+    _counter("ftfile_files_total", _OPERATION, "Files added that plain readers see.", "version.files"),
+    _counter(
+        "ftfile_removed_files_total",
+        _OPERATION,
+        "Files removed, as by compaction or an overwrite.",
+        "version.files_removed",
+    ),
+    _counter(
+        "ftfile_removed_rows_total",
+        _OPERATION,
+        "Rows that ended, as by an overwrite or a drop.",
+        "version.rows_removed",
+    ),
+    _counter("ftfile_bad_records_total", _OPERATION, "Records that could not be written.", "version.bad_records"),
+    _counter(
         "ftfile_finished_files_total",
-        "counter",
         ("directory", "reason"),
         "Files that were open over batches, by the reason why they ended.",
     ),
-    Metric("ftfile_merged_runs_total", "counter", _DIRECTORY, "Runs of a store that were merged into others."),
-    Metric("ftfile_task_retries_total", "counter", _DIRECTORY, "Failed attempts of tasks of committed batches."),
-    Metric(
+    _counter(
+        "ftfile_merged_runs_total", _DIRECTORY, "Runs of a store that were merged into others.", "metrics.runs_merged"
+    ),
+    _counter(
+        "ftfile_task_retries_total",
+        _DIRECTORY,
+        "Failed attempts of tasks of committed batches.",
+        "metrics.task_retries",
+    ),
+    _counter(
         "ftfile_recoveries_total",
-        "counter",
         _DIRECTORY,
         "Versions published by a later commit, because their own commits had not.",
+        "metrics.recoveries",
     ),
-    Metric("ftfile_replays_total", "counter", _DIRECTORY, "Batches that came again, found committed by the sink."),
-    Metric("ftfile_orphan_files_total", "counter", _DIRECTORY, "Files of tasks seen to be in no version."),
-    Metric(
+    _counter(
+        "ftfile_replays_total", _DIRECTORY, "Batches that came again, found committed by the sink.", "metrics.replays"
+    ),
+    _counter("ftfile_orphan_files_total", _DIRECTORY, "Files of tasks seen to be in no version.", "metrics.orphans"),
+    _counter(
         "ftfile_log_reads_total",
-        "counter",
         _DIRECTORY,
         "Records and log checkpoints that commits read to know the head.",
+        "metrics.log_reads",
     ),
-    Metric("ftfile_log_cache_hits_total", "counter", _DIRECTORY, "Commits that knew the head without reading."),
-    Metric("ftfile_write_seconds", "histogram", _DIRECTORY, "Time of the slowest task of a batch."),
-    Metric("ftfile_assembly_seconds", "histogram", _DIRECTORY, "Of that, making files of what was due."),
-    Metric("ftfile_sync_seconds", "histogram", _DIRECTORY, "Of that, making files durable and closing them."),
-    Metric("ftfile_prepare_seconds", "histogram", _DIRECTORY, "Time of a commit before its record."),
-    Metric("ftfile_create_seconds", "histogram", _DIRECTORY, "Time to create the record; known one commit later."),
-    Metric("ftfile_publish_seconds", "histogram", _DIRECTORY, "Time to publish the files; known one commit later."),
-    Metric("ftfile_up", "gauge", _DIRECTORY, "1 if the log could be read at the last look, else 0."),
-    Metric("ftfile_version", "gauge", _DIRECTORY, "The newest version; -1 for none."),
-    Metric("ftfile_last_commit_timestamp_seconds", "gauge", _DIRECTORY, "When it was created, by the store's clock."),
-    Metric("ftfile_open_files", "gauge", _DIRECTORY, "Files that stay open over batches; of a store, its runs."),
-    Metric("ftfile_open_rows", "gauge", _DIRECTORY, "Rows in them."),
-    Metric("ftfile_open_bytes", "gauge", _DIRECTORY, "Bytes in them."),
-    Metric(
+    _counter("ftfile_log_cache_hits_total", _DIRECTORY, "Commits that knew the head without reading."),
+    _histogram("ftfile_write_seconds", _DIRECTORY, "Time of the slowest task of a batch.", "tasks.write_seconds"),
+    _histogram(
+        "ftfile_assembly_seconds", _DIRECTORY, "Of that, making files of what was due.", "tasks.assembly_seconds"
+    ),
+    _histogram(
+        "ftfile_sync_seconds", _DIRECTORY, "Of that, making files durable and closing them.", "tasks.sync_seconds"
+    ),
+    _histogram("ftfile_prepare_seconds", _DIRECTORY, "Time of a commit before its record.", "metrics.prepare_seconds"),
+    _histogram(
+        "ftfile_create_seconds", _DIRECTORY, "Time to create the record; known one commit later.", "last.create_seconds"
+    ),
+    _histogram(
+        "ftfile_publish_seconds",
+        _DIRECTORY,
+        "Time to publish the files; known one commit later.",
+        "last.publish_seconds",
+    ),
+    _gauge("ftfile_up", _DIRECTORY, "1 if the log could be read at the last look, else 0."),
+    _gauge("ftfile_version", _DIRECTORY, "The newest version; -1 for none.", "head.version"),
+    _gauge("ftfile_last_commit_timestamp_seconds", _DIRECTORY, "When it was created, by the store's clock."),
+    _gauge(
+        "ftfile_open_files", _DIRECTORY, "Files that stay open over batches; of a store, its runs.", "head.open_files"
+    ),
+    _gauge("ftfile_open_rows", _DIRECTORY, "Rows in them.", "head.open_rows"),
+    _gauge("ftfile_open_bytes", _DIRECTORY, "Bytes in them.", "head.open_bytes"),
+    _gauge(
         "ftfile_oldest_open_timestamp_seconds",
-        "gauge",
         _DIRECTORY,
         "When the oldest of their rows were committed, by the driver's clock.",
+        "head.oldest_open_s",
     ),
-    Metric("ftfile_due_files", "gauge", _DIRECTORY, "Files, or merges of a store, that are due and not made yet."),
-    Metric("ftfile_failing_files", "gauge", _DIRECTORY, "Those of them that could not be made when it was tried."),
-    Metric("ftfile_unpublished_versions", "gauge", _DIRECTORY, "Versions whose files are not all published."),
-    Metric(
-        "ftfile_oldest_unpublished_timestamp_seconds",
-        "gauge",
-        _DIRECTORY,
-        "When the oldest of these was first seen here.",
+    _gauge("ftfile_due_files", _DIRECTORY, "Files, or merges of a store, that are due and not made yet.", "head.due"),
+    _gauge(
+        "ftfile_failing_files", _DIRECTORY, "Those of them that could not be made when it was tried.", "head.failing"
     ),
-    Metric("ftfile_query_running", "gauge", _QUERY, "1 while a query of this session runs, 0 once it has ended."),
-    Metric("ftfile_query_starts_total", "counter", _QUERY, "Starts of a query in this session."),
-    Metric("ftfile_query_failures_total", "counter", _QUERY, "Runs of it that ended by an error."),
-    Metric("ftfile_query_replays_total", "counter", _QUERY, "Batches that were in the log when their run began."),
-    Metric("ftfile_query_batch_seconds", "histogram", _QUERY, "Time of a batch, as Spark tells it."),
-    Metric("ftfile_query_last_batch", "gauge", _QUERY, "The newest committed batch of a query."),
-    Metric(
-        "ftfile_query_last_commit_timestamp_seconds", "gauge", _QUERY, "When that was committed, by the store's clock."
-    ),
-    Metric(
+    _gauge("ftfile_unpublished_versions", _DIRECTORY, "Versions whose files are not all published."),
+    _gauge("ftfile_oldest_unpublished_timestamp_seconds", _DIRECTORY, "When the oldest of these was first seen here."),
+    _gauge("ftfile_query_running", _QUERY, "1 while a query of this session runs, 0 once it has ended."),
+    _counter("ftfile_query_starts_total", _QUERY, "Starts of a query in this session."),
+    _counter("ftfile_query_failures_total", _QUERY, "Runs of it that ended by an error."),
+    _counter("ftfile_query_replays_total", _QUERY, "Batches that were in the log when their run began."),
+    _histogram("ftfile_query_batch_seconds", _QUERY, "Time of a batch, as Spark tells it."),
+    _gauge("ftfile_query_last_batch", _QUERY, "The newest committed batch of a query."),
+    _gauge("ftfile_query_last_commit_timestamp_seconds", _QUERY, "When that was committed, by the store's clock."),
+    _gauge(
         "ftfile_source_backlog",
-        "gauge",
         ("directory", "query", "unit"),
         "How far a query's sources are behind, where they tell: `offsets`, `files` or `bytes`.",
     ),
-    Metric(
+    _gauge(
         "ftfile_source_refused_files",
-        "gauge",
         _QUERY,
         "Files that its sources cannot open, from Spark 4.2 on; they are tried again.",
     ),
 )
 METRICS = {metric.name: metric for metric in _TABLE}
+
+
+def values_of(**subjects: object) -> Iterator[tuple[Metric, Any]]:
+    """Yield the metrics of these subjects with their values: `values_of(head=facts)`; a subject that is None has none.
+
+    The subjects are `head`, a `HeadFacts`, or of a commit `version`, its `metrics`, the same as `tasks` if tasks wrote
+    it, and `last`, the times of the commit before.
+    """
+    for metric in _TABLE:
+        subject, _, name = metric.of.partition(".")
+        if subjects.get(subject) is not None:
+            yield metric, getattr(subjects[subject], name)
 
 
 Labels = tuple[str, ...]

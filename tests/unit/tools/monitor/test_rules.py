@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from urllib.request import urlopen
 import pytest
 
 import ftfile
+from ftfile.log.read.history import LastCommit, Version, VersionMetrics
+from ftfile.operate.status import HeadFacts
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.monitor.metrics import METRICS, Metric
 from tests.guarded import free_ports
@@ -132,8 +135,20 @@ def test_grafana_knows_every_field_of_the_dashboard() -> None:
 def test_every_metric_is_set_somewhere() -> None:
     folders = (ROOT / "src/ftfile/tools/monitor", ROOT / "src/ftfile/spark")
     source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py") if path.stem != "metrics")
-    unset = [name for name in METRICS if f'"{name}"' not in source]
-    assert not unset, f"tools/monitor/follower.py, or its callers, sets no {', '.join(unset)}"
+    unset = [name for name, metric in METRICS.items() if not metric.of and f'"{name}"' not in source]
+    assert not unset, f"no row of the table, nor tools/monitor/follower.py or its callers, sets {', '.join(unset)}"
+
+
+def test_the_value_of_a_metric_is_one_of_its_subject() -> None:
+    names = {
+        "head": HeadFacts._fields,
+        "version": [field.name for field in fields(Version)],
+        "metrics": [field.name for field in fields(VersionMetrics)],
+        "tasks": [field.name for field in fields(VersionMetrics)],
+        "last": LastCommit._fields,
+    }
+    values = {f"{subject}.{name}" for subject in names for name in names[subject]}
+    assert not {metric.of for metric in METRICS.values() if metric.of} - values
 
 
 def test_the_page_has_every_metric_and_every_alert() -> None:
