@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -33,8 +33,8 @@ class _Change(Struct, rename="camel"):
 
 
 class _Migration(Struct, rename="camel"):
-    program: str = field(name="from")
-    log: str | None
+    program: Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"] = field(name="from")
+    log: Literal["_spark_metadata", "_delta_log"] | None
     last_entry: Count | None
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ftfile.storage.api import FileInfo, FileSystem
-    from ftfile.tools.migrate.inventory import Source
 
 
 _NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
@@ -144,19 +143,23 @@ _NOT_COMPACTED = (
 )
 
 
-def detect(names: Mapping[str, FileInfo]) -> Source:
-    """Return the program whose files these are, by their names; plain files if none is known."""
-    if any(pattern.fullmatch(name) for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING) for name in names):
-        return "flink"
-    if any(_APEX.fullmatch(name) for name in names):
-        return "apex"
+def is_named_by_flink(names: Iterable[str]) -> bool:
+    """Return True if a file is named as Flink's sinks name those that they have not finished."""
+    return any(pattern.fullmatch(name) for name in names for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING))
+
+
+def is_named_by_apex(names: Iterable[str]) -> bool:
+    """Return True if a file is named as AbstractFileOutputOperator names one that it writes."""
+    return any(_APEX.fullmatch(name) for name in names)
+
+
+def is_named_by_kafka(names: Iterable[str]) -> bool:
+    """Return True if there are files that plain readers see, and all are named as Kafka Connect does."""
     visible = [name for name in names if not is_hidden(name) and not _KAFKA_TEMPORARY.fullmatch(name)]
-    if visible and all(_KAFKA.fullmatch(name.rpartition("/")[2]) for name in visible):
-        return "kafka-connect"
-    return "files"
+    return bool(visible) and all(_KAFKA.fullmatch(name.rpartition("/")[2]) for name in visible)
 
 
-def plain_files(files: Mapping[str, FileInfo]) -> Inventory:
+def plain_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return all files that plain readers see."""
     return Inventory("files", [info for path, info in files.items() if not is_hidden(path)])
 
@@ -222,7 +225,7 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
     )
 
 
-def apex_files(files: Mapping[str, FileInfo]) -> Inventory:
+def apex_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the finished files of AbstractFileOutputOperator."""
     inventory = Inventory("apex", [])
     for path, info in files.items():
@@ -238,7 +241,7 @@ def apex_files(files: Mapping[str, FileInfo]) -> Inventory:
     return inventory
 
 
-def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
+def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the committed files of one topic of Kafka Connect's HDFS or S3 sink.
 
     Raises:

@@ -23,7 +23,6 @@ Source: TypeAlias = Literal["files", "spark", "flink", "kafka-connect", "apex", 
 
 SPARK_LOG = "_spark_metadata"
 DELTA_LOG = "_delta_log"
-LOGS = {SPARK_LOG: "spark", DELTA_LOG: "delta"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     return dict(sorted(files.items()))
 
 
-_OWN = frozenset({layout.META, *LOGS})
+_OWN = frozenset({layout.META, SPARK_LOG, DELTA_LOG})
 _LOGS_BELOW = _OWN | {".hoodie"}
 _ICEBERG = re.compile(r"(?P<table>.+)/metadata/[^/]+\.metadata\.json[^/]*")
 _OFFSETS = re.compile(r"(?P<checkpoint>.+)/offsets/\d+")

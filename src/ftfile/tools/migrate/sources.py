@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import CommitError, ConfigError
 from ftfile.core.units import count_text, names_text
@@ -10,48 +10,84 @@ from ftfile.log.directory import list_new_directory
 from ftfile.tools.migrate.delta_log import commits_of, delta_files
 from ftfile.tools.migrate.file_sinks import (
     apex_files,
-    detect,
     entries_of,
     flink_files,
+    is_named_by_apex,
+    is_named_by_flink,
+    is_named_by_kafka,
     kafka_files,
     plain_files,
     spark_files,
 )
-from ftfile.tools.migrate.inventory import LOGS, SPARK_LOG, LeftOut, is_hidden, list_foreign
+from ftfile.tools.migrate.inventory import DELTA_LOG, SPARK_LOG, LeftOut, is_hidden, list_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from ftfile.storage.api import FileInfo, FileSystem
-    from ftfile.tools.migrate.inventory import Inventory
+    from ftfile.tools.migrate.inventory import Inventory, Source
 
 
-SOURCES = ("auto", "files", "spark", "flink", "kafka-connect", "apex", "delta")
+class Program(NamedTuple):
+    """A program that wrote a directory, and how its files are counted.
+
+    Attributes:
+        name: as `from_` has it.
+        take: returns the files of a directory that count, given all of them.
+        is_named_so: returns True if names of files tell that they are of this program.
+        log: the directory of its log, which tells the program by itself.
+        list_entries: returns what is in the log, by batch or version.
+    """
+
+    name: Source
+    take: Callable[[FileSystem, Mapping[str, FileInfo]], Inventory]
+    is_named_so: Callable[[Iterable[str]], bool] = lambda _: False
+    log: str | None = None
+    list_entries: Callable[[FileSystem], Mapping[int, object]] = lambda _: {}
+
+
+# The first one whose names these are has written them.
+_TABLE = (
+    Program("spark", spark_files, log=SPARK_LOG, list_entries=entries_of),
+    Program("delta", delta_files, log=DELTA_LOG, list_entries=commits_of),
+    Program("flink", flink_files, is_named_by_flink),
+    Program("apex", apex_files, is_named_by_apex),
+    Program("kafka-connect", kafka_files, is_named_by_kafka),
+    Program("files", plain_files, lambda _: True),
+)
+PROGRAMS: Mapping[str, Program] = {program.name: program for program in _TABLE}
+_BY_LOG = {program.log: program for program in _TABLE if program.log is not None}
+
+
+def detect(names: Iterable[str]) -> Program:
+    """Return the program whose files these are, by their names; plain files if none is known."""
+    return next(program for program in _TABLE if program.is_named_so(names))
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
     """Return the files that count by the program that wrote them; for ConfigError see `migrate`."""
-    if from_ not in SOURCES:
-        raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {', '.join(SOURCES)}")
-    logs = [name for name in LOGS if fs.exists(name)]
+    if from_ != "auto" and from_ not in PROGRAMS:
+        names = ", ".join(("auto", *PROGRAMS))
+        raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {names}")
+    logs = [name for name in _BY_LOG if fs.exists(name)]
     if len(logs) > 1:
         raise ConfigError(
             f"path={url!r} has {' and '.join(logs)}, and each says which files count: move the one away that is not "
             "valid any more"
         )
-    if logs and from_ not in {"auto", LOGS[logs[0]]}:
-        raise ConfigError(
-            f"path={url!r} has {logs[0]}, which says which files count: give --from {LOGS[logs[0]]}, in Python "
-            f"from_={LOGS[logs[0]]!r}; or move it away if it is not valid any more"
-        )
-    if not logs:
+    logged = _BY_LOG[logs[0]] if logs else None
+    if logged is None:
         list_new_directory(fs, url)  # which refuses other tables
+    elif from_ not in {"auto", logged.name}:
+        raise ConfigError(
+            f"path={url!r} has {logged.log}, which says which files count: give --from {logged.name}, in Python "
+            f"from_={logged.name!r}; or move it away if it is not valid any more"
+        )
     files = list_foreign(fs)
-    source = LOGS[logs[0]] if logs else from_ if from_ != "auto" else detect(files)
-    if source in LOGS.values() and not logs:
-        name = next(name for name, program in LOGS.items() if program == source)
-        raise ConfigError(f"path={url!r} has no {name}, the log of {source}: is it the right directory?")
-    inventory = _inventory(fs, files, source)
+    program = logged or (detect(files) if from_ == "auto" else PROGRAMS[from_])
+    if program.log is not None and logged is None:
+        raise ConfigError(f"path={url!r} has no {program.log}, the log of {program.name}: is it the right directory?")
+    inventory = program.take(fs, files)
     inventory.files.sort()
     if not inventory.files:
         hidden = [path for path in files if is_hidden(path)]
@@ -59,16 +95,6 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
         raise ConfigError(f"path={url!r} has no files that count{but}. Is it the right directory?")
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return inventory
-
-
-def _inventory(fs: FileSystem, files: Mapping[str, FileInfo], source: str) -> Inventory:
-    if source == "spark":
-        return spark_files(fs, files)
-    if source == "delta":
-        return delta_files(fs, files)
-    if source == "flink":
-        return flink_files(fs, files)
-    return {"kafka-connect": kafka_files, "apex": apex_files, "files": plain_files}[source](files)
 
 
 def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
@@ -86,7 +112,7 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
 
 def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
     """Raise a CommitError if the other program has gone on since its log was read."""
-    newest = max(entries_of(fs) if name == SPARK_LOG else commits_of(fs), default=None)
+    newest = max(_BY_LOG[name].list_entries(fs), default=None)
     # Of a log that is moved in part, the newest entries are gone.
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
@@ -96,14 +122,16 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
         )
 
 
-def still_there(fs: FileSystem, source: str, live: Container[str | None], *, leave_unfinished: bool) -> list[LeftOut]:
+def still_there(
+    fs: FileSystem, source: Source, live: Container[str | None], *, leave_unfinished: bool
+) -> list[LeftOut]:
     """Return files that plain readers see, and none counts, after an interruption; ConfigError for unfinished ones."""
     files = list_foreign(fs)
-    if source in LOGS.values():
+    if PROGRAMS[source].log is not None:
         infos = [info for path, info in files.items() if path not in live and not is_hidden(path)]
         return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in infos]
     # Those whose name alone tells it; others may have come since.
-    inventory = _inventory(fs, files, source)
+    inventory = PROGRAMS[source].take(fs, files)
     inventory.unfinished = [file for file in inventory.unfinished if file.moved]
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return [file for file in inventory.left_out if file.moved]

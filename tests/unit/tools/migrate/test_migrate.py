@@ -271,7 +271,7 @@ def lose(out: Path, name: str) -> None:
         (lambda out: (out / "_spark_metadata/2").write_text("v1\n{"), {}, "is damaged"),
         (lambda out: (out / "_delta_log").mkdir(), {}, "_spark_metadata and _delta_log"),
         (None, {"from_": "files"}, "--from spark, in Python from_='spark'"),
-        (None, {"from_": "mine"}, "takes auto, files, spark"),
+        (None, {"from_": "mine"}, "takes auto, spark, delta"),
         (None, {"checkpoint": "/nowhere"}, "no file `metadata`"),
         (None, {"partition_by": DAYS}, "no path has columns, see 'part-0.*leave out"),
         (None, {"schema": "id string"}, "column `id` is bigint in 'part-0.*', and string in the schema"),
