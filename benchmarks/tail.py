@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process, open_session, transports
 from benchmarks.worker_cpu import java_ticks, python_ticks, ticks_to_s
-from ftfile.testing.rotating import RotatingLog
+from tests.kit.rotating import RotatingLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

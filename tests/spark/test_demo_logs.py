@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.testing.rotating import RotatingLog
 from tests.crash.share import THOROUGH
 from tests.demos.files.process import list_processes, session_members
 from tests.demos.logs.counting import count_lines
+from tests.kit.rotating import RotatingLog
 from tests.spark.demo_runs import count_kills, ended_demo, run_demo
 from tests.spark.waiting import wait_until
 

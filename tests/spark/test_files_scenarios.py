@@ -19,7 +19,7 @@ from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.rotating import RotatingLog
+from tests.kit.rotating import RotatingLog
 from tests.spark import deadly_files
 from tests.spark.deadly_files import Death
 from tests.spark.file_queries import AT_ONCE, AVAILABLE, FileQuery, lines

@@ -13,8 +13,8 @@ import pytest
 
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.rotating import RotatingLog
 from tests.demos.files.process import SparkApp, own_environment
+from tests.kit.rotating import RotatingLog
 from tests.spark import source_job
 from tests.spark.file_queries import AT_ONCE, AVAILABLE, FileQuery, lines
 from tests.spark.following import limits_hold

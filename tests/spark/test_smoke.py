@@ -224,7 +224,7 @@ def test_a_directory_is_followed_with_limits_over_restarts_and_replays(spark: Sp
 
 
 def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
-    from ftfile.testing.rotating import RotatingLog
+    from tests.kit.rotating import RotatingLog
 
     out, checkpoint = str(tmp_path / "out"), tmp_path / "checkpoint"
     log = RotatingLog(tmp_path / "in" / "app.log", compressed=True)

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.testing.rotating import RotatingLog
+from tests.kit.rotating import RotatingLog
 
 if TYPE_CHECKING:
-    from ftfile.testing.rotating import Rotation
+    from tests.kit.rotating import Rotation
 
 __all__ = ("LOGS", "LogKind")
 

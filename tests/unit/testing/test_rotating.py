@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.testing.rotating import RotatingLog
+from tests.kit.rotating import RotatingLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.testing.rotating import Rotation
+    from tests.kit.rotating import Rotation
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.read.foreign import decode
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.storage.local.filesystem import LocalFileSystem
-from ftfile.testing.rotating import RotatingLog
+from tests.kit.rotating import RotatingLog
 from tests.unit.read.foreign.planned import packed
 
 if TYPE_CHECKING:
