@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tests.hostile.conftest import Forgery, Outcomes
 
+pytestmark = pytest.mark.slow
+
 UDT = {"type": "udt", "class": "x", "pyClass": f"{PLANTED}.Hit", "serializedClass": "Y29zCg==", "sqlType": "long"}
 # In the place of a column's type, in each schema.
 TYPES = {"a class": UDT, "a number": 7, "nothing": None, "a list": ["long"], "an unknown type": "module:Class"}

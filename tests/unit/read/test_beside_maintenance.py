@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ftfile.operate.open_directory import OpenedDirectory
 
+pytestmark = pytest.mark.slow
+
 ROWS = 24
 EVERY = [*range(ROWS)]
 
@@ -161,7 +163,6 @@ def test_a_dataset_without_its_files_is_an_error(tmp_path: Path) -> None:
         directory.to_arrow(5)
 
 
-@pytest.mark.slow
 def test_plain_readers_that_listed_files_before_end_with_an_error_and_no_row_twice(tmp_path: Path) -> None:
     out = str(tmp_path)
     written(out)

@@ -140,21 +140,25 @@ def newest_of(path: str) -> int:
             return reader.version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_functions_refuse_files(files: str, name: str) -> None:
     check_refused(FILES[name], files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORES)
 def test_functions_refuse_a_store(store: str, name: str) -> None:
     check_refused(STORES[name], store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*FILES} - {"ftfile.spark.load", "ftfile.spark.load_plan"}))
 def test_functions_take_files_as_new_as_expected(files: str, name: str) -> None:
     FILES[name](files, at_least_version=newest_of(files))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*STORES} - {"ftfile.spark.lookup"}))
 def test_functions_take_a_store_as_new_as_expected(store: str, name: str) -> None:
     STORES[name](store, at_least_version=newest_of(store))
@@ -179,11 +183,13 @@ def command_of(name: str, path: str, least: int, more: tuple[str, ...]) -> list[
     return [*words, path, *more, *flags, "--at-least-version", str(least)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILE_COMMANDS)
 def test_commands_refuse_files(files: str, name: str) -> None:
     check_command(name, files, FILE_COMMANDS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORE_COMMANDS)
 def test_commands_refuse_a_store(store: str, name: str) -> None:
     check_command(name, store, STORE_COMMANDS[name])

@@ -68,6 +68,7 @@ OPERATIONS: dict[str, tuple[dict[str, str], Callable[[str], Any], list[int]]] = 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_other_programs_read_the_newest_version(

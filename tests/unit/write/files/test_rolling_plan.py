@@ -466,6 +466,7 @@ class TestEventTime:
         assert self.spans(out) == []
         assert self.flushed(out) == sorted([(10 * each, 10 * each + 9) for each in range(6)] * len(k))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tasks", [1, 2])
     def test_late_rows_join_the_file_of_their_window(self, out: str, tasks: int) -> None:
         """Two hours of minutes, whose every third batch has a row that is ten minutes late."""
