@@ -10,12 +10,12 @@ import typer
 from ftfile.core.version import __version__
 from ftfile.tools.cli import look_commands as looking
 from ftfile.tools.cli import migrate_commands as migrating
-from ftfile.tools.cli import operate_commands as caring
 from ftfile.tools.cli import read_commands as reading
-from ftfile.tools.cli import repair_commands as mending
 from ftfile.tools.cli import store_commands as stores
 from ftfile.tools.cli.check_commands import doctor, report, source, verify
 from ftfile.tools.cli.exit_codes import Commands
+from ftfile.tools.cli.operation import command_of
+from ftfile.tools.cli.operations import OPERATIONS
 from ftfile.tools.cli.output import WarningPrinter
 from ftfile.tools.cli.place import with_place
 
@@ -158,6 +158,7 @@ def _options(
     ctx.call_on_close(functools.partial(logger.removeHandler, printer))
 
 
+_operations = {operation.function: command_of(operation) for operation in OPERATIONS}
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: these write nothing": (
         looking.status,
@@ -171,14 +172,14 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (verify, doctor),
-    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
-    "Remove or delete: these ask before": (
-        caring.vacuum,
-        caring.expire,
-        mending.drop,
-        mending.delete,
-        mending.restore,
-        mending.undo,
+    "Care: no row is lost": (
+        *(_operations[name] for name in ("flush", "compact")),
+        migrating.export,
+        _operations["repair"],
+        migrating.migrate,
+    ),
+    "Remove or delete: these ask before": tuple(
+        _operations[name] for name in ("vacuum", "expire", "drop", "delete", "restore", "undo")
     ),
 }
 
@@ -188,7 +189,13 @@ for _panel, _functions in _PANELS.items():
         app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(with_place(_function))
 
 _kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examples_of("kv"))
-_OF_STORES: tuple[Callable[..., None], ...] = (stores.get, stores.scan, stores.stats, stores.verify, stores.compact)
+_OF_STORES: tuple[Callable[..., None], ...] = (
+    stores.get,
+    stores.scan,
+    stores.stats,
+    stores.verify,
+    _operations["kv.compact"],
+)
 for _function in _OF_STORES:
     _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(with_place(_function))
 app.add_typer(_kv, name="kv", help="Look into keyed stores, and care for them.", rich_help_panel="Keyed stores")

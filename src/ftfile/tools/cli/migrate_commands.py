@@ -1,4 +1,4 @@
-"""`migrate`: the files of another program become a directory of ftfile, and back."""
+"""`migrate` and `export`: files of other programs become a directory of ftfile, and back, and versions their tables."""
 
 import contextlib
 from functools import partial
@@ -9,7 +9,7 @@ import typer
 import ftfile
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, put, say
-from ftfile.tools.cli.place import DryRun, Json, Path, Storage, Threads, Yes, settings_of
+from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Yes, settings_of
 from ftfile.tools.cli.tables import BYTES, Column, print_table
 
 if TYPE_CHECKING:
@@ -99,6 +99,45 @@ def migrate(
         print_json(report)
     else:
         _print_report(report)
+
+
+def export(
+    path: Path,
+    *,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="delta or iceberg.")] = "delta",
+    dry_run: DryRun = False,
+    json: Json = False,
+    storage: Storage = None,
+    at_least_version: AtLeastVersion = None,
+) -> None:
+    """Write the metadata of another table format beside the files, so that its readers see the newest version.
+
+    Files must be Parquet without encryption. It changes no file, and begins where the last export ended.
+    """
+    settings = settings_of(storage)
+    with progress_bar("export") as progress:
+        report = ftfile.export(
+            path,
+            to,
+            dry_run=dry_run,
+            progress=progress,
+            storage=settings,
+            at_least_version=at_least_version,
+        )
+    if not report.versions:
+        Place(path, storage=storage).require_log()
+    if json:
+        print_json(report)
+        return
+    verb = "Would export" if dry_run else "Exported"
+    print_fields(
+        [
+            ("result", f"{verb} {count_text(report.versions, 'version')}"),
+            ("readers see", "nothing yet" if report.version is None else f"version {report.version:,}"),
+            ("rows in open files", count_text(report.open_rows) if report.open_rows else None),
+            ("versions waiting", f"{report.waiting:,}, for files to be published" if report.waiting else None),
+        ]
+    )
 
 
 def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: bool) -> bool:

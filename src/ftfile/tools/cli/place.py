@@ -84,6 +84,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Code = Annotated[
     list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported; repeatable.")
 ]
+Merge = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="As the option merge of writers: the class of yours by which values are merged."),
+]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
 
 

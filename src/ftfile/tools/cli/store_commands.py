@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import print_fields, print_json, progress_bar, put, say
-from ftfile.tools.cli.place import Columns, DryRun, Json, Place, Threads, Version, columns_of
+from ftfile.tools.cli.place import Columns, Json, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.tables import COUNT, Column, print_table
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
 
-Merge = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="As the option merge of writers: the class of yours by which values are merged."),
-]
 _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 
@@ -146,36 +142,6 @@ def verify(
             print_table(columns, report.damaged)
     if report.damaged:
         raise typer.Exit(FOUND)
-
-
-def compact(
-    place: Place,
-    *,
-    full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
-    merge: Merge = None,
-    threads: Threads = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> None:
-    """Merge the runs that are due. No row is lost or changed."""
-    run = partial(ftfile.kv.compact, place.path, full=full, merge=merge, **place.access)
-    with place.requiring_log():
-        report = run(dry_run=True)
-    plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
-    if not dry_run:
-        if report.runs_replaced:
-            say(f"Merging at first {plan}")
-        with progress_bar("compact") as progress:
-            report = run(threads=threads, progress=progress)
-    if json:
-        print_json(report)
-    elif not report.runs_replaced:
-        put("Nothing to merge")
-    elif dry_run:
-        put(f"Would merge at first {plan}")
-    else:
-        outputs = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
-        put(f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}")
 
 
 def rows_of(place: Place, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":

@@ -28,7 +28,7 @@ def test_flush(rolled: str) -> None:
     assert ftfile.open(rolled).version() == 2
     result = run("flush", rolled, "--threads", 1)
     assert result.stdout == "Finished 2 files of 12 rows; the newest version is 3\n"
-    assert result.stderr == "Finishing about 2 files of 12 rows\n"
+    assert result.stderr == "This finishes about 2 files of 12 rows\n"
     assert documents("flush", rolled) == [{"files": 0, "rows": 0, "version": 3, "dry_run": False}]
     result = run("flush", rolled)
     assert (result.stdout, result.stderr) == ("Nothing to finish\n", "")

@@ -57,7 +57,7 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
     def noted(_: str) -> Iterator[Any]:
         yield told.append
 
-    for module in ("operate_commands", "repair_commands", "migrate_commands", "store_commands"):
+    for module in ("operation", "migrate_commands", "store_commands"):
         monkeypatch.setattr(import_module(f"ftfile.tools.cli.{module}"), "progress_bar", noted)
     case = CASES[name]
     with mounted(MemoryFileSystem("progress")) as url:
