@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import typer
 
 import ftfile
+from ftfile.core.errors import ConfigError
 from ftfile.tools.cli.check_commands import command_for
 from ftfile.tools.cli.output import agree, print_json, progress_bar, put, say
 from ftfile.tools.cli.place import DryRun, Json, Place, Yes
@@ -59,7 +60,7 @@ class Operation:
         return bool(self.question)
 
     def explain_nothing(self, place: Place, arguments: Arguments) -> None:  # noqa: ARG002
-        """Raise an error if a plan without changes has a reason that the user does not expect."""
+        """Raise an error if there is no plan, or none with changes, for a reason that the user does not expect."""
         place.require_log()
 
     def print(self, report: Report, path: str) -> None:  # noqa: ARG002
@@ -76,8 +77,12 @@ class Operation:
     def carry_out(self, place: Place, arguments: Arguments, *, dry_run: bool, yes: bool, json: bool) -> None:
         """Plan, say what the plan is, ask where data may be lost, run, and print what was done."""
         run = partial(attrgetter(self.function)(ftfile), place.path, **place.access, **arguments)
-        with progress_bar(self.function) as progress, place.requiring_log():
-            report = run(dry_run=True, progress=progress)
+        try:
+            with progress_bar(self.function) as progress:
+                report = run(dry_run=True, progress=progress)
+        except ConfigError:
+            self.explain_nothing(place, arguments)
+            raise
         if not self.has_changes(report):
             self.explain_nothing(place, arguments)
         if not dry_run and self.is_ready(report):

@@ -24,9 +24,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": (),
     "drop": ("--where", "month = '6'", "--yes"),
     "restore": ("--version", "0", "--yes"),
+    "undo": ("--yes",),
+    "vacuum": ("--yes",),
 }
 OF_STORES: dict[str, tuple[str, ...]] = {"get": ("a",), "scan": (), "stats": (), "verify": (), "compact": ()}
-PLANNED = ("flush", "compact", "export", "drop", "restore")
+PLANNED = ("flush", "compact", "export", "drop", "restore", "undo", "vacuum")
 
 
 @pytest.fixture
@@ -53,6 +55,17 @@ def test_every_command_says_so(lost: str) -> None:
 def test_also_without_hints(lost: str) -> None:
     shutil.rmtree(Path(lost, layout.META, "hints"))
     assert "no such directory" in run("ls", lost, code=4).stderr
+
+
+@pytest.mark.parametrize("command", ["vacuum", "expire"])
+def test_a_vacuum_without_hints_does_so_too(lost: str, command: str) -> None:
+    shutil.rmtree(Path(lost, layout.META, "hints"))
+    assert "no such directory" in run(command, lost, code=4).stderr
+
+
+@pytest.mark.parametrize("option", ["--give-up", "--quarantine"])
+def test_a_repair_says_that_it_knows_no_such_file(lost: str, option: str) -> None:
+    assert "'nothing' is no" in run("repair", lost, option, "nothing", code=2).stderr
 
 
 def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
