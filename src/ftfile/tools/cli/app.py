@@ -17,7 +17,7 @@ from ftfile.tools.cli.exit_codes import Commands
 from ftfile.tools.cli.operation import command_of
 from ftfile.tools.cli.operations import OPERATIONS
 from ftfile.tools.cli.output import WarningPrinter
-from ftfile.tools.cli.place import with_place
+from ftfile.tools.cli.place import expand_groups
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
@@ -158,44 +158,26 @@ def _options(
     ctx.call_on_close(functools.partial(logger.removeHandler, printer))
 
 
-_operations = {operation.function: command_of(operation) for operation in OPERATIONS}
+_operation = {operation.function: command_of(operation) for operation in OPERATIONS}
+_LOOK = (looking.status, looking.ls, looking.history, looking.show, reading.diff, reading.schema, report, source)
+_CARE = (_operation["flush"], _operation["compact"], migrating.export, _operation["repair"], migrating.migrate)
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: these write nothing": (
-        looking.status,
-        looking.ls,
-        looking.history,
-        looking.show,
-        reading.diff,
-        reading.schema,
-        report,
-        source,
-    ),
+    "Look: these write nothing": _LOOK,
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (verify, doctor),
-    "Care: no row is lost": (
-        *(_operations[name] for name in ("flush", "compact")),
-        migrating.export,
-        _operations["repair"],
-        migrating.migrate,
-    ),
+    "Care: no row is lost": _CARE,
     "Remove or delete: these ask before": tuple(
-        _operations[name] for name in ("vacuum", "expire", "drop", "delete", "restore", "undo")
+        _operation[name] for name in ("vacuum", "expire", "drop", "delete", "restore", "undo")
     ),
 }
 
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
         _name = _function.__name__
-        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(with_place(_function))
+        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(expand_groups(_function))
 
 _kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examples_of("kv"))
-_OF_STORES: tuple[Callable[..., None], ...] = (
-    stores.get,
-    stores.scan,
-    stores.stats,
-    stores.verify,
-    _operations["kv.compact"],
-)
+_OF_STORES = (stores.get, stores.scan, stores.stats, stores.verify, _operation["kv.compact"])
 for _function in _OF_STORES:
-    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(with_place(_function))
+    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(expand_groups(_function))
 app.add_typer(_kv, name="kv", help="Look into keyed stores, and care for them.", rich_help_panel="Keyed stores")

@@ -39,7 +39,8 @@ class Operation:
     question: str = ""  # asked before data may be lost
 
     def __init__(self, function: str, description: str, /, **options: Option) -> None:
-        self.function = function  # in the package; its last name is that of the command
+        self.function = function  # in the package
+        self.name = function.rpartition(".")[2]
         self.description = description
         self.options = options  # by the names of its arguments
 
@@ -78,7 +79,7 @@ class Operation:
         """Plan, say what the plan is, ask where data may be lost, run, and print what was done."""
         run = partial(attrgetter(self.function)(ftfile), place.path, **place.access, **arguments)
         try:
-            with progress_bar(self.function) as progress:
+            with progress_bar(self.name) as progress:
                 report = run(dry_run=True, progress=progress)
         except ConfigError:
             self.explain_nothing(place, arguments)
@@ -93,7 +94,7 @@ class Operation:
                 say(f"This {self.verbs[0]} {self.words(report)}{f', where {where}' if differs else ''}")
                 if self.is_asked(arguments):
                     agree(self.question, yes=yes)
-            with progress_bar(self.function) as progress:
+            with progress_bar(self.name) as progress:
                 report = run(dry_run=False, progress=progress, **({} if where is None else {"where": where}))
         if json:
             print_json(report, partial(command_for, path=place.path))
@@ -118,5 +119,5 @@ def command_of(operation: Operation) -> Callable[..., None]:
     ]
     path = Parameter("place", Parameter.POSITIONAL_OR_KEYWORD, annotation=Place)
     command.__signature__ = Signature([path, *parameters])  # type: ignore[attr-defined]
-    command.__name__, command.__doc__ = operation.function.rpartition(".")[2], operation.description
+    command.__name__, command.__doc__ = operation.name, operation.description
     return command

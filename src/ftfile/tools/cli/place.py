@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -132,12 +132,15 @@ class RowsOf(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """An argument and the options that commands share; `with_place` gives them to a command."""
+    """An argument and the options that commands share; `expand_groups` gives them to a command."""
 
     path: Path
     key_provider: KeyProvider = None
     storage: Storage = None
     at_least_version: AtLeastVersion = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", absolute_path(self.path))
 
     @property
     def access(self) -> dict[str, Any]:
@@ -202,26 +205,24 @@ class Place:
             raise
 
 
-def with_place(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes the fields of its `Place` itself, first the path, and last the options."""
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with an option for each field of its dataclasses; those that open a place are shown last."""
     signature = inspect.signature(command)
-    own_parameters = [parameter for parameter in signature.parameters.values() if parameter.annotation is not Place]
-    if len(own_parameters) == len(signature.parameters):
+    kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+    if not groups:
         return command
 
     @functools.wraps(command)
-    def placed(  # the parameters of `Place`, as a command has them
-        path: str,
-        key_provider: str | None,
-        storage: list[str] | None,
-        at_least_version: int | None,
-        **options: object,
-    ) -> None:
-        command(place=Place(absolute_path(path), key_provider, storage, at_least_version), **options)
+    def ungrouped(**options: Any) -> None:  # noqa: ANN401 - of any option
+        for name, group in groups.items():
+            options[name] = group(**{field.name: options.pop(field.name) for field in fields(group)})
+        command(**options)
 
-    path, *access = inspect.signature(Place).parameters.values()
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (path, *own_parameters, *access)
-    ]
-    placed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return placed
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += inspect.signature(groups[name]).parameters.values() if name in groups else [parameter]
+    parameters.sort(key=lambda parameter: parameter.name in {"key_provider", "storage", "at_least_version"})
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    ungrouped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return ungrouped

@@ -1,5 +1,6 @@
 """`cat`, `head`, `tail`, `count`, `schema`, `diff`: rows, decoded and decrypted, and versions. They write nothing."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,38 +35,44 @@ if TYPE_CHECKING:
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
 
 
-def cat(
-    place: Place,
-    *,
-    columns: Columns = None,
-    where: Where = None,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    row_format: Format = None,
-    json: Json = False,
-) -> None:
+@dataclass(frozen=True)
+class Choice:
+    """The rows of a version that a command prints, and how."""
+
+    columns: Columns = None
+    where: Where = None
+    version: Version = None
+    timestamp: Timestamp = None
+    row_format: Format = None
+    json: Json = False
+
+    def batches(self, place: Place) -> "pa.RecordBatchReader":
+        """Return the rows of a directory or a store, or of the file that the path names."""
+        directory, file = place.open_rows()
+        version = version_of(directory, self.version, self.timestamp)
+        if file is None and directory.is_store():
+            if self.where is not None:
+                raise ConfigError(
+                    f"--where is for directories of files. Of a store, `ftfile kv get {PATH} KEY` and "
+                    f"`ftfile kv scan {PATH} --start KEY --end KEY` choose rows"
+                )
+            return rows_of(place, version, columns_of(self.columns))
+        return directory.to_batches(version, columns=columns_of(self.columns), where=self.where, file=file)
+
+
+def cat(place: Place, choice: Choice) -> None:
     """Print the rows of a version, in the order of their commits; of a store, in that of their keys.
 
     PATH may be one finished file of a directory, too.
     """
-    batches = _batches(place, version, timestamp, columns, where)
-    RowPrinter(batches.schema, row_format, json=json).print(batches)
+    batches = choice.batches(place)
+    RowPrinter(batches.schema, choice.row_format, json=choice.json).print(batches)
 
 
-def head(
-    place: Place,
-    *,
-    rows: Rows = 10,
-    columns: Columns = None,
-    where: Where = None,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    row_format: Format = None,
-    json: Json = False,
-) -> None:
+def head(place: Place, rows: Rows = 10, *, choice: Choice) -> None:
     """Print the first rows of a version, or of a finished file; no more files are read than these need."""
-    batches = _batches(place, version, timestamp, columns, where)
-    RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
+    batches = choice.batches(place)
+    RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
 
 
 def tail(
@@ -76,24 +83,20 @@ def tail(
         bool, typer.Option("--follow", "-f", help="Go on with the rows that come, until Ctrl-C.")
     ] = False,
     interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks of --follow.")] = 1.0,
-    columns: Columns = None,
-    where: Where = None,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    row_format: Format = None,
-    json: Json = False,
+    choice: Choice,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
     directory = place.open()
     clock = SystemClock()
+    where = choice.where
     if where is not None:
         from ftfile.rows.moments import with_clock_values
 
         where = with_clock_values(where, clock.now_ms(), directory.time_zone())
-    chosen = version_of(directory, version, timestamp)
+    chosen = version_of(directory, choice.version, choice.timestamp)
     newest = directory.version() if chosen is None else chosen
-    table = directory.tail(rows, newest, columns=columns_of(columns), where=where)
-    printer = RowPrinter(table.schema, row_format, json=json)
+    table = directory.tail(rows, newest, columns=columns_of(choice.columns), where=where)
+    printer = RowPrinter(table.schema, choice.row_format, json=choice.json)
     printer.print(table.to_batches())
     if not follow:
         return
@@ -119,13 +122,7 @@ def count(
     print_json(rows) if json else put(str(rows))
 
 
-def schema(
-    place: Place,
-    *,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    json: Json = False,
-) -> None:
+def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None, json: Json = False) -> None:
     """Show the columns of a version: their types as Spark's SQL has them, and all as text for .schema(…) of Spark."""
     directory = place.open()
     version_schema = directory.schema(version_of(directory, version, timestamp))
@@ -183,22 +180,6 @@ def _version_or_time(text: str) -> int | str:
 
 def _files(files: "Sequence[AddedFile]") -> str:
     return f"{count_text(len(files), 'file')} of {bytes_text(sum(file.size_bytes for file in files))}"
-
-
-def _batches(
-    place: Place, version: int | None, timestamp: str | None, columns: str | None, where: str | None
-) -> "pa.RecordBatchReader":
-    """Return the rows of a version of a directory or a store, or of the file that the path names."""
-    directory, file = place.open_rows()
-    version = version_of(directory, version, timestamp)
-    if file is None and directory.is_store():
-        if where is not None:
-            raise ConfigError(
-                f"--where is for directories of files. Of a store, `ftfile kv get {PATH} KEY` and "
-                f"`ftfile kv scan {PATH} --start KEY --end KEY` choose rows"
-            )
-        return rows_of(place, version, columns_of(columns))
-    return directory.to_batches(version, columns=columns_of(columns), where=where, file=file)
 
 
 def _chosen(

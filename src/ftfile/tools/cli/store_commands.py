@@ -77,12 +77,7 @@ def scan(
         RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
 
-def stats(
-    place: Place,
-    *,
-    version: Version = None,
-    json: Json = False,
-) -> None:
+def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
     """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
@@ -113,13 +108,7 @@ def stats(
     )
 
 
-def verify(
-    place: Place,
-    *,
-    version: Version = None,
-    threads: Threads = None,
-    json: Json = False,
-) -> None:
+def verify(place: Place, *, version: Version = None, threads: Threads = None, json: Json = False) -> None:
     """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
     run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
     with progress_bar("verify") as progress, place.requiring_log():
