@@ -45,7 +45,7 @@ class Operation:
         self.options = options  # by the names of its arguments
 
     def words(self, report: Report) -> str:
-        """Return what was done, or would be, behind the verb."""
+        """Return the words behind the verb: files and rows that were changed, or would be."""
         raise NotImplementedError
 
     def has_changes(self, report: Report) -> bool:

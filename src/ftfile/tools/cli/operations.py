@@ -243,14 +243,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Merge small files of the same directory into larger ones. No row is lost or changed.\n\n"
         "--where chooses partitions. Readers of older versions read the replaced files until a vacuum.",
         where=_WHERE,
-        target_bytes=option(
-            str,
-            "--target",
-            metavar="SIZE",
-            default="128MiB",
-            callback=_target_bytes,
-            help="The size of new files, about.",
-        ),
+        target_bytes=_TARGET,
         commit_every=_COMMIT_EVERY,
         threads=_THREADS,
     ),
