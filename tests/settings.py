@@ -30,11 +30,11 @@ def settled_once() -> Iterator[None]:
     check_paths, from_options = head.check_paths, SinkConfig.from_options
 
     @functools.lru_cache(KEPT)
-    def made(options: tuple[tuple[str, str], ...], schema_json: str, *, overwrite: bool) -> SinkConfig:
-        return from_options(dict(options), schema_json, overwrite=overwrite)
+    def made(options: tuple[tuple[str, str], ...], schema_json: str, **kind: bool) -> SinkConfig:
+        return from_options(dict(options), schema_json, **kind)
 
-    def made_once(options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
-        return made(tuple(options.items()), schema_json, overwrite=overwrite)
+    def made_once(options: Mapping[str, str], schema_json: str, **kind: bool) -> SinkConfig:
+        return made(tuple(options.items()), schema_json, **kind)
 
     def check_paths_once(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
         asked = (config, store, config.directories.only_directory(planned_ms))

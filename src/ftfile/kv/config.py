@@ -17,21 +17,11 @@ from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.write.options import (
-    Encryption,
-    Storage,
-    WriteConfig,
-    check_no_transaction,
-    client_settings,
-    common_values,
-    resolve_column,
-    transaction_of,
-)
+from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.storage.api import Capabilities
     from ftfile.write.stage import Stage
 
 
@@ -48,7 +38,6 @@ class StoreConfig(WriteConfig):
     plan: PlanSettings
     compression: str  # of the blocks of runs
     block_bytes: int  # of a block before compression
-    storage: Storage
     grace_s: float  # for which files of older versions are kept
     vacuum_interval_s: float
 
@@ -76,10 +65,9 @@ class StoreConfig(WriteConfig):
         parsed = parse_options(options, "ftkv-write")
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
-        encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        _check_values(parsed, encryption)
-        if stream:
-            check_no_transaction(transaction)
+        encryption, clients = Encryption.from_options(parsed), client_settings(parsed)
+        common = CommonSettings.from_options(parsed, encryption, clients, stream=stream)
+        _check_values(common)
         delete_column = None
         if definition is None:
             recorded = None if overwrite else recorded
@@ -88,33 +76,22 @@ class StoreConfig(WriteConfig):
         return cls(
             path=directory_url(parsed["path"]),
             schema_json=schema_json,
+            overwrite=overwrite,
+            common=replace(common, max_record_bytes=common.max_record_bytes or _RECORD_BYTES),
             definition=definition,
             delete_column=delete_column,
             plan=_plan(parsed),
             compression=parsed["compression"],
             block_bytes=parsed["blockBytes"],
-            encryption=encryption,
-            storage=Storage.from_options(parsed, client_settings(parsed)),
-            **common_values(parsed) | {"max_record_bytes": parsed["maxRecordBytes"] or _RECORD_BYTES},
-            overwrite=overwrite,
-            transaction=transaction,
             grace_s=parsed["grace"],
             vacuum_interval_s=parsed["vacuumInterval"],
         )
 
-    def for_store(self, store: Capabilities) -> StoreConfig:
-        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
-        return replace(self, storage=self.storage.for_store(store))
-
-    @property
-    def storage_options(self) -> Storage:
-        """Return how files are stored."""
-        return self.storage
-
     @property
     def hidden_chain(self) -> Chain:
         """Return the filters around runs, and around dead letters."""
-        return Chain() if self.encryption is None else Chain((self.encryption.around_others,))
+        encryption = self.common.encryption
+        return Chain() if encryption is None else Chain((encryption.around_others,))
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
         """Return a new file for runs of a store with a definition."""
@@ -138,14 +115,14 @@ class StoreConfig(WriteConfig):
             "blockBytes": self.block_bytes,
             "graceSeconds": self.grace_s,
         }
-        return {"store": store, **self.storage.to_json()}
+        return {"store": store, **self.common.storage.to_json()}
 
 
-def _check_values(parsed: ParsedOptions, encryption: Encryption | None) -> None:
+def _check_values(common: CommonSettings) -> None:
     """Raise a ConfigError for values that files may have, and stores not."""
-    if encryption is not None and encryption.kind != "aes-gcm":
-        raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
-    if parsed["onSchemaChange"] == "any":
+    if common.encryption is not None and common.encryption.kind != "aes-gcm":
+        raise ConfigError(f"encryption={common.encryption.kind}: a store has no such files; set encryption=aes-gcm")
+    if common.on_schema_change == "any":
         raise ConfigError(
             "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
             "onSchemaChange=widen for new columns and wider types"

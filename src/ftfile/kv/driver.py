@@ -32,7 +32,7 @@ from ftfile.log.wal import opening_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
 from ftfile.write.messages import JobIdentity, TaskIdentity, batch_metrics, letters_of, segments_of
-from ftfile.write.options import Encryption, Storage, client_settings, durability_of
+from ftfile.write.options import CommonSettings, Encryption, Storage, client_settings, durability_of
 from ftfile.write.schema_change import check_schema_change
 from ftfile.write.spark_checkpoint import checkpoint_table_change
 from ftfile.write.stage import Stage
@@ -92,7 +92,7 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
             PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
             compression,
             block_bytes,
-            Storage.from_json(settings) if settings else Storage((), "auto"),
+            Storage.from_json(settings) if settings else Storage(),
         )
 
 
@@ -133,8 +133,9 @@ def recorded_definition(
     parsed = parse_options(options, "ftkv-write")
     if parsed["path"] is None:
         return None
-    path, storage = normalise(parsed["path"]), Storage.from_options(parsed, client_settings(parsed))
-    log = storage.log_at(path, Encryption.from_options(parsed), context, parsed["atLeastVersion"])
+    path, encryption = normalise(parsed["path"]), Encryption.from_options(parsed)
+    common = CommonSettings.from_options(parsed, encryption, client_settings(parsed), stream=False)
+    log = common.log_at(path, context)
     with file_as_config_error(log, path):
         text = store_of(log.refresh(durable=durable))
     return None if text is None else StoreDefinition.from_json(text)
@@ -154,7 +155,7 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     recorded, requested = StoreDefinition.from_json(text), config.definition
     require_same(recorded, requested)
     old, new = (spark_schema_json(pa.schema(definition.value_fields)) for definition in (recorded, requested))
-    check_schema_change(old, new, config.on_schema_change, has_any=False)
+    check_schema_change(old, new, config.common.on_schema_change, has_any=False)
     return joined([recorded, requested])
 
 
@@ -193,7 +194,7 @@ def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCo
         frozenset(job for message in messages for job in message.failed),
         len(messages),
     )
-    metrics = batch_metrics(messages, durability_of(config.storage.durability, log.fs.capabilities))
+    metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
     runs, buckets = len(change.runs), config.definition.buckets
     if runs > MANY_RUNS * buckets:
         _log.warning(
@@ -204,7 +205,7 @@ def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCo
 
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
         body = body_of(config, log, head, change)
-        place = checkpoint_table_change(head, author, config.checkpoint)
+        place = checkpoint_table_change(head, author, config.common.checkpoint)
         return structs.replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=body.tables | place)
 
     return prepare

@@ -70,7 +70,7 @@ class RunWriter:
             return
         self._held.append(self._with_operations(batch))
         self._held_bytes += batch.nbytes  # of these rows alone, where batches are slices of a larger one
-        if self._held_bytes >= self._config.max_open_bytes // _COPIES:
+        if self._held_bytes >= self._config.common.max_open_bytes // _COPIES:
             self._flush()
 
     def finish(self) -> None:
@@ -138,14 +138,14 @@ class StoreWriter(Writer[StoreConfig]):
         log.fs.prove(layout.META)
         head = log.refresh()
         if head.version < 0:
-            check_outside_directories(config.path, dict(config.storage_options.client_settings), log.fs.context)
+            check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
             list_new_directory(log.fs, config.path)
             with contextlib.suppress(NotFound):
                 log.check_layout()
         else:
             check_foreign_tables(log, head, config.path)
         definition_after(config, head)
-        refuse_operator(head, config.transaction)
+        refuse_operator(head, config.common.transaction)
         return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_tasks else {}
 
     def _write_rows(
@@ -183,7 +183,7 @@ class StoreWriter(Writer[StoreConfig]):
         propose = propose_batch(self.config, author, messages, log)
 
         def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-            refuse_operator(head, self.config.transaction)
+            refuse_operator(head, self.config.common.transaction)
             return propose(head, snapshot)
 
         def keep_up(_: Committed) -> None:

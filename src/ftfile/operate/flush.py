@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import partial
-from operator import gt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import gt, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import convert, structs
 
@@ -26,8 +26,8 @@ from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
+    DEFAULT_PUBLISHING,
     Publishing,
-    default_publishing,
     mark_unreported,
     named_code,
     queries_with_unreported,
@@ -36,7 +36,7 @@ from ftfile.write.files.publishing import (
 from ftfile.write.files.rolling_groups import by_group, key_of
 from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
-from ftfile.write.options import durability_of
+from ftfile.write.options import Storage, durability_of
 from ftfile.write.stage import Stage
 from ftfile.write.workers import Threads, Work, removing_unrecorded
 
@@ -60,6 +60,7 @@ PARTS_PER_RECORD = 64
 # Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
+_Settings = TypeVar("_Settings")
 _log = get_logger(__name__)
 
 
@@ -163,7 +164,7 @@ class Flush:
         # An earlier flush may have died between its record and its files.
         head, _ = catch_up(self.log, self.author)
         for query_id in queries_with_unreported(head):
-            hook = _publishing_of(head, query_id).on_publish
+            hook = _settings_of(head, query_id, Publishing.from_json, DEFAULT_PUBLISHING).on_publish
             if hook is not None and self.query_id in {None, query_id}:
                 report_pending_flushes(self.log, hook, self.url, query_id)
         errors = {str(error): error for error in self.errors.values()}
@@ -182,10 +183,10 @@ class Flush:
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
         for query_id in {*self._queries(head), *queries_with_unreported(head)}:
-            settings = _settings_of(head, query_id)
-            if self.query_id not in {None, query_id} or settings is None:
+            if self.query_id not in {None, query_id}:
                 continue
-            for option, name in _code_of(settings).items():
+            code: dict[str, str] = _settings_of(head, query_id, named_code, {})
+            for option, name in code.items():
                 if name not in self.code and (self.due_only or option != "rollingPolicy"):
                     raise ConfigError(
                         f"the log says {option}={name!r} for query {query_id}, and code is not imported because a "
@@ -204,8 +205,8 @@ class Flush:
     def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
         """Create one record, if there is anything to do; add the paths of files that it may have."""
         for query_id in self._queries(head):
-            publishing = _publishing_of(head, query_id)
-            storage = publishing.storage
+            publishing = _settings_of(head, query_id, Publishing.from_json, DEFAULT_PUBLISHING)
+            storage = _settings_of(head, query_id, Storage.from_json, Storage())
             log = self.reopen(storage.file_settings) if storage.file_settings else self.log
             durability = durability_of(storage.durability, log.fs.capabilities)
             work = Assembling(head.definitions, head.version, durability, self.commit_every)
@@ -303,12 +304,12 @@ class Flush:
             and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
             and segment.id not in self.errors
         }
-        settings, rolling = _settings_of(head, query_id), _rolling_of(head, query_id)
+        rolling = _settings_of(head, query_id, lambda text: convert(text["rolling"], RollingSettings), ALL_END)
         if not self.due_only:
             for segments in by_group(segments_by_id.values()).values():
                 yield from jobs_of(segments, "flush", rolling, self.log.ids)
             return
-        encoding = settings["encoding"] if settings else head.encoding or ""
+        encoding = _settings_of(head, query_id, itemgetter("encoding"), head.encoding or "")
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in segments_by_id):
                 yield structs.replace(job, inputs=inputs)
@@ -329,28 +330,13 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
     return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, {}, first_index)
 
 
-def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
-    """Return how the query makes and names parts, as of its last batch; None where it left that to the defaults."""
+def _settings_of(
+    head: LogState, query_id: str, from_json: Callable[[Mapping[str, Any]], _Settings], default: _Settings
+) -> _Settings:
+    """Return how the query makes and names parts, as of its last batch; a default where the log does not say it."""
     query = head.queries.get(query_id)
     with Decoding(layout.LOG, "the settings of a query"):
-        return None if query is None or query.settings is None else {**head.definitions[query.settings]}
-
-
-def _publishing_of(head: LogState, query_id: str) -> Publishing:
-    settings = _settings_of(head, query_id)
-    with Decoding(layout.LOG, "the settings of a query"):
-        return Publishing.from_json(settings) if settings else default_publishing()
-
-
-def _code_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    with Decoding(layout.LOG, "the settings of a query"):
-        return named_code(settings)
-
-
-def _rolling_of(head: LogState, query_id: str) -> RollingSettings:
-    settings = _settings_of(head, query_id)
-    with Decoding(layout.LOG, "the settings of a query"):
-        return convert(settings["rolling"], RollingSettings) if settings else ALL_END
+        return default if query is None or query.settings is None else from_json({**head.definitions[query.settings]})
 
 
 class Assembled(NamedTuple):

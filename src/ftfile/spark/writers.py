@@ -18,7 +18,6 @@ from ftfile.spark.shipping import Shipped, only_commits, tune_worker
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import SinkWriter
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.write.options import check_no_transaction
 from ftfile.write.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
@@ -92,9 +91,10 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
         config = self._writer.config
         is_attached = any(isinstance(message, TaskCommitMessage) and message.is_attached for message in messages)
         self._writer = replace(self._writer, is_attached=is_attached)
-        if config.checkpoint is None:
+        if config.common.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
-            self._writer = replace(self._writer, config=replace(config, checkpoint=checkpoint))
+            common = replace(config.common, checkpoint=checkpoint)
+            self._writer = replace(self._writer, config=replace(config, common=common))
             if checkpoint is None and not batchId:
                 _log.warning(
                     "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
@@ -185,14 +185,12 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
             `exportTo` cannot say what is written.
         SchemaError: a column cannot be stored.
     """
-    config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
-    if stream:
-        check_no_transaction(config.transaction)
-        if config.replacement is not None:
-            raise ConfigError(
-                "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
-                "of complete mode has all rows, and replaces everything"
-            )
+    config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite, stream=stream)
+    if stream and config.replacement is not None:
+        raise ConfigError(
+            "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
+            "of complete mode has all rows, and replaces everything"
+        )
     for to in config.publishing.export_to:
         _check_export(config, to)
     check_shared(config.log(SYSTEM).fs, config.path)
@@ -211,7 +209,7 @@ def _check_export(config: SinkConfig, to: str) -> None:
 
 
 def _export(config: SinkConfig, more: tuple[str, ...] = (), *, wait_s: float) -> None:
-    settings = dict(config.storage_options.client_settings)
+    settings = dict(config.common.storage.client_settings)
     formats = tuple(dict.fromkeys((*config.publishing.export_to, *more)))
     export_soon(config.path, formats, settings, SYSTEM, wait_s=wait_s)
 

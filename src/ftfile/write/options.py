@@ -69,27 +69,12 @@ class WriteConfig(ABC):
 
     path: str  # normalised URL of the directory
     schema_json: str  # of the rows as they come, as Spark's `StructType.json()`, everything nullable
-    encryption: Encryption | None
-    policy: Policy
-    bad_records: Literal["fail", "deadLetter", "drop"]
-    max_record_bytes: int | None
-    max_open_bytes: int  # of memory that a task takes for rows it has not written
-    on_schema_change: Literal["fail", "widen", "any"]
-    fingerprint: str | None
-    checkpoint: str | None  # the query's directory, when the writer was given it
     overwrite: bool  # each commit replaces all that is in the directory
-    transaction: Transaction | None  # the user's own identity of a batch write
-    user_metadata: str | None  # the user's own text about each commit
-    at_least_version: int | None  # that the directory is known to have had
+    common: CommonSettings
 
-    @abstractmethod
-    def for_store(self: _C, store: Capabilities) -> _C:
+    def for_store(self: _C, store: Capabilities) -> _C:  # noqa: PYI019 - typing.Self comes with Python 3.11
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
-
-    @property
-    @abstractmethod
-    def storage_options(self) -> Storage:
-        """Return how files are stored."""
+        return replace(self, common=replace(self.common, storage=self.common.storage.for_store(store)))
 
     @property
     @abstractmethod
@@ -102,24 +87,8 @@ class WriteConfig(ABC):
         return arrow_schema(self.schema_json)
 
     def log(self, context: Context) -> CommitLog:
-        """Return this process's log of the directory, see `Storage.log_at`."""
-        return self.storage_options.log_at(self.path, self.encryption, context, self.at_least_version)
-
-
-def common_values(parsed: ParsedOptions) -> dict[str, Any]:
-    """Return the settings that are options as they were given; a ConfigError for a checkpoint within a log."""
-    check_checkpoint_location(parsed.spark.get("checkpointlocation"))
-    return {
-        "policy": Policy.from_options(parsed),
-        "bad_records": parsed["badRecords"],
-        "max_record_bytes": parsed["maxRecordBytes"],
-        "max_open_bytes": parsed["maxOpenBytes"],
-        "on_schema_change": parsed["onSchemaChange"],
-        "fingerprint": parsed["fingerprint"],
-        "user_metadata": parsed["userMetadata"],
-        "at_least_version": parsed["atLeastVersion"],
-        "checkpoint": parsed.spark.get("checkpointlocation"),
-    }
+        """Return this process's log of the directory, see `CommonSettings.log_at`."""
+        return self.common.log_at(self.path, context)
 
 
 def resolve_column(
@@ -141,7 +110,7 @@ def resolve_column(
     return column
 
 
-def transaction_of(parsed: ParsedOptions) -> Transaction | None:
+def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
     """Return the user's own identity of a batch write; None without `txnAppId` and `txnVersion`."""
     app_id, version = parsed["txnAppId"], parsed["txnVersion"]
     if (app_id is None) != (version is None):
@@ -149,16 +118,14 @@ def transaction_of(parsed: ParsedOptions) -> Transaction | None:
         raise ConfigError(f"{present} without {missing}: together they say which write this is; set both or neither")
     if app_id == "":
         raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
-    return Transaction(app_id, version) if app_id is not None and version is not None else None
-
-
-def check_no_transaction(transaction: Transaction | None) -> None:
-    """Raise a ConfigError for an identity that the user gives the batches of a stream."""
-    if transaction is not None:
+    if app_id is None or version is None:
+        return None
+    if stream:
         raise ConfigError(
             "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
             "already make each batch exactly once. Leave both out"
         )
+    return Transaction(app_id, version)
 
 
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
@@ -240,18 +207,20 @@ def open_for_writer(
 class Storage:
     """The options, checked; the log keeps the first two for maintenance."""
 
-    file_settings: tuple[tuple[str, str], ...]  # of the file system, for written files
-    durability: str  # as it was asked for; see `durability_of`
+    file_settings: tuple[tuple[str, str], ...] = ()  # of the file system, for written files
+    durability: str = "auto"  # as it was asked for; see `durability_of`
     client_settings: tuple[tuple[str, str], ...] = ()  # of the file system, for this writer's processes alone
     owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, clients: tuple[tuple[str, str], ...]) -> Storage:
+    def from_options(
+        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: tuple[tuple[str, str], ...]
+    ) -> Storage:
         """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
-        owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
+        owner_only = encryption is not None and "filePermission" not in parsed.given
         return cls(_file_settings(parsed), parsed["durability"], clients, owner_only)
 
     def for_store(self, store: Capabilities) -> Storage:
@@ -269,25 +238,6 @@ class Storage:
         owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
         return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
-    def log_at(
-        self, path: str, encryption: Encryption | None, context: Context, at_least_version: int | None = None
-    ) -> CommitLog:
-        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
-
-        The settings may not be checked against the store yet.
-        """
-        optional_settings = (*self.file_settings, *((OWNER_ONLY,) if self.owner_only else ()))
-        key = (path, context, self.client_settings, encryption, optional_settings, at_least_version)
-        with _lock:  # one log for all who write to the directory: they take turns by its lock
-            log = _logs.pop(key, None) or CommitLog(
-                open_for_writer(path, context, self.client_settings, encryption, optional_settings),
-                at_least_version=at_least_version,
-            )
-            _logs[key] = log
-            if len(_logs) > LOGS_KEPT:
-                _logs.pop(next(iter(_logs)))
-            return log
-
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """Return all settings of the file system."""
@@ -301,6 +251,68 @@ class Storage:
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
         """Build from `to_json()`."""
         return cls(file_settings(text["storage"]), text["durability"])
+
+
+@dataclass(frozen=True, slots=True)
+class CommonSettings:
+    """The options that files and stores have in common, checked."""
+
+    policy: Policy
+    storage: Storage
+    encryption: Encryption | None
+    bad_records: Literal["fail", "deadLetter", "drop"]
+    max_record_bytes: int | None
+    max_open_bytes: int  # of memory that a task takes for rows it has not written
+    on_schema_change: Literal["fail", "widen", "any"]
+    fingerprint: str | None
+    checkpoint: str | None  # the query's directory, when the writer was given it
+    transaction: Transaction | None  # the user's own identity of a batch write
+    user_metadata: str | None  # the user's own text about each commit
+    at_least_version: int | None  # that the directory is known to have had
+
+    @classmethod
+    def from_options(
+        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: tuple[tuple[str, str], ...], *, stream: bool
+    ) -> CommonSettings:
+        """Check the options; for `clients`, see `client_settings`.
+
+        Raises:
+            ConfigError: an option contradicts another or is not for a stream, or the checkpoint is within a log.
+        """
+        checkpoint = parsed.spark.get("checkpointlocation")
+        check_checkpoint_location(checkpoint)
+        return cls(
+            policy=Policy.from_options(parsed),
+            storage=Storage.from_options(parsed, encryption, clients),
+            encryption=encryption,
+            bad_records=parsed["badRecords"],
+            max_record_bytes=parsed["maxRecordBytes"],
+            max_open_bytes=parsed["maxOpenBytes"],
+            on_schema_change=parsed["onSchemaChange"],
+            fingerprint=parsed["fingerprint"],
+            checkpoint=checkpoint,
+            transaction=_transaction(parsed, stream=stream),
+            user_metadata=parsed["userMetadata"],
+            at_least_version=parsed["atLeastVersion"],
+        )
+
+    def log_at(self, path: str, context: Context) -> CommitLog:
+        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+
+        The settings may not be checked against the store yet.
+        """
+        storage, encryption, at_least_version = self.storage, self.encryption, self.at_least_version
+        optional_settings = (*storage.file_settings, *((OWNER_ONLY,) if storage.owner_only else ()))
+        key = (path, context, storage.client_settings, encryption, optional_settings, at_least_version)
+        with _lock:  # one log for all who write to the directory: they take turns by its lock
+            log = _logs.pop(key, None) or CommitLog(
+                open_for_writer(path, context, storage.client_settings, encryption, optional_settings),
+                at_least_version=at_least_version,
+            )
+            _logs[key] = log
+            if len(_logs) > LOGS_KEPT:
+                _logs.pop(next(iter(_logs)))
+            return log
 
 
 def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:

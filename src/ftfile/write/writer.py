@@ -75,7 +75,8 @@ class Writer(ABC, Generic[_C]):
             FtfileError: as `commit` would, for schema and options, a query that is not known here, a directory of
                 another kind, and a file system on which the protocol cannot stand.
         """
-        query_id = read_query_id(config.checkpoint, context)
+        common = config.common
+        query_id = read_query_id(common.checkpoint, context)
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
             log = config.log(context)
             config = config.for_store(log.fs.capabilities)
@@ -83,11 +84,11 @@ class Writer(ABC, Generic[_C]):
                 head, definitions = cls._check_directory(config, log)
             config = cls._following(config, head)
             if query_id is not None:
-                check_known_query(head, query_id, config.policy)
-                if query_id not in head.queries and config.checkpoint is not None:
-                    check_sources(config.path, config.checkpoint, query_id, log, head)
-            app_id = config.transaction.app_id if config.transaction is not None else None
-            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
+                check_known_query(head, query_id, common.policy)
+                if query_id not in head.queries and common.checkpoint is not None:
+                    check_sources(config.path, common.checkpoint, query_id, log, head)
+            app_id = common.transaction.app_id if common.transaction is not None else None
+            if head.version < 0 and common.encryption is not None and common.bad_records == "deadLetter":
                 log.prepare_directory()  # its id is in what tasks write
             marker, now_ms = write_marker(log.fs), log.clock.now_ms()
             planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
@@ -117,10 +118,10 @@ class Writer(ABC, Generic[_C]):
         Raises:
             FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
         """
-        config = self.config
+        path, common = self.config.path, self.config.common
         with context_of(identity.writer):
-            fs = open_for_writer(config.path, context, config.storage_options.settings, config.encryption)
-            check_marker(fs, config.path, self.batch_plan.marker)
+            fs = open_for_writer(path, context, common.storage.settings, common.encryption)
+            check_marker(fs, path, self.batch_plan.marker)
             return self._write(identity, batches, fs)
 
     def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem) -> TaskCommit:
@@ -130,9 +131,10 @@ class Writer(ABC, Generic[_C]):
         from ftfile.write.stage import Stage  # noqa: PLC0415
 
         began_s = fs.context.clock.monotonic_s()
-        config, planned, author = self.config, self.batch_plan, _replay_author(identity.writer, self.config.transaction)
-        kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
-        fingerprint = FingerprintAccumulator(config.fingerprint or kind)
+        config, common, planned = self.config, self.config.common, self.batch_plan
+        author = _replay_author(identity.writer, common.transaction)
+        kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=planned.offsets_known)
+        fingerprint = FingerprintAccumulator(common.fingerprint or kind)
         rows = _fingerprinted(batches, config.schema, fingerprint)
         # It only saves work; the commit decides.
         reads_log = author is not None or (self.batch_writes_do_jobs and planned.definitions)
@@ -141,9 +143,9 @@ class Writer(ABC, Generic[_C]):
             for _ in rows:
                 pass
             return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
-        stage = Stage(fs, identity, config.storage_options.durability, self._final_path(identity))
+        stage = Stage(fs, identity, common.storage.durability, self._final_path(identity))
         try:
-            bad = BadRecords(config.bad_records, config.max_record_bytes, config.hidden_chain, stage, identity)
+            bad = BadRecords(common.bad_records, common.max_record_bytes, config.hidden_chain, stage, identity)
             segments = self._write_rows(identity.writer, rows, stage, bad)
             letters = bad.finish()
             stage.wait_closed()
@@ -191,18 +193,18 @@ class Writer(ABC, Generic[_C]):
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
-        log = self.config.log(context)
+        log, common = self.config.log(context), self.config.common
         writer = whole[0].identity.writer
         with context_of(writer):
             with log.lock:
-                author = batch.author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
+                author = batch.author_of(writer, common.checkpoint, common.transaction, log.fs.context)
                 prepare, follow_up = self._propose(author, whole, log)
-                user_metadata = user_metadata if self.config.user_metadata is None else self.config.user_metadata
+                user_metadata = user_metadata if common.user_metadata is None else common.user_metadata
                 done = commit(
                     log,
                     author,
                     _with_metadata(prepare, user_metadata),
-                    self.config.policy,
+                    common.policy,
                     fingerprint=batch.fingerprint_of(whole),
                     task_found_batch=any(message.found_committed for message in whole),
                 )

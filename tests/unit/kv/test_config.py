@@ -37,7 +37,7 @@ def test_the_defaults() -> None:
         7200,
         3600,
     )
-    assert found.encryption is None
+    assert found.common.encryption is None
     assert pickle.loads(pickle.dumps(found)) == found
 
 
@@ -70,10 +70,11 @@ def test_each_option_has_its_place() -> None:
     assert found.definition.schema.names == ["word", "at", "n"]
     assert found.plan == PlanSettings(3, 2048, 7, 4, 4 << 20, 1 << 20, 86_400_000)
     assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == ("none", 1 << 16, 300, 0)
-    assert (found.max_open_bytes, found.bad_records, found.max_record_bytes) == (9216, "drop", 1024)
-    assert (found.on_schema_change, found.fingerprint, found.storage.durability) == ("widen", "strong", "close")
-    assert found.policy.on_gap == "accept"
-    assert found.transaction == Transaction("app", 3)
+    common = found.common
+    assert (common.max_open_bytes, common.bad_records, common.max_record_bytes) == (9216, "drop", 1024)
+    assert (common.on_schema_change, common.fingerprint, common.storage.durability) == ("widen", "strong", "close")
+    assert common.policy.on_gap == "accept"
+    assert common.transaction == Transaction("app", 3)
 
 
 def test_the_log_has_what_maintenance_needs() -> None:
@@ -85,7 +86,7 @@ def test_the_log_has_what_maintenance_needs() -> None:
 
 
 def test_the_size_of_records_has_a_limit() -> None:
-    assert config().max_record_bytes == 64 << 20
+    assert config().common.max_record_bytes == 64 << 20
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_absolute_paths_stay(path: str) -> None:
 
 def test_transactions_are_refused_for_streams() -> None:
     options = {"path": "/x", "txnAppId": "a", "txnVersion": "1"}
-    assert sink_config(options, SCHEMA, overwrite=False, stream=False).transaction == Transaction("a", 1)
+    assert sink_config(options, SCHEMA, overwrite=False, stream=False).common.transaction == Transaction("a", 1)
     with pytest.raises(ConfigError, match="for batch writes, as in foreachBatch"):
         sink_config(options, SCHEMA, overwrite=False, stream=True)
 

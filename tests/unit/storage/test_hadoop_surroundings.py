@@ -91,10 +91,10 @@ def test_what_a_query_ships_opens_the_same_where_nothing_is(
     asked.clear()
     executor.enter()
     config = pickle.loads(shipped)
-    open_filesystem(config.path, settings=dict(config.publishing.storage.settings))
+    open_filesystem(config.path, settings=dict(config.common.storage.settings))
     assert asked == [{"urls": ["http://namenode:9870"], "user": "etl", "token": None, "kerberos": False}]
     assert b"hidden" not in shipped
-    assert "handedOver" not in json.dumps(config.publishing.to_json()), "it is nobody's business later"
+    assert "handedOver" not in json.dumps(config.common.storage.to_json()), "it is nobody's business later"
 
 
 def test_a_changed_configuration_is_handed_over_with_the_next_batch(
@@ -105,7 +105,7 @@ def test_a_changed_configuration_is_handed_over_with_the_next_batch(
         driver.write(**{"dfs__namenode__http-address__ns__n": f"{node}:9870"})
         config = SinkConfig.from_options({"path": URL, "fileFormat": "text"}, SCHEMA)
         executor.enter()
-        open_filesystem(config.path, settings=dict(config.publishing.storage.settings))
+        open_filesystem(config.path, settings=dict(config.common.storage.settings))
         assert asked[-1]["urls"] == [f"http://{node}:9870"]
 
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.context import SYSTEM
-from ftfile.write.options import LOGS_KEPT, Storage, forget_logs
+from ftfile.core.options import parse_options
+from ftfile.write.options import LOGS_KEPT, CommonSettings, forget_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 THREADS, CALLS = 4, 1_000
-STORAGE = Storage((), "auto")
+SETTINGS = CommonSettings.from_options(parse_options({}, "write"), None, (), stream=False)
 DIRECTORIES = 2 * LOGS_KEPT + 1
 
 
@@ -33,7 +34,7 @@ def hasty() -> Iterator[None]:
 def test_threads_write_to_more_directories_than_are_kept(tmp_path: Path) -> None:
     def ask(thread: int) -> None:
         for call in range(CALLS):
-            STORAGE.log_at(f"file://{tmp_path}/{(7 * call + thread) % DIRECTORIES}", None, SYSTEM)
+            SETTINGS.log_at(f"file://{tmp_path}/{(7 * call + thread) % DIRECTORIES}", SYSTEM)
             if call % 100 == thread:
                 forget_logs()
 
@@ -45,5 +46,5 @@ def test_threads_write_to_more_directories_than_are_kept(tmp_path: Path) -> None
 def test_all_who_write_to_a_directory_have_one_log(tmp_path: Path) -> None:
     forget_logs()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: STORAGE.log_at(f"file://{tmp_path}", None, SYSTEM), range(64)))
+        found = list(pool.map(lambda _: SETTINGS.log_at(f"file://{tmp_path}", SYSTEM), range(64)))
     assert len(set(map(id, found))) == 1

@@ -74,7 +74,7 @@ def open_writer(
     config = config.for_store(log.fs.capabilities)
     head = log.refresh()
     if head.version < 0:
-        check_outside_directories(config.path, dict(config.storage_options.client_settings), context)
+        check_outside_directories(config.path, dict(config.common.storage.client_settings), context)
         list_new_directory(log.fs, config.path)
     else:
         check_foreign_tables(log, head, config.path)
@@ -125,7 +125,7 @@ def record_fence(
         return structs.replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
 
     with log.lock:
-        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.policy)
+        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.common.policy)
     return fences[0]
 
 
@@ -180,7 +180,7 @@ def record_take_over(recorder: Recorder) -> None:
         return Body(tables=set_opening(writer, opening_of(head, writer)._replace(wal_epoch=epoch)))
 
     with log.lock:
-        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, recorder.config.policy)
+        commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, recorder.config.common.policy)
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:

@@ -251,19 +251,19 @@ class Recorder:
                     "the store was defined anew since it was opened, by an overwrite, kv.rebucket or new columns: "
                     f"close it, open it again, and windows that have ended come back. {error}"
                 ) from error
-            durability = durability_of(self.config.storage.durability, self.log.fs.capabilities)
+            durability = durability_of(self.config.common.storage.durability, self.log.fs.capabilities)
             metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}
             return structs.replace(body, metrics=metrics | body.metrics)
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:
-            commit(self.log, author, prepare, self.config.policy)
+            commit(self.log, author, prepare, self.config.common.policy)
 
     def _staged(self, job_id: str, windows: Sequence[Window]) -> list[Add]:
         """Write windows as runs, one for each bucket that they change."""
         config, definition = self.config, self.config.definition
         identity = TaskIdentity(JobIdentity(job_id), 0, 0)
-        stage = Stage(self.log.fs, identity, config.storage.durability)
+        stage = Stage(self.log.fs, identity, config.common.storage.durability)
         rows, purges = folded(windows, definition)
         rows_by_bucket = dict(by_bucket(rows, definition))
         if purges:

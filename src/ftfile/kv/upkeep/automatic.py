@@ -72,7 +72,7 @@ def forget_vacuums() -> None:
 
 
 def _vacuum(config: StoreConfig, context: Context) -> None:
-    path, encryption = config.path, config.encryption
+    path, encryption = config.path, config.common.encryption
     try:
         vacuum(
             path,
@@ -80,7 +80,7 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
             retention=f"{round(1000 * config.grace_s)}ms",
             force=True,
             key_provider=None if encryption is None else encryption.keys.reference,
-            storage=dict(config.storage.client_settings),
+            storage=dict(config.common.storage.client_settings),
             context=context,
         )
     except FtfileError as error:

@@ -23,13 +23,12 @@ from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
 from ftfile.write.files.replacement import Replacement, replacement_from_options
 from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolling_settings
-from ftfile.write.options import Encryption, WriteConfig, client_settings, common_values, resolve_column, transaction_of
+from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.storage.api import Capabilities
-    from ftfile.write.options import Storage
 
 
 # Of queries that share a process, and of batch writes with options of their own.
@@ -58,7 +57,9 @@ class SinkConfig(WriteConfig):
     encoding_key: str = field(compare=False)  # of `encoding` in the log
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
+    def from_options(
+        cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False, stream: bool = False
+    ) -> SinkConfig:
         """Check options and schema; nothing but a key and the store's surroundings is read, and nothing is written.
 
         The options of one query are checked once in a process, as long as keys and surroundings stay as they are.
@@ -71,12 +72,18 @@ class SinkConfig(WriteConfig):
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         return _checked(
-            (*options.items(),), schema_json, overwrite, Encryption.from_options(parsed), client_settings(parsed)
+            (*options.items(),),
+            schema_json,
+            overwrite,
+            stream,
+            Encryption.from_options(parsed),
+            client_settings(parsed),
         )
 
     def for_store(self, store: Capabilities) -> SinkConfig:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
-        return replace(self, publishing=self.publishing.for_store(store))
+        self.publishing.check_store(store)
+        return WriteConfig.for_store(self, store)
 
     def for_session(self, overwrite_mode: str | None) -> SinkConfig:
         """Return the settings of a batch write in a session with this `partitionOverwriteMode`."""
@@ -102,11 +109,6 @@ class SinkConfig(WriteConfig):
             encoding_key=definition_key(encoding),
         )
 
-    @property
-    def storage_options(self) -> Storage:
-        """Return how files are stored."""
-        return self.publishing.storage
-
     def path_check(self, store: Capabilities) -> PathCheck:
         """Return the checker for part paths that the store rejects."""
         return PathCheck(self.publishing.naming, self.extension, store)
@@ -114,9 +116,10 @@ class SinkConfig(WriteConfig):
     @property
     def hidden_chain(self) -> Chain:
         """Return the filters of segments and dead letters, which no format encrypts."""
-        if self.encryption is None or self.encryption.kind != "parquet":
+        encryption = self.common.encryption
+        if encryption is None or encryption.kind != "parquet":
             return self.chain
-        return Chain((*self.chain.filters, self.encryption.around_others))
+        return Chain((*self.chain.filters, encryption.around_others))
 
 
 def forget_configs() -> None:
@@ -129,6 +132,7 @@ def _checked(
     options: tuple[tuple[str, str], ...],
     schema_json: str,
     overwrite: bool,  # noqa: FBT001 - a key of the cache
+    stream: bool,  # noqa: FBT001 - likewise
     encryption: Encryption | None,
     clients: tuple[tuple[str, str], ...],
 ) -> SinkConfig:
@@ -138,7 +142,7 @@ def _checked(
     schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
     extension = file_format.extension + chain.extension
     check_extension(extension, chain)
-    publishing = Publishing.from_options(parsed, extension, clients)
+    publishing = Publishing.from_options(parsed, extension, encryption)
     directories = DirectorySettings.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
     mode, replacement = replacement_from_options(parsed, schema, directories.partition_by, overwrite=overwrite)
     rolling, nullable_json = _rolling(parsed, schema, directories.leaving), as_nullable(schema_json)
@@ -153,9 +157,10 @@ def _checked(
     return SinkConfig(
         path=directory_url(parsed["path"]),
         schema_json=nullable_json,
+        overwrite=overwrite,
+        common=CommonSettings.from_options(parsed, encryption, clients, stream=stream),
         format=file_format,
         chain=chain,
-        encryption=encryption,
         directories=directories,
         publishing=publishing,
         max_bytes_per_file=parsed["maxBytesPerFile"],
@@ -164,9 +169,6 @@ def _checked(
         rolling=rolling,
         overwrite_mode=mode,
         replacement=replacement,
-        **common_values(parsed),
-        overwrite=overwrite,
-        transaction=transaction_of(parsed),
         extension=extension,
         file_schema=file_schema,
         recorded_schema_json=nullable_json if final is None else spark_schema_json(_without(nullable, {final})),

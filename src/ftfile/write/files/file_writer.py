@@ -207,7 +207,7 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
 
 def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
-    check_outside_directories(config.path, dict(config.storage_options.client_settings), log.fs.context)
+    check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
     foreign_entries = [info.path for info in list_new_directory(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
         log.check_layout()

@@ -215,12 +215,12 @@ class PartWriter:
         # What a store buffers of each file comes on top of the rows.
         self._open_max = files_max
         if stage.file_bytes:
-            self._open_max = max(1, min(files_max, config.max_open_bytes // stage.file_bytes))
+            self._open_max = max(1, min(files_max, config.common.max_open_bytes // stage.file_bytes))
         # Rows are there twice while they are sorted, and what is held comes on top.
-        self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
+        self._route_bytes, self._held_max = config.common.max_open_bytes // 4, config.common.max_open_bytes // 2
         self._parts_bytes = 0
         self._direct: set[str] = set()
-        self._later = SpilledRows(stage, self._schema, encrypted=config.encryption is not None)
+        self._later = SpilledRows(stage, self._schema, encrypted=config.common.encryption is not None)
         self._collected: list[pa.RecordBatch] = []
         self._collected_rows = 0
         self._collected_bytes = 0

@@ -68,7 +68,7 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
         if recorded != new:
-            check_schema_change(recorded, new, config.on_schema_change, config.directories.partition_by)
+            check_schema_change(recorded, new, config.common.on_schema_change, config.directories.partition_by)
             _check_older_rows(head, new, snapshot)
     if head.encoding is None:
         return
@@ -186,7 +186,7 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
-        place = checkpoint_table_change(head, author, config.checkpoint)
+        place = checkpoint_table_change(head, author, config.common.checkpoint)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -238,7 +238,7 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
         return schema_key, key, None, definitions
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
     rolling = msgspec.to_builtins(config.rolling or ALL_END)
-    settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
+    settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json(), **config.common.storage.to_json()}
     settings_key = definition_key(settings)
     return schema_key, key, settings_key, {**definitions, settings_key: settings}
 
@@ -246,5 +246,5 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:
     is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
     large = sum(len(message.parts) for message in messages) if is_rolling else 0
-    metrics = batch_metrics(messages, durability_of(config.publishing.storage.durability, store))
+    metrics = batch_metrics(messages, durability_of(config.common.storage.durability, store))
     return metrics | ({"partsByReason": {LARGE: large}} if large else {})

@@ -7,7 +7,7 @@ flush is not run again: its record notes that its parts are untold, and a later 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,6 @@ from ftfile.log.format.model import Add, Body, MaintenanceAuthor
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import Naming, name_fault
 from ftfile.write.files.rolling_rules import RollingSettings
-from ftfile.write.options import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,16 +30,17 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import Capabilities, FileSystem
+    from ftfile.write.options import Encryption
 
 
 __all__ = (
+    "DEFAULT_PUBLISHING",
     "UNMARKED",
     "PublishedPart",
     "Publishing",
     "SuccessFile",
     "call_on_publish",
     "check_hook",
-    "default_publishing",
     "mark_unreported",
     "named_code",
     "queries_with_unreported",
@@ -119,31 +119,34 @@ _OUT = "leave publish out"
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The options, checked; the log keeps the first three for a flush."""
+    """The options, checked; the log keeps the first two for a flush."""
 
     naming: Naming
     on_publish: str | None  # `module:function`
-    storage: Storage
     success: SuccessFile | None = None
     publish: str | None = None  # as it was asked for
     export_to: tuple[str, ...] = ()  # formats of tables
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, extension: str, clients: tuple[tuple[str, str], ...]) -> Publishing:
-        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
-        if parsed["onPublish"] is not None:
-            from ftfile.write.files.publishing import check_hook  # noqa: PLC0415 - few writers have one
-
-            check_hook(parsed["onPublish"])
+    def from_options(cls, parsed: ParsedOptions, extension: str, encryption: Encryption | None) -> Publishing:
+        """Check the options, as far as that needs no store: see `check_store`."""
+        if (on_publish := parsed["onPublish"]) is not None:
+            check_hook(on_publish)
         naming = Naming.from_options(parsed, extension)
-        success, publish = _success(parsed, extension), _publish(parsed, naming)
-        storage, export_to = Storage.from_options(parsed, clients), parsed["exportTo"]
-        return cls(naming, parsed["onPublish"], storage, success, publish, export_to)
+        success, publish = _success(parsed, extension), _publish(parsed, naming, encryption)
+        return cls(naming, on_publish, success, publish, parsed["exportTo"])
 
-    def for_store(self, store: Capabilities) -> Publishing:
-        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
-        _check_publish(self.publish, store)
-        return replace(self, storage=self.storage.for_store(store))
+    def check_store(self, store: Capabilities) -> None:
+        """Raise a ConfigError for a way to publish that this store does not have."""
+        how = self.publish
+        if how == "rename" and not store.atomic_rename:
+            raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
+        if how == "copy" and store.atomic_rename:
+            raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
+        if how == "direct" and store.visible_at != "at_close":
+            raise ConfigError(
+                f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
+            )
 
     @property
     def direct(self) -> bool:
@@ -152,12 +155,12 @@ class Publishing:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return {"naming": self.naming.to_json(), "onPublish": self.on_publish, **self.storage.to_json()}
+        return {"naming": self.naming.to_json(), "onPublish": self.on_publish}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Publishing:
         """Build from `to_json()`."""
-        return cls(Naming.from_json(text["naming"]), text["onPublish"], Storage.from_json(text))
+        return cls(Naming.from_json(text["naming"]), text["onPublish"])
 
 
 def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -179,22 +182,11 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
     return None
 
 
-def _check_publish(how: str | None, store: Capabilities) -> None:
-    if how == "rename" and not store.atomic_rename:
-        raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
-    if how == "copy" and store.atomic_rename:
-        raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
-    if how == "direct" and store.visible_at != "at_close":
-        raise ConfigError(
-            f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
-        )
-
-
-def _publish(parsed: ParsedOptions, naming: Naming) -> str:
+def _publish(parsed: ParsedOptions, naming: Naming, encryption: Encryption | None) -> str:
     how: str = parsed["publish"]
     if how != "direct":
         return how
-    if parsed["encryption"] != "none":
+    if encryption is not None:
         raise ConfigError(
             "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
         )
@@ -208,10 +200,8 @@ def _publish(parsed: ParsedOptions, naming: Naming) -> str:
     return how
 
 
-def default_publishing() -> Publishing:
-    """Return the settings of a query that sets none."""
-    parsed = parse_options({}, "write")
-    return Publishing(Naming.from_options(parsed, ""), parsed["onPublish"], Storage((), parsed["durability"]))
+# Of a query that sets none.
+DEFAULT_PUBLISHING = Publishing(Naming.from_options(parse_options({}, "write"), ""), None)
 
 
 # A table of the log: by version of a flush's record, the query whose function is to hear of it.

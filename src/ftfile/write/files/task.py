@@ -143,7 +143,8 @@ class SpoolWriter:
         """Take the next rows."""
         self._collected.append(batch)
         self._collected_bytes += batch.get_total_buffer_size()
-        if self._collected_bytes >= self._config.max_open_bytes // 2:  # they are there twice while they are sorted
+        # They are there twice while they are sorted.
+        if self._collected_bytes >= self._config.common.max_open_bytes // 2:
             self._flush()
 
     def finish(self) -> None:

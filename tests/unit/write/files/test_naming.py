@@ -413,7 +413,7 @@ class TestNamesThatAreTaken:
         log = settings.log(current())
         author = author_of(messages[0].identity.writer, None, None, current())
         prepare = make_proposal(replace(settings, overwrite=True), author, messages, log)
-        commit(log, author, prepare, settings.policy)
+        commit(log, author, prepare, settings.common.policy)
         assert visible(out) == []
         self.refused(out, 2, "a part that version 1 removed had it", "b")
 

@@ -602,6 +602,6 @@ def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
     config = replace(query.config(), overwrite=True)
     log = CommitLog(open_filesystem(out))
     author = author_of(messages[0].identity.writer, None, None, current())
-    commit(log, author, make_proposal(config, author, messages, log), config.policy)
+    commit(log, author, make_proposal(config, author, messages, log), config.common.policy)
     assert committed(out) == ["new"]
     assert visible(out) == []
