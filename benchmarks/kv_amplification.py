@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks.report import Cell, Table
-from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, Group, Left, PlanSettings, Share, groups_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.log.checks import Rewrite
@@ -259,7 +259,7 @@ def simulate(workload: Workload, flushes: int, settings: PlanSettings, warm: int
 def run(settings: Settings) -> list[Table]:
     """Simulate each workload."""
     flushes = SMOKE_FLUSHES if settings.smoke else FLUSHES
-    rules, warm = PlanSettings(), 16
+    rules, warm = DEFAULT_PLAN, 16
     rows: list[tuple[Cell, ...]] = []
     for workload in WORKLOADS:
         found = simulate(workload, flushes, rules, warm)

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.driver import how_written
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks
+from ftfile.testing.fs.memory import MemoryFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.log.state import LogState
 
 SCHEMA = pa.schema([("key", pa.string()), ("day", pa.int32()), ("value", pa.int64())])
-WRITTEN: dict[str, tuple[Any, dict[str, Any]]] = {
-    "definition": (StoreDefinition, define(SCHEMA, ["key", "day"], merge="sum", buckets=4).to_json()),
-    "rules": (PlanSettings, PlanSettings().to_json()),
-    "marks": (Marks, Marks((1, 2), ((b"a", 1), (b"b", 2)), (((b"a",), None),)).to_json()),
+
+
+def rules(text: object) -> PlanSettings:
+    """Return the rules of a store whose log has such ones."""
+    encoding = {"store": define(SCHEMA, ["key"]).to_json(), "filters": []}
+    settings = {"store": {"plan": text}, "storage": {}, "durability": "auto"}
+    head = SimpleNamespace(encoding="e", definitions={"e": encoding, "s": settings})
+    return how_written(cast("LogState", head), MemoryFileSystem("x")).plan
+
+
+WRITTEN: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
+    "definition": (StoreDefinition.from_json, define(SCHEMA, ["key", "day"], merge="sum", buckets=4).to_json()),
+    "rules": (rules, msgspec.to_builtins(DEFAULT_PLAN)),
+    "marks": (Marks.from_json, Marks((1, 2), ((b"a", 1), (b"b", 2)), (((b"a",), None),)).to_json()),
 }
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1 << 70, 1.5, "", "key", "os:system", "../../x", [], [[]], [None], ["key", "key"], ["value"]),
@@ -27,36 +46,37 @@ FIELDS = [(kind, field) for kind, (_, text) in WRITTEN.items() for field in text
 # Values of the list that some field may have.
 SOUND: dict[str, dict[str, list[Any]]] = {
     "definition": {"bucketBy": [{"key": "sum"}], "merge": [{}, [], ""], "sequenceColumn": [None]},
-    "rules": {field: [0] for field in PlanSettings().to_json()},
+    "rules": {field: [0] for field in msgspec.to_builtins(DEFAULT_PLAN)},
     "marks": {"keys": [None], "purges": [[], "", {}], "ops": [0], "committedMs": [0]},
 }
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_what_was_written_is_read(kind: str) -> None:
-    decoder, text = WRITTEN[kind]
-    assert decoder.from_json(text).to_json() == text
+    decode, text = WRITTEN[kind]
+    value = decode(text)
+    assert (msgspec.to_builtins(value) if kind == "rules" else value.to_json()) == text
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_field_of_another_type_is_damage(kind: str, field: str) -> None:
-    decoder, text = WRITTEN[kind]
+    decode, text = WRITTEN[kind]
     for value in VALUES:
         if value in SOUND[kind].get(field, []) and type(value) is not bool:
-            decoder.from_json(text | {field: value})
+            decode(text | {field: value})
             continue
         with pytest.raises(CorruptData):
-            decoder.from_json(text | {field: value})
+            decode(text | {field: value})
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_field_that_is_missing_is_damage(kind: str, field: str) -> None:
-    decoder, text = WRITTEN[kind]
+    decode, text = WRITTEN[kind]
     with pytest.raises(CorruptData):
-        decoder.from_json({name: value for name, value in text.items() if name != field})
+        decode({name: value for name, value in text.items() if name != field})
 
 
 @pytest.mark.parametrize(("kind", "text"), [*itertools.product(WRITTEN, [[], None, "x"])])
 def test_so_is_no_object(kind: str, text: object) -> None:
     with pytest.raises(CorruptData):
-        WRITTEN[kind][0].from_json(text)
+        WRITTEN[kind][0](text)

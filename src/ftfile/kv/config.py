@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
@@ -80,7 +81,7 @@ class StoreConfig(WriteConfig):
             common=replace(common, max_record_bytes=common.max_record_bytes or _RECORD_BYTES),
             definition=definition,
             delete_column=delete_column,
-            plan=_plan(parsed),
+            plan=PlanSettings.from_options(parsed),
             compression=parsed["compression"],
             block_bytes=parsed["blockBytes"],
             grace_s=parsed["grace"],
@@ -110,7 +111,7 @@ class StoreConfig(WriteConfig):
     def settings(self) -> dict[str, Any]:
         """Return the settings that the log keeps for maintenance, as plain JSON."""
         store = {
-            "plan": self.plan.to_json(),
+            "plan": msgspec.to_builtins(self.plan),
             "compression": self.compression,
             "blockBytes": self.block_bytes,
             "graceSeconds": self.grace_s,
@@ -183,17 +184,6 @@ def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreD
         "sequenceColumn": recorded.sequence if parsed["merge"] == LAST else None,
     }
     return {name: value if name in parsed.given else of_store[name] for name, value in values.items()}
-
-
-def _plan(parsed: ParsedOptions) -> PlanSettings:
-    return PlanSettings(
-        flush_runs=parsed["flushIntervalCount"],
-        flush_bytes=parsed["flushBytes"],
-        flush_rows=parsed["flushSize"],
-        job_bytes=parsed["jobBytes"],
-        max_file_bytes=parsed["maxFileSize"],
-        tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
-    )
 
 
 _NO_PATH = (

@@ -16,7 +16,7 @@ from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.holds import holds_after
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_jobs, seal_marks
 from ftfile.kv.run.writer import BLOCK_BYTES, COMPRESSIONS
@@ -24,7 +24,7 @@ from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_store, file_as_config_error, store_of
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, Body, Remove
+from ftfile.log.format.model import NUMBER_MAX, Add, Body, Remove, convert
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_with_written_settings
 from ftfile.log.sealed import keys_of
@@ -89,7 +89,7 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
             StoreDefinition.from_json(encoding["store"]).naming(code),
             head.encoding,
             Chain.from_definition(encoding["filters"], keys_of(fs)),
-            PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
+            convert(store["plan"], PlanSettings, "rules of merges") if store else DEFAULT_PLAN,
             compression,
             block_bytes,
             Storage.from_json(settings) if settings else Storage(),

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
-from ftfile.kv.planning.jobs import Left, PlanSettings, groups_of
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, Left, groups_of
 from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.kv.run.writer import write_run
@@ -62,7 +63,7 @@ class Builder:
             fs = SealedFileSystem(fs, encryption.keys, encryption.key_id)
         self.path, self.definition = path, definition
         self.log = CommitLog(fs)
-        self.settings = PlanSettings(flush_runs=4)
+        self.settings = structs.replace(DEFAULT_PLAN, flush_runs=4)
         self._encryption = encryption
         self._compression, self._block_bytes = compression, block_bytes
         self._batches = 0

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key, contain
 from ftfile.kv.planning.holds import holds_after, is_held
-from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of, job_of, terms_of
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, Group, Left, PlanSettings, Share, groups_of, job_of, terms_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
@@ -48,7 +49,8 @@ def draw_definition(rng: random.Random) -> StoreDefinition:
 
 
 def draw_settings(rng: random.Random) -> PlanSettings:
-    return PlanSettings(
+    return structs.replace(
+        DEFAULT_PLAN,
         flush_runs=rng.choice((2, 3, 5)),
         flush_bytes=rng.choice((40, 100, 300)),
         fan_in=rng.choice((2, 3, 4)),

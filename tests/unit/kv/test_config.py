@@ -6,13 +6,14 @@ import pickle
 import re
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.log.format.model import Transaction
 from ftfile.rows.spark_types import spark_schema_json
 
@@ -30,7 +31,7 @@ def test_the_defaults() -> None:
     assert found.definition.keys == ("word",)
     assert found.definition.values == ["n", "gone", "at"]
     assert (found.definition.buckets, found.definition.bucket_by, found.definition.merge) == (16, ("word",), {})
-    assert found.plan == PlanSettings()
+    assert found.plan == DEFAULT_PLAN
     assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == (
         "lz4",
         1 << 17,
@@ -80,7 +81,7 @@ def test_each_option_has_its_place() -> None:
 def test_the_log_has_what_maintenance_needs() -> None:
     found = config(flushSize="7", compression="zstd", filePermission="640")
     settings = found.settings()
-    assert PlanSettings.from_json(settings["store"]["plan"]) == found.plan
+    assert msgspec.convert(settings["store"]["plan"], PlanSettings) == found.plan
     assert settings["storage"] == {"filePermission": "640"}
     assert StoreDefinition.from_json(found.definition.to_json()) == found.definition
 

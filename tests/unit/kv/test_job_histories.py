@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -44,7 +45,8 @@ def quiet() -> Iterator[None]:
 
 def draw_settings(rng: random.Random) -> PlanSettings:
     """Rules by which all happens to runs of a few kilobytes."""
-    return PlanSettings(
+    return structs.replace(
+        DEFAULT_PLAN,
         flush_runs=rng.choice((2, 3, 5)),
         flush_bytes=rng.choice((4000, 10_000)),
         fan_in=rng.choice((2, 3)),

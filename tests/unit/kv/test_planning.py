@@ -10,7 +10,7 @@ from msgspec import structs
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_of
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, Group, JobTerms, Left, groups_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.key_columns import KeyRange
 
-SETTINGS = PlanSettings()
+SETTINGS = DEFAULT_PLAN
 MIB = 1 << 20
 IDS = SeededIds(3)
 

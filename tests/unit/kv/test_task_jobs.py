@@ -17,7 +17,7 @@ from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import AssemblyTask
     from ftfile.storage.api import FileSystem
 
-SETTINGS = PlanSettings()
+SETTINGS = DEFAULT_PLAN
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
 
 
@@ -205,7 +205,7 @@ class TestResult:
         limit = 60_000
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         assert sum(add.length for add in runs) > 2 * limit
-        job = bench.job(runs, settings=replace(SETTINGS, max_file_bytes=limit))
+        job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=limit))
         job = structs.replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
         ((made,), _) = bench.do([job])
         lengths = [add.length for add in made.adds]
@@ -216,7 +216,7 @@ class TestResult:
 
     def test_too_much_to_read_is_cut_by_keys(self, bench: Bench) -> None:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
-        job = bench.job(runs, settings=replace(SETTINGS, job_bytes=sum(add.length for add in runs) // 4))
+        job = bench.job(runs, settings=structs.replace(SETTINGS, job_bytes=sum(add.length for add in runs) // 4))
         ((made,), _) = bench.do([job])
         folded, *rests = made.adds
         assert len(rests) == 2

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 import ftfile
 import ftfile.kv
@@ -14,7 +15,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.jobs import DEFAULT_PLAN
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
@@ -62,7 +63,7 @@ def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactRepor
 
 def how_with(job_bytes: int) -> HowWritten:
     """What shares depend on of how a store is written."""
-    return cast("HowWritten", SimpleNamespace(plan=PlanSettings(job_bytes=job_bytes)))
+    return cast("HowWritten", SimpleNamespace(plan=structs.replace(DEFAULT_PLAN, job_bytes=job_bytes)))
 
 
 def staged_by_jobs(out: str) -> int:

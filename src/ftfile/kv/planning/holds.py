@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -93,7 +92,7 @@ def retries(
     tasks: int,
 ) -> Iterator[AssemblyTask]:
     """Yield the retry of each hold of a bucket: its runs and all newer ones, up to those of another hold, at once."""
-    settings = replace(settings, job_bytes=_UNCUT_BYTES)
+    settings = structs.replace(settings, job_bytes=_UNCUT_BYTES)
     places = {bars.start: hold for hold in holds if (bars := hold.bars(stretches))}
     bucket_runs = [run for stretch in stretches for run in stretch.runs]
     for start, hold in places.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
-from ftfile.core.checksum import Decoding
+from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
-from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, AssemblyTask
+from ftfile.log.format.model import Add, AssemblyTask, Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,49 +21,38 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key, KeyRange
 
 
-_MIB = 1 << 20
-_DAY_MS = 86_400_000
-_NAMES = {  # in the log
-    "flush_runs": "flushRuns",
-    "flush_bytes": "flushBytes",
-    "flush_rows": "flushRows",
-    "fan_in": "fanIn",
-    "job_bytes": "jobBytes",
-    "max_file_bytes": "maxBytesPerFile",
-    "tombstone_ttl_ms": "tombstoneTtlMs",
-}
+class PlanSettings(Struct, frozen=True, rename="camel"):
+    """The rules by which runs of a bucket are merged; JSON in the log."""
 
-
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
-    """The rules by which runs of a bucket are merged."""
-
-    flush_runs: int = 16  # new runs are merged when there are as many,
-    flush_bytes: int = 2 * _MIB  # or they have as many bytes,
-    flush_rows: int = 1_000_000  # or rows
-    fan_in: int = 4  # runs of similar size that are merged to one
-    job_bytes: int = 256 * _MIB  # a job that has more bytes to read is cut by keys
-    max_file_bytes: int = 128 * _MIB  # of a run that a job writes
+    flush_runs: Count  # new runs are merged when there are as many,
+    flush_bytes: Count  # or they have as many bytes,
+    flush_rows: Count  # or rows
+    fan_in: Count  # runs of similar size that are merged to one
+    job_bytes: Count  # a job that has more bytes to read is cut by keys
+    max_file_bytes: Count = msgspec.field(name="maxBytesPerFile")  # of a run that a job writes
     # With a sequence column, how long a deleted row stays deleted when older rows come late.
-    tombstone_ttl_ms: int = 7 * _DAY_MS
+    tombstone_ttl_ms: Count
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> PlanSettings:
+        """Return the rules that a writer's options name."""
+        return cls(
+            flush_runs=parsed["flushIntervalCount"],
+            flush_bytes=parsed["flushBytes"],
+            flush_rows=parsed["flushSize"],
+            fan_in=4,
+            job_bytes=parsed["jobBytes"],
+            max_file_bytes=parsed["maxFileSize"],
+            tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
+        )
 
     @property
     def relabel_bytes(self) -> int:
         """Return the size from which on a run is kept as it is where no other row is in its way."""
         return self.max_file_bytes // 4
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON for the log."""
-        return {name: getattr(self, attribute) for attribute, name in _NAMES.items()}
 
-    @classmethod
-    def from_json(cls, text: Mapping[str, Any]) -> PlanSettings:
-        """Build from `to_json()`; CorruptData for what is none."""
-        with Decoding(layout.LOG, "the rules of merges"):
-            numbers = {attribute: text[name] for attribute, name in _NAMES.items()}
-            if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers.values()):
-                raise ValueError(f"rules of merges are {numbers!r:.200}")
-            return cls(**numbers)
+DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
 
 
 class JobTerms(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile import kv
 from ftfile.core.context import AWAY_S
@@ -15,7 +16,7 @@ from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.kv.driver import how_written
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.jobs import DEFAULT_PLAN
 from ftfile.kv.planning.runs import run_of, stretches_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
@@ -198,7 +199,9 @@ class TestThreads:
         write(query, 3)
         log = CommitLog(open_filesystem(PATH))
         head = log.refresh()
-        jobs = plan.plan_jobs(head.segments.values(), (), PlanSettings(flush_runs=2), log.ids, now_ms=0, tasks=4)
+        jobs = plan.plan_jobs(
+            head.segments.values(), (), structs.replace(DEFAULT_PLAN, flush_runs=2), log.ids, now_ms=0, tasks=4
+        )
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
         monkeypatch.setattr(Merger, "merge", lambda *_: (None, [silent]))
