@@ -14,6 +14,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.context import SYSTEM, is_away
 from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
 from ftfile.core.progress import Tracker
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
@@ -26,7 +27,6 @@ from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
-    DEFAULT_PUBLISHING,
     Publishing,
     mark_unreported,
     named_code,
@@ -61,6 +61,8 @@ PARTS_PER_RECORD = 64
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
 _Settings = TypeVar("_Settings")
+# Of a query that says nothing of it.
+_DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, "write"), "", None)
 _log = get_logger(__name__)
 
 
@@ -164,7 +166,7 @@ class Flush:
         # An earlier flush may have died between its record and its files.
         head, _ = catch_up(self.log, self.author)
         for query_id in queries_with_unreported(head):
-            hook = _settings_of(head, query_id, Publishing.from_json, DEFAULT_PUBLISHING).on_publish
+            hook = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING).on_publish
             if hook is not None and self.query_id in {None, query_id}:
                 report_pending_flushes(self.log, hook, self.url, query_id)
         errors = {str(error): error for error in self.errors.values()}
@@ -205,7 +207,7 @@ class Flush:
     def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
         """Create one record, if there is anything to do; add the paths of files that it may have."""
         for query_id in self._queries(head):
-            publishing = _settings_of(head, query_id, Publishing.from_json, DEFAULT_PUBLISHING)
+            publishing = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING)
             storage = _settings_of(head, query_id, Storage.from_json, Storage())
             log = self.reopen(storage.file_settings) if storage.file_settings else self.log
             durability = durability_of(storage.durability, log.fs.capabilities)

@@ -15,7 +15,6 @@ import msgspec
 from ftfile.core.errors import ConfigError, NotFound, StorageError, UserCodeError
 from ftfile.core.extensions import load
 from ftfile.core.logs import get_logger
-from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Add, Body, MaintenanceAuthor
@@ -26,6 +25,7 @@ from ftfile.write.files.rolling_rules import RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ftfile.core.options import ParsedOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 __all__ = (
-    "DEFAULT_PUBLISHING",
     "UNMARKED",
     "PublishedPart",
     "Publishing",
@@ -198,10 +197,6 @@ def _publish(parsed: ParsedOptions, naming: Naming, encryption: Encryption | Non
             "for them, and nothing for a function to go by; write a template without it"
         )
     return how
-
-
-# Of a query that sets none.
-DEFAULT_PUBLISHING = Publishing(Naming.from_options(parse_options({}, "write"), ""), None)
 
 
 # A table of the log: by version of a flush's record, the query whose function is to hear of it.
