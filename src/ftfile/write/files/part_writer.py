@@ -17,7 +17,7 @@ from ftfile.rows.buffers import read_rows, rows_where
 from ftfile.write.bad_records import row_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.formats.api import Format
     from ftfile.storage.api import InputFile
@@ -119,6 +119,45 @@ def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return table.combine_chunks().to_batches()[0]
 
 
+class RowCollector:
+    """Collects rows, and routes them when they are many or large: one route costs as much as a hundred rows.
+
+    Args:
+        router: says which directory each row is for.
+        take: takes what the router returns, of the rows of some calls of `add`.
+        bytes_max: at most one row more is routed at once.
+        rows_max: likewise.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        take: Callable[[pa.RecordBatch, list[tuple[str, int, int]]], object],
+        bytes_max: int,
+        rows_max: int = 1 << 62,
+    ) -> None:
+        self._router, self._take, self._bytes_max, self._rows_max = router, take, bytes_max, rows_max
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        step = min(self._rows_max, int(self._bytes_max * batch.num_rows / (batch.nbytes + 1)) + 1)
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            self._batches.append(rows)
+            self._rows += rows.num_rows
+            self._bytes += rows.nbytes
+            if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
+                self.flush()
+
+    def flush(self) -> None:
+        """Route what is collected, if anything."""
+        if self._batches:
+            self._rows = self._bytes = 0
+            self._take(*self._router.route(as_one(self._batches)))
+
+
 class _Block(NamedTuple):
     """Rows of one directory in the spill file."""
 
@@ -217,27 +256,18 @@ class PartWriter:
         if stage.file_bytes:
             self._open_max = max(1, min(files_max, config.common.max_open_bytes // stage.file_bytes))
         # Rows are there twice while they are sorted, and what is held comes on top.
-        self._route_bytes, self._held_max = config.common.max_open_bytes // 4, config.common.max_open_bytes // 2
+        self._held_max = config.common.max_open_bytes // 2
         self._parts_bytes = 0
         self._direct: set[str] = set()
         self._later = SpilledRows(stage, self._schema, encrypted=config.common.encryption is not None)
-        self._collected: list[pa.RecordBatch] = []
-        self._collected_rows = 0
-        self._collected_bytes = 0
+        self._collector = RowCollector(router, self._write_routed, config.common.max_open_bytes // 4, ROUTE_ROWS)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
-        if self._router.only is not None:
+        if self._router.only is None:
+            self._collector.add(batch)
+        else:
             self.write_rows(self._router.only, batch)
-            return
-        step = min(ROUTE_ROWS, int(self._route_bytes * batch.num_rows / (batch.nbytes + 1)) + 1)
-        for start in range(0, batch.num_rows, step):
-            rows = batch.slice(start, step)
-            self._collected.append(rows)
-            self._collected_rows += rows.num_rows
-            self._collected_bytes += rows.nbytes
-            if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= self._route_bytes:
-                self._route()
 
     @property
     def buffered_bytes(self) -> int:
@@ -250,7 +280,7 @@ class PartWriter:
 
     def finish(self) -> None:
         """End every part."""
-        self._route()
+        self._collector.flush()
         self._finish_all()
         for directory_key, rows in self._later.take_all():
             if directory_key not in self._open:
@@ -258,11 +288,7 @@ class PartWriter:
             self.write_rows(directory_key, rows)
         self._finish_all()
 
-    def _route(self) -> None:
-        if not self._collected:
-            return
-        self._collected_rows = self._collected_bytes = 0
-        rows, places = self._router.route(as_one(self._collected))
+    def _write_routed(self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]) -> None:
         for directory_key, start, count in places:
             if len(self._direct) < self._open_max:
                 self._direct.add(directory_key)

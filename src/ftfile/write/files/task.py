@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
-from ftfile.write.files.part_writer import EncodableRows, PartWriter, as_one
+from ftfile.write.files.part_writer import EncodableRows, PartWriter, RowCollector
 from ftfile.write.messages import StreamIdentity
 from ftfile.write.stage import StagedRange
 
@@ -125,14 +125,13 @@ class SpoolWriter:
     ) -> None:
         self._config = config
         self._chain = config.hidden_chain
-        self._router = router
         self._settings = settings
         self._stage = stage
         self._encodable = encodable
         self._codec = config.format.segments(config.file_schema)
         self._spool: StagedFile | None = None
-        self._collected: list[pa.RecordBatch] = []
-        self._collected_bytes = 0
+        # They are there twice while they are sorted.
+        self._collector = RowCollector(router, self._spool_routed, config.common.max_open_bytes // 2)
         self._parts = PartWriter(config, router, stage, encodable)
         # Rules that go by rows need every row in the spool.
         self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
@@ -141,35 +140,28 @@ class SpoolWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
-        self._collected.append(batch)
-        self._collected_bytes += batch.get_total_buffer_size()
-        # They are there twice while they are sorted.
-        if self._collected_bytes >= self._config.common.max_open_bytes // 2:
-            self._flush()
+        self._collector.add(batch)
 
     def finish(self) -> None:
         """Append what is left, and end the spool."""
-        self._flush()
+        self._collector.flush()
         self._parts.finish()
         if self._spool is not None and self.segments:
             self._stage.end(self._spool)
         elif self._spool is not None:
             self._stage.drop(self._spool)  # none of its rows could be encoded
 
-    def _flush(self) -> None:
-        if not self._collected:
-            return
-        rows, key_counts = self._without_large()
-        if not key_counts:
-            return
-        if self._spool is None:
-            self._spool = self._stage.create("spool")
-        self._append(self._spool, rows, key_counts)
+    def _spool_routed(self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]) -> None:
+        rows, key_counts = self._without_large(rows, places)
+        if key_counts:
+            if self._spool is None:
+                self._spool = self._stage.create("spool")
+            self._append(self._spool, rows, key_counts)
 
-    def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+    def _without_large(
+        self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]
+    ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Write the rows of large directories to parts; return all others, directory by directory."""
-        self._collected_bytes = 0
-        rows, places = self._router.route(as_one(self._collected))
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
             return rows, [(directory_key, count) for directory_key, _, count in places]
         small_rows, small_counts = [], []
