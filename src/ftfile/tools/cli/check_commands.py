@@ -24,7 +24,8 @@ from ftfile.tools.cli.place import (
     note_path,
     settings_of,
 )
-from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
+from ftfile.tools.cli.tables import is_terminal, print_table
+from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:
     from ftfile.operate.findings import Finding

@@ -14,11 +14,22 @@ from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
 from ftfile.tools.cli.exit_codes import DAMAGED
-from ftfile.tools.cli.output import heading, print_fields, print_json, print_json_lines, say
+from ftfile.tools.cli.output import heading, print_fields, print_json, print_json_lines, print_view, put, say
 from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
-from ftfile.tools.cli.queries import print_open, print_queries
 from ftfile.tools.cli.store_commands import runs_of
-from ftfile.tools.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
+from ftfile.tools.cli.tables import is_terminal, print_table
+from ftfile.tools.report.views import (
+    BYTES,
+    COUNT,
+    SECONDS,
+    TEXT,
+    TIME,
+    Column,
+    view_of_open,
+    view_of_queries,
+    view_of_sources,
+    view_of_unpublished,
+)
 
 if TYPE_CHECKING:
     from ftfile.log.read.history import Version as RecordedVersion
@@ -191,28 +202,24 @@ def status(
 
 
 def _print_status(status: "DirectoryStatus", path: str) -> None:
-    now_ms = status.made_ms
     _print_summary(status, path)
     print_findings(status.findings, path)
     if status.queries:
-        print_queries(status.queries, now_ms)
+        _print_queries(status)
     if status.open:
-        print_open(status.open, now_ms, path)
+        print_view(view_of_open(status.open, status.made_ms, path))
     if status.unpublished:
-        heading("Not published: committed files that are not at their names, or removed ones that still are")
-        columns = [
-            Column("file", lambda file: file.path, folds=True),
-            Column("version", lambda file: file.version, COUNT),
-            Column(
-                "why",
-                lambda file: (
-                    in_commands(file.problem, path) or f"the next commit {'hides' if file.removed else 'publishes'} it"
-                ),
-                folds=True,
-                style=lambda why: "" if why.startswith("the next") else "red",
-            ),
-        ]
-        print_table(columns, status.unpublished)
+        print_view(view_of_unpublished(status.unpublished, path))
+
+
+def _print_queries(status: "DirectoryStatus") -> None:
+    queries, now_ms = status.queries, status.made_ms
+    print_view(view_of_queries(queries, now_ms))
+    sources = view_of_sources(queries, now_ms, names_query=len(queries) > 1 or not is_terminal())
+    if sources.items:
+        print_view(sources)
+        for text in dict.fromkeys(f"{source.kind}: {source.unknown}" for _, source in sources.items if source.unknown):
+            put(in_commands(text))
 
 
 def _print_summary(status: "DirectoryStatus", path: str) -> None:

@@ -10,7 +10,8 @@ import ftfile
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, put, say
 from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Yes, settings_of
-from ftfile.tools.cli.tables import BYTES, Column, print_table
+from ftfile.tools.cli.tables import print_table
+from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable

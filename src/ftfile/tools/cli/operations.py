@@ -12,7 +12,8 @@ from ftfile.tools.cli.exit_codes import CONFLICT, FOUND
 from ftfile.tools.cli.operation import Arguments, Operation, Option, Report, option
 from ftfile.tools.cli.output import heading, put, say
 from ftfile.tools.cli.place import Code, Merge, Place, Threads, Where
-from ftfile.tools.cli.tables import BYTES, COUNT, TIME, Column, print_table
+from ftfile.tools.cli.tables import print_table
+from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
 
 
 class _Flush(Operation):

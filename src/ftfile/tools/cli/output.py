@@ -16,7 +16,8 @@ import typer
 
 from ftfile.core.units import bytes_text, duration_text
 from ftfile.tools.cli.exit_codes import USAGE
-from ftfile.tools.cli.tables import console, is_terminal, printable, printable_json
+from ftfile.tools.cli.tables import console, is_terminal, print_table, printable, printable_json
+from ftfile.tools.report.views import View
 
 # The job, query or batch that a line of the log is about; of a command, there is one.
 _CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
@@ -58,6 +59,12 @@ def heading(text: str, style: str = "bold") -> None:
         console().print(f"\n{printable(text)}", style=style)
     else:
         put(f"\n{text}")
+
+
+def print_view(view: View) -> None:
+    """Print a view with its title."""
+    heading(view.title)
+    print_table(view.columns, view.items)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:

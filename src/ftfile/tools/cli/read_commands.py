@@ -22,7 +22,8 @@ from ftfile.tools.cli.place import (
 )
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.store_commands import rows_of
-from ftfile.tools.cli.tables import BYTES, COUNT, Column, print_table
+from ftfile.tools.cli.tables import print_table
+from ftfile.tools.report.views import BYTES, COUNT, Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,8 @@ import typer
 
 from ftfile.core.errors import ConfigError
 from ftfile.tools.cli.output import write_bytes
-from ftfile.tools.cli.tables import Column, Kind, is_terminal, print_table, printable
+from ftfile.tools.cli.tables import is_terminal, print_table, printable
+from ftfile.tools.report.views import Column, Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,8 @@ from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import print_fields, print_json, progress_bar, put, say
 from ftfile.tools.cli.place import Columns, Json, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
-from ftfile.tools.cli.tables import COUNT, Column, print_table
+from ftfile.tools.cli.tables import print_table
+from ftfile.tools.report.views import COUNT, Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

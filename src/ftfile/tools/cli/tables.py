@@ -3,12 +3,11 @@
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.core.units import bytes_text, count_text, duration_text, exact_time, time_text
+from ftfile.tools.report.views import ALWAYS, Column, used_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,44 +15,11 @@ if TYPE_CHECKING:
 
 _GAP = 2  # between columns
 _FOLDED = 24  # cells at least for a column that is folded into several lines
-ALWAYS = 9  # see `Column`
 _RATHER_FOLDED = 3
 # Control characters; those that turn the order of letters, end lines or have no width; and what UTF-8 cannot say.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 # Rows of which a table is laid out together.
 ROWS_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How values of a column are written: for people, and for programs."""
-
-    on_terminal: Callable[[Any], str]
-    in_pipe: Callable[[Any], str] = str
-    is_number: bool = False
-
-
-BYTES = Kind(bytes_text, is_number=True)
-COUNT = Kind(count_text, is_number=True)
-SECONDS = Kind(duration_text, lambda value: f"{value:.3f}", is_number=True)
-TEXT = Kind(str)
-TIME = Kind(time_text, exact_time)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table.
-
-    Those that `keep` the least are left out first where a terminal is narrow; `ALWAYS` stay. Up to 3, they are also
-    left out where others would have to be folded.
-    """
-
-    name: str  # its heading
-    value: Callable[[Any], Any]  # returns its value in an item; None for nothing
-    kind: Kind = TEXT
-    keep: int = ALWAYS
-    folds: bool = False  # its values go on in the next line where they are too long
-    style: Callable[[Any], str] | None = None  # of rich, for a value
 
 
 def printable(text: str, keeps: str = "") -> str:
@@ -93,7 +59,8 @@ def _print_plain(columns: Sequence[Column], items: Iterable[Any], *, with_headin
     if with_heading:
         print("\t".join(printable(column.name) for column in columns))
     for item in items:
-        print("\t".join(printable(_text(column.kind.in_pipe, column.value(item))) for column in columns))
+        values = [(column, column.value(item)) for column in columns]
+        print("\t".join("" if value is None else printable(column.kind.in_pipe(value)) for column, value in values))
 
 
 def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_heading: bool) -> None:
@@ -102,14 +69,8 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
     from rich.text import Text
 
     screen = console()
-    columns = [
-        column for column in columns if column.keep == ALWAYS or any(column.value(item) is not None for item in items)
-    ]
-    values = [[column.value(item) for item in items] for column in columns]
-    texts = [
-        [printable(_text(column.kind.on_terminal, value)) for value in column_values]
-        for column, column_values in zip(columns, values, strict=True)
-    ]
+    columns = used_columns(columns, items)
+    texts = [[printable(column.text(item)) for item in items] for column in columns]
     widths = [
         max(map(cell_len, [printable(column.name), *column_texts]), default=0)
         for column, column_texts in zip(columns, texts, strict=True)
@@ -124,7 +85,7 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
         cells = []
         for number in chosen:
             style = columns[number].style
-            cells.append(Text(texts[number][row], style(values[number][row]) if style else ""))
+            cells.append(Text(texts[number][row], style(columns[number].value(items[row])) if style else ""))
         table.add_row(*cells)
     screen.print(table)
     if left_out and with_heading:
@@ -154,7 +115,3 @@ def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
             chosen.remove(number)
             left_out.append(number)
     return chosen, sorted(left_out)
-
-
-def _text(write: Callable[[Any], str], value: Any) -> str:  # noqa: ANN401 - of any column
-    return "" if value is None else write(value)

@@ -14,14 +14,16 @@ from ftfile.core.units import ago, bytes_text, count_text, names_text, time_text
 from ftfile.core.version import __version__
 from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
 from ftfile.tools.report.charts import HEIGHT, timeline_of
+from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.findings import Finding
-    from ftfile.operate.status import DirectoryStatus, OpenFile
+    from ftfile.operate.status import DirectoryStatus
     from ftfile.tools.report.history import Commits, LiveFiles
+    from ftfile.tools.report.views import View
 
 
 __all__ = ("OPEN_SHOWN", "Contents", "render")
@@ -86,7 +88,8 @@ def _values(contents: Contents) -> dict[str, Any]:
         "height": HEIGHT,
         "bars": bars,
         "open": _open(contents),
-        "queries": _queries(contents),
+        "queries": view_of_queries(contents.status.queries, contents.made_ms),
+        "machine": view_of_machine(contents.machine),
     }
 
 
@@ -135,40 +138,10 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
 
 
-def _open(contents: Contents) -> list[tuple[str, ...]]:
-    """Return rows of the table of open files, those that are due soonest first."""
-    now_ms, never_ms = contents.made_ms, 1 << 62
+def _open(contents: Contents) -> View:
+    """Return the view of open files, those that are due soonest first."""
+    never_ms = 1 << 62
     ordered = sorted(
         contents.status.open, key=lambda file: (not file.reason, file.deadline_ms or never_ms, file.first_ms)
     )
-    return [
-        (
-            file.directory or "the directory itself",
-            count_text(file.rows),
-            bytes_text(file.size_bytes),
-            count_text(file.segments),
-            ago(file.first_ms, now_ms),
-            _due(file, now_ms),
-            file.waiting,
-        )
-        for file in ordered[:OPEN_SHOWN]
-    ]
-
-
-def _due(file: OpenFile, now_ms: int) -> str:
-    if file.reason:
-        return f"now: {file.reason}"
-    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
-
-
-def _queries(contents: Contents) -> list[tuple[str, ...]]:
-    now_ms = contents.made_ms
-    return [
-        (
-            query.query_id,
-            count_text(query.last_batch),
-            count_text(query.version),
-            "not kept" if query.time_ms is None else ago(query.time_ms, now_ms),
-        )
-        for query in contents.status.queries
-    ]
+    return view_of_open(ordered[:OPEN_SHOWN], contents.made_ms, contents.path)

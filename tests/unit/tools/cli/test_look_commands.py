@@ -16,7 +16,7 @@ from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from ftfile.tools.cli import look_commands as looking
-from ftfile.tools.cli.queries import offset_text
+from ftfile.tools.report.views import offset_text
 from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, lines, run
 

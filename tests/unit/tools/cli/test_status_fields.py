@@ -30,11 +30,12 @@ PLACES = [(shown, field.name) for shown in IN_JSON_ALONE for field in fields(sho
 @pytest.mark.parametrize(("shown", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
 def test_every_place_has_every_field_of_a_status(shown: type[Any], name: str) -> None:
     page = (ROOT / "docs/repair.md").read_text().partition("## Verify")[0]
-    commands = "".join((ROOT / f"src/ftfile/tools/cli/{each}.py").read_text() for each in ("look_commands", "queries"))
-    is_printed = bool(re.search(rf"\.{name}\b", commands))
+    modules = ("cli/look_commands.py", "report/views.py")
+    sources = "".join((ROOT / "src/ftfile/tools" / module).read_text() for module in modules)
+    is_printed = bool(re.search(rf"\.{name}\b", sources))
     has = {
         f"docs/repair.md, Status: `{name}`": f"`{name}`" in page,
-        "tools/cli/look_commands.py or queries.py, or IN_JSON_ALONE here": is_printed or name in IN_JSON_ALONE[shown],
+        f"one of {', '.join(modules)}, or IN_JSON_ALONE here": is_printed or name in IN_JSON_ALONE[shown],
     }
     places = [place for place, is_there in has.items() if not is_there]
     assert not places, "\n".join((f"lack {shown.__name__}.{name}:", *places))

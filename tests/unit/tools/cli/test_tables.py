@@ -7,7 +7,8 @@ from rich.cells import cell_len
 
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from ftfile.tools.cli import tables
-from ftfile.tools.cli.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
+from ftfile.tools.cli.tables import chosen_columns, print_table
+from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
 from tests.unit.tools.cli.running import in_terminal
 
 ROWS = [
