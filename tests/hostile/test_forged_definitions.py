@@ -10,15 +10,20 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import ftfile
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.hostile.forging import forged_header
+from tests.unit.write.files.encrypted import forget_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ftfile.log.state import LogState
 
@@ -80,3 +85,14 @@ def test_a_field_that_is_missing_is_damage(kind: str, field: str) -> None:
 def test_so_is_no_object(kind: str, text: object) -> None:
     with pytest.raises(CorruptData):
         WRITTEN[kind][0](text)
+
+
+@pytest.mark.parametrize("field", ["format", "partitionBy", "schema"])
+def test_an_encoding_without_a_field_is_damage(tmp_path: Path, field: str) -> None:
+    out = tmp_path / "out"
+    MicroBatch(str(out), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
+    with forged_header(out) as header:
+        del header["definitions"][header["encoding"]][field]
+    forget_all()
+    with pytest.raises(CorruptData, match=f"the field '{field}' of a definition"):
+        ftfile.open(str(out)).to_arrow()

@@ -236,7 +236,7 @@ def store_of(head: LogState) -> dict[str, Any] | None:
     if head.encoding is None:
         return None
     encoding = head.definitions[head.encoding]
-    if type(encoding) is not dict:
+    if not isinstance(encoding, dict):
         raise CorruptData(layout.LOG, "the encoding of new rows", f"{encoding!r:.80}")
     definition: dict[str, Any] | None = encoding.get("store")
     return definition

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from ftfile.core.errors import CorruptData
+from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION, Count, convert
 
 
@@ -53,10 +55,18 @@ _BY_VERSION = ("columns", "unreportedFlushes")
 _VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
+class Definition(dict[str, Any]):
+    """A definition that is an object, as read from the log; CorruptData for a field that it lacks."""
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        raise CorruptData(layout.LOG, f"the field {name!r} of a definition", f"{', '.join(self):.200}")
+
+
 def check_definitions(definitions: dict[str, Any]) -> None:
-    """Raise a ValueError for a definition that is neither a schema nor an object, or no encoding."""
+    """Make each object a `Definition`; a ValueError for one that is neither a schema nor an object, or no encoding."""
     for key, definition in definitions.items():
-        convert(definition, str | _Encoding, f"definition {key!r:.40}")
+        if not isinstance(convert(definition, str | _Encoding, f"definition {key!r:.40}"), str):
+            definitions[key] = Definition(definition)
 
 
 def check_tables(tables: dict[str, Any]) -> None:
