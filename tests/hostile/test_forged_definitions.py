@@ -96,3 +96,14 @@ def test_an_encoding_without_a_field_is_damage(tmp_path: Path, field: str) -> No
     forget_all()
     with pytest.raises(CorruptData, match=f"the field '{field}' of a definition"):
         ftfile.open(str(out)).to_arrow()
+
+
+def test_settings_of_no_durability_are_damage(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = {"fileFormat": "json", "maxBatchesPerFile": "9"}
+    MicroBatch(str(out), {"id": "long"}, options).run(0, [[{"id": 1}]])
+    with forged_header(out) as header:
+        header["definitions"][header["assemblySettings"]]["durability"] = "odd"
+    forget_all()
+    with pytest.raises(CorruptData, match="the durability is 'odd'"):
+        ftfile.flush(str(out))

@@ -249,8 +249,11 @@ class Storage:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
-        """Build from `to_json()`."""
-        return cls(file_settings(text["storage"]), text["durability"])
+        """Build from `to_json()`; a ValueError for a durability that there is not."""
+        durability = text["durability"]
+        if durability not in {"auto", *_MEANINGS}:
+            raise ValueError(f"the durability is {durability!r:.80}")
+        return cls(file_settings(text["storage"]), durability)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,10 @@ class Remove(Value, frozen=True):
     length: Count = field(default=0, name="lengthBytes")  # of a part on storage
     checksum: str = ""  # of these bytes; empty for a segment
 
+    def __post_init__(self) -> None:
+        if self.final_path is None and self.kind == "part":
+            raise ValueError(f"finalPath is missing for a part, {self.id!r:.80}")
+
     @classmethod
     def of(cls, add: Add) -> Remove:
         """Return the remove that ends `add`."""

@@ -141,7 +141,10 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         check_tables(header["tables"])
         companion = decode_json(lines[0], _Large).companion
         changes = lines[1] if companion is None else _checked(companion, read_companion(companion.path))
-        return Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
+        record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
+        if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
+            raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
+        return record
 
 
 def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:

@@ -265,3 +265,14 @@ def test_texts_and_numbers_of_numpy_are_plain() -> None:
 def test_numbers_that_json_lacks_are_written_as_null() -> None:
     assert compact_json({"a": float("nan"), "b": float("inf")}) == b'{"a":null,"b":null}'
     assert msgspec.json.decode(compact_json([1e16, 1e-7])) == [1e16, 1e-7]
+
+
+@pytest.mark.parametrize("name", ["adds", "removes"])
+def test_a_part_without_a_name_is_damage(name: str) -> None:
+    header, changes = FILES["record"][1]
+    values = json.loads(changes)
+    del values[name][-1]["finalPath"]
+    unnamed = {"finalPath": None} if name == "adds" else {}
+    values[name] = [{**value, **unnamed, "kind": "part"} for value in values[name]]
+    with pytest.raises(CorruptData, match="finalPath is missing for a part"):
+        read_record([header, json.dumps(values).encode()])
