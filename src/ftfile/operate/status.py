@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -30,12 +30,12 @@ from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, AssemblyTask, Remove
     from ftfile.log.places import PartPlace
-    from ftfile.log.state import LogState
+    from ftfile.log.state import LogState, QueryState
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.storage.api import FileSystem
@@ -51,6 +51,8 @@ class QueryStatus:
     version: int  # of that batch
     time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None when its record is not kept
     checkpoint: CheckpointStatus | None = None  # None if no record tells where it is, or it was not asked for
+    # As the log has them: format, filters and partitions of the newest rows; if files stay open, their rules and names.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,9 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         oldest_readable=_oldest_readable(log, head),
         horizon_ms=head.horizon_ms,
         queries=tuple(
-            QueryStatus(query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id))
+            QueryStatus(
+                query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id), _options_of(head, query)
+            )
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
         open=() if is_store else tuple(_open_files(head, now_ms)),
@@ -229,6 +233,12 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         quarantined=count_quarantined(log.fs),
     )
     return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
+
+
+def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
+    definitions = [head.definitions[key] for key in (head.encoding, query.settings) if key is not None]
+    options = {name: value for definition in definitions for name, value in dict(definition).items()}
+    return {name: value for name, value in options.items() if value and name not in {"schema", "encoding"}}
 
 
 def _oldest_readable(log: CommitLog, head: LogState) -> int:

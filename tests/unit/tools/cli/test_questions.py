@@ -29,6 +29,8 @@ COMMANDS = {
     "ftfile flush /data/rolled --dry-run": "Would finish about 1 file of 3 rows",
     "ftfile status /data/store": "merges due\t0",
     "ftfile status /data/live": "1, for 3 min",
+    "ftfile status /data/rolled --json": '"maxRecordsPerFile":',
+    "ftfile history /data/out --limit 9": "writer",
     "ftfile source /data/in --checkpoint /data/checkpoint": "to be read\t1 file",
     "ftfile doctor /data/out": "Python",
     "ftfile verify /data/out --full": "result\twhole",

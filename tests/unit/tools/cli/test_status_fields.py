@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 # Fields that `ftfile status` leaves to `--json`; all others are in its tables and lines.
 IN_JSON_ALONE: dict[type[Any], set[str]] = {
     DirectoryStatus: set(),
-    QueryStatus: set(),
+    QueryStatus: {"options"},
     OpenFile: {"last_ms", "attempts", "rules"},
     PendingRule: {"reason", "option", "deadline_ms", "limit", "amount"},  # `waiting` is made of them
     UnpublishedFile: {"query_id"},
