@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks
+from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hostile.forging import forged_header
@@ -106,4 +108,18 @@ def test_settings_of_no_durability_are_damage(tmp_path: Path) -> None:
         header["definitions"][header["assemblySettings"]]["durability"] = "odd"
     forget_all()
     with pytest.raises(CorruptData, match="the durability is 'odd'"):
+        ftfile.flush(str(out))
+
+
+def test_a_segment_of_lines_with_rows_to_pass_over_is_damage(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = {"fileFormat": "json", "maxBatchesPerFile": "9"}
+    MicroBatch(str(out), {"id": "long"}, options).run(0, [[{"id": 1}, {"id": 2}]])
+    [record] = (out / "_ftfile/log").glob("*.record")
+    header, text = from_checked_text(record.read_bytes(), record.name)
+    changes = json.loads(text)
+    changes["adds"][0] |= {"rows": 1, "skipRows": 1}
+    record.write_bytes(to_checked_text([header, compact_json(changes)]))
+    forget_all()
+    with pytest.raises(CorruptData, match="no rows to pass over"):
         ftfile.flush(str(out))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import ConfigError, EncodingError, UnencodableRows
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.api import Encoder, Joiner, LineFormat, SegmentCodec, Taken
 from ftfile.formats.reading import corrupt
@@ -211,7 +211,8 @@ class LineJoiner(Joiner):
         self._is_full = False
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
-        assert not skip_rows, "the rest of a line segment starts later in the spool"
+        if skip_rows:  # the rest of a line segment starts later in the spool
+            raise CorruptData("a segment", "no rows to pass over", f"{skip_rows}")
         taken = rows
         if not self._has_room(len(data), rows):
             ends = self._row_ends(data)
