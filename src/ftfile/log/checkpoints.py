@@ -25,7 +25,7 @@ from ftfile.log.format.record import (
     to_checked_text,
     within_limits,
 )
-from ftfile.log.format.tables import check_definitions, check_entry
+from ftfile.log.format.tables import check_definitions, check_entry, check_tasks
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
 
@@ -78,6 +78,7 @@ def _checkpoint_of(state: LogState) -> Checkpoint:
 def _state_of(checkpoint: Checkpoint) -> LogState:
     """Return the state; a ValueError for a table or segments that are none."""
     check_definitions(checkpoint.definitions)
+    check_tasks(checkpoint.assembly_tasks)
     for name, table in checkpoint.tables.items():
         for key, (set_ms, value) in table.items():
             convert(set_ms, int, f"the time of {key!r:.40}")

@@ -33,6 +33,7 @@ from ftfile.log.policy import find_record
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from tests.unit.log.conftest import Driver, rows
+from tests.unit.log.plans import FILES_PLAN
 
 if TYPE_CHECKING:
     from ftfile.log.format.model import Author
@@ -88,7 +89,7 @@ class TestRecordFormat:
                     "size",
                     (SEGMENT, structs.replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
                     2,
-                    {"rest": True},
+                    FILES_PLAN,
                 ),
             ),
             settings="set",
@@ -150,7 +151,10 @@ class TestCheckpoints:
         add = driver.stage(5)
         segment = structs.replace(SEGMENT, id="live")
         driver.create_record(
-            adds=(add, segment), assembly_tasks=(AssemblyTask("d", "size", (segment,)),), horizon_ms=5, tasks=3
+            adds=(add, segment),
+            assembly_tasks=(AssemblyTask("d", "size", (segment,), payload=FILES_PLAN),),
+            horizon_ms=5,
+            tasks=3,
         )
         driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
         state = CommitLog(driver.fs).refresh()

@@ -28,6 +28,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.damage import damaged, forged
+from tests.unit.log.plans import FILES_PLAN
 from tests.unit.log.random_log import RandomLog
 
 if TYPE_CHECKING:
@@ -40,13 +41,13 @@ LOG = RandomLog(seed=7, versions=6)
 RECORD = Record(
     3,
     "nonce",
-    StreamAuthor("q", "r", 3, "hash", "offsets"),
+    StreamAuthor("q", "r", 3, "hash", ["offsets"]),
     1,
     adds=next(record.adds for record in LOG.records if record.adds),
     removes=next(record.removes for record in LOG.records if record.removes),
     lineage_start=0,
     horizon_ms=5,
-    assembly_tasks=(AssemblyTask("j", "records", LOG.records[-1].adds, 1, {"a": 1}),),
+    assembly_tasks=(AssemblyTask("j", "records", LOG.records[-1].adds, 1, FILES_PLAN),),
     tasks=2,
     schema="s",
     definitions={"s": "{}"},

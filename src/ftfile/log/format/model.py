@@ -121,7 +121,7 @@ class StreamAuthor(Value, frozen=True, tag_field="kind", tag="stream"):
     run_id: str
     batch_id: Count
     offsets_hash: OrAbsent[str] = None  # of Spark's whole `offsets/N` file; None when unknown
-    offsets: Any = None  # of each source; None when unknown
+    offsets: list[Any] | None = None  # of each source; None when unknown
 
 
 class Transaction(Value, frozen=True):

@@ -19,7 +19,7 @@ from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format import layout
 from ftfile.log.format.model import NUMBER_MAX, Count, JobAuthor, Record, Value
-from ftfile.log.format.tables import check_definitions, check_tables
+from ftfile.log.format.tables import check_definitions, check_tables, check_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +144,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
         if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
             raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
+        check_tasks(record.assembly_tasks)
         return record
 
 

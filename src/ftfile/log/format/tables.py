@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION, Count, convert
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.log.format.model import AssemblyTask
 
 
 class _Format(Struct):
@@ -40,6 +45,40 @@ class _Migration(Struct, rename="camel"):
     last_entry: Count | None
 
 
+class _FilesPlan(Struct, rename="camel"):
+    """The plan of a task that makes files of segments."""
+
+    max_bytes_per_file: Count | None
+    max_records_per_file: Count | None
+    strict_file_size: bool
+    keep_tail: bool
+    task_count: Count
+
+
+class _Group(Struct, rename="camel"):
+    runs: Count
+    at: tuple[Count, Count]
+    is_bottom: bool
+    expired_ms: int
+
+
+class _Hold(Struct):
+    run: str
+    last: Count
+
+
+class _MergePlan(Struct, rename="camel"):
+    """The plan of a task that merges runs of a store."""
+
+    groups: list[_Group]
+    relabel_bytes: Count
+    max_bytes_per_file: Count
+    job_bytes: Count
+    task_count: Count
+    hold: _Hold | None = None
+    not_before: Count = 0
+
+
 # By the table: the value of an entry. Other tables have any.
 TABLES: dict[str, Any] = {
     "checkpoints": str,
@@ -67,6 +106,15 @@ def check_definitions(definitions: dict[str, Any]) -> None:
     for key, definition in definitions.items():
         if not isinstance(convert(definition, str | _Encoding, f"definition {key!r:.40}"), str):
             definitions[key] = Definition(definition)
+
+
+def check_tasks(tasks: Sequence[AssemblyTask]) -> None:
+    """Raise a ValueError for a task without inputs, or with a plan of which one could not be done."""
+    for task in tasks:
+        if not task.inputs:
+            raise ValueError(f"the task {task.id!r:.40} has no inputs")
+        kind = _MergePlan if isinstance(task.payload, dict) and "groups" in task.payload else _FilesPlan
+        convert(task.payload, kind, f"the plan of the task {task.id!r:.40}")
 
 
 def check_tables(tables: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ from ftfile.log.state import LogState
 from ftfile.storage.api import RangeFile
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
 from tests.unit.log.format.test_documented import TABLES
+from tests.unit.log.plans import FILES_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)
 # With a value of its own in each field.
 RECORD = Record(
     *(0, "nonce", StreamAuthor("q", "run", 3, "hash", ["offsets"]), 1, 2),
-    assembly_tasks=(AssemblyTask("t", "rows", (SEGMENT,), 1, {"a": 1}),),
+    assembly_tasks=(AssemblyTask("t", "rows", (SEGMENT,), 1, FILES_PLAN),),
     lineage_start=1,
     fingerprint=FINGERPRINT,
     previous_nonce="",
@@ -275,4 +276,21 @@ def test_a_part_without_a_name_is_damage(name: str) -> None:
     unnamed = {"finalPath": None} if name == "adds" else {}
     values[name] = [{**value, **unnamed, "kind": "part"} for value in values[name]]
     with pytest.raises(CorruptData, match="finalPath is missing for a part"):
+        read_record([header, json.dumps(values).encode()])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"taskCount": "2"}, {"taskCount": -1}, {"keepTail": 1}, {"groups": 1}, {"groups": [{"runs": 1}]}, None],
+    ids=str,
+)
+def test_a_plan_that_nobody_can_do_is_damage(change: dict[str, Any] | None) -> None:
+    header, changes = FILES["record"][1]
+    values = json.loads(changes)
+    [task] = values["assemblyTasks"]
+    task["plan"] = None if change is None else task["plan"] | change
+    with pytest.raises(CorruptData, match="the plan of the task"):
+        read_record([header, json.dumps(values).encode()])
+    task |= {"plan": FILES_PLAN, "inputs": []}
+    with pytest.raises(CorruptData, match="has no inputs"):
         read_record([header, json.dumps(values).encode()])
