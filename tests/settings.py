@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from ftfile.write.files import file_writer as writer
-from ftfile.write.files import proposal
-from ftfile.write.files import proposal as head
+from ftfile.write.files import prepared_files
 from ftfile.write.files.file_options import SinkConfig
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ KEPT = 1_000
 def settled_once() -> Iterator[None]:
     """Within the block, settings are made, suited to a store, pickled and checked once if they are equal."""
     checked: set[tuple[SinkConfig, Capabilities, str]] = set()
-    check_paths, from_options = head.check_paths, SinkConfig.from_options
+    check_paths, from_options = prepared_files.check_paths, SinkConfig.from_options
 
     @functools.lru_cache(KEPT)
     def made(options: tuple[tuple[str, str], ...], schema_json: str, **kind: bool) -> SinkConfig:
@@ -46,7 +45,7 @@ def settled_once() -> Iterator[None]:
         for owner, name, once in (
             (SinkConfig, "from_options", made_once),
             (SinkConfig, "for_store", functools.lru_cache(KEPT)(SinkConfig.for_store)),
-            (proposal, "_definitions", functools.lru_cache(KEPT)(proposal._definitions)),  # noqa: SLF001
+            (prepared_files, "_definitions", functools.lru_cache(KEPT)(prepared_files._definitions)),  # noqa: SLF001
             (writer, "check_paths", check_paths_once),
         ):
             stack.enter_context(mock.patch.object(owner, name, once))

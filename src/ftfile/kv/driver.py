@@ -11,7 +11,6 @@ from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
@@ -31,30 +30,21 @@ from ftfile.log.sealed import keys_of
 from ftfile.log.wal import opening_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
-from ftfile.write.messages import JobIdentity, TaskIdentity, batch_metrics, letters_of, segments_of
-from ftfile.write.options import CommonSettings, Encryption, Storage, client_settings, durability_of
+from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.write.options import CommonSettings, Encryption, Storage, client_settings
 from ftfile.write.schema_change import check_schema_change
-from ftfile.write.spark_checkpoint import checkpoint_table_change
 from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import AssemblyTask, Author, MaintenanceAuthor, Transaction
-    from ftfile.log.protocol import Prepare
-    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.format.model import AssemblyTask, MaintenanceAuthor, Transaction
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskCommit
-
-
-# Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
-MANY_RUNS = 4
-_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,39 +166,6 @@ class StoreChange:
     rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
     failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain, and of runs that were not read
     tasks: int = 1  # by which the jobs are done that become due
-
-
-def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
-    """Return how the record of the checked messages of all tasks is prepared."""
-    own_key = definition_key(config.definition.to_json())
-    # Spark plans the commit of a stream again.
-    if any(message.definition not in (None, own_key) for message in messages):
-        raise ConfigError(
-            f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
-            "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
-        )
-    letters = letters_of(messages)
-    change = StoreChange(
-        tuple(segments_of(messages, "", {"committedMs": log.clock.now_ms()})),
-        tuple(rewrite for message in messages for rewrite in message.rewritten),
-        frozenset(job for message in messages for job in message.failed),
-        len(messages),
-    )
-    metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
-    runs, buckets = len(change.runs), config.definition.buckets
-    if runs > MANY_RUNS * buckets:
-        _log.warning(
-            "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
-            'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
-            *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
-        )
-
-    def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
-        body = body_of(config, log, head, change)
-        place = checkpoint_table_change(head, author, config.common.checkpoint)
-        return structs.replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=body.tables | place)
-
-    return prepare
 
 
 def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
-from ftfile.core.errors import NotFound
+from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
-from ftfile.kv.driver import definition_after, propose_batch, refuse_operator
+from ftfile.kv.driver import StoreChange, body_of, definition_after, refuse_operator
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
@@ -23,17 +24,19 @@ from ftfile.log.directory import check_foreign_tables, check_outside_directories
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
-from ftfile.write.options import check_staged_names
-from ftfile.write.writer import Writer
+from ftfile.write.messages import batch_metrics, letters_of, segments_of
+from ftfile.write.options import check_staged_names, durability_of
+from ftfile.write.spark_checkpoint import checkpoint_table_change
+from ftfile.write.writer import PreparedBatch, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ftfile.kv.run_files import RunSpool
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author, Body
-    from ftfile.log.protocol import Committed, Prepare
+    from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
@@ -43,6 +46,10 @@ if TYPE_CHECKING:
 
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
 _COPIES = 4
+
+# Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
+MANY_RUNS = 4
+
 _log = get_logger(__name__)
 
 
@@ -177,16 +184,56 @@ class StoreWriter(Writer[StoreConfig]):
     def _definition(self) -> str:
         return definition_key(self.config.definition.to_json())
 
-    def _propose(
-        self, author: Author, messages: list[TaskCommit], log: CommitLog
-    ) -> tuple[Prepare, Callable[[Committed], None]]:
-        propose = propose_batch(self.config, author, messages, log)
+    def _prepare(self, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
+        return PreparedRuns(self.config, author, messages, log)
 
-        def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-            refuse_operator(head, self.config.common.transaction)
-            return propose(head, snapshot)
 
-        def keep_up(_: Committed) -> None:
-            vacuum_if_due(self.config, log)
+class PreparedRuns(PreparedBatch):
+    """The runs of the checked messages of all tasks; once they are recorded, the store is vacuumed, if it is time.
 
-        return prepare, keep_up
+    Raises:
+        ConfigError: the definition of the store was changed since the tasks were planned.
+    """
+
+    def __init__(self, config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
+        config_key = definition_key(config.definition.to_json())
+        # Spark plans the commit of a stream again.
+        if any(message.definition not in (None, config_key) for message in messages):
+            raise ConfigError(
+                f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
+                "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
+            )
+        self._config, self._author, self._log = config, author, log
+        self._letters = letters_of(messages)
+        self._change = StoreChange(
+            tuple(segments_of(messages, "", {"committedMs": log.clock.now_ms()})),
+            tuple(rewrite for message in messages for rewrite in message.rewritten),
+            frozenset(job for message in messages for job in message.failed),
+            len(messages),
+        )
+        self._metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
+        runs, buckets = len(self._change.runs), config.definition.buckets
+        if runs > MANY_RUNS * buckets:
+            _log.warning(
+                "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
+                'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
+                *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
+            )
+
+    def body(self, head: LogState, _: Callable[[], Snapshot]) -> Body:
+        """See `PreparedBatch.body`."""
+        common = self._config.common
+        refuse_operator(head, common.transaction)
+        body = body_of(self._config, self._log, head, self._change)
+        place = checkpoint_table_change(head, self._author, common.checkpoint)
+        return structs.replace(
+            body,
+            dead_letters=self._letters,
+            user_metadata=common.user_metadata,
+            metrics=self._metrics | body.metrics,
+            tables=body.tables | place,
+        )
+
+    def after_commit(self, _: Committed) -> None:
+        """Vacuum the store, if it is time."""
+        vacuum_if_due(self._config, self._log)

@@ -65,11 +65,17 @@ class _Writer(Shipped):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
         texts = {message.user_metadata for message in messages if isinstance(message, TaskCommitMessage)}
-        self._writer.commit(unwrap(messages), batchId, SYSTEM, next(iter(texts), None))
+        if self._writer.config.common.user_metadata is None:
+            self._set_common(user_metadata=next(iter(texts), None))
+        self._writer.commit(unwrap(messages), batchId, SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log it, and delete nothing."""
         self._writer.abort(unwrap(messages), batchId, SYSTEM)
+
+    def _set_common(self, **settings: Any) -> None:  # noqa: ANN401 - of many types
+        config = self._writer.config
+        self._writer = replace(self._writer, config=replace(config, common=replace(config.common, **settings)))
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         tune_worker()
@@ -90,11 +96,10 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
         """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
         config = self._writer.config
         is_attached = any(isinstance(message, TaskCommitMessage) and message.is_attached for message in messages)
-        self._writer = replace(self._writer, is_attached=is_attached)
+        self._set_common(is_attached=is_attached)
         if config.common.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
-            common = replace(config.common, checkpoint=checkpoint)
-            self._writer = replace(self._writer, config=replace(config, common=common))
+            self._set_common(checkpoint=checkpoint)
             if checkpoint is None and not batchId:
                 _log.warning(
                     "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "

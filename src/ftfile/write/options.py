@@ -272,6 +272,7 @@ class CommonSettings:
     transaction: Transaction | None  # the user's own identity of a batch write
     user_metadata: str | None  # the user's own text about each commit
     at_least_version: int | None  # that the directory is known to have had
+    is_attached: bool = False  # a listener tends the directory while no batch comes
 
     @classmethod
     def from_options(

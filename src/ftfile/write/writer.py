@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
-from msgspec import structs
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.log.checks import Rewrite
     from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Author, Body, Transaction
-    from ftfile.log.protocol import Committed, Prepare
+    from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState, LogView
     from ftfile.storage.api import FileSystem
@@ -58,13 +57,24 @@ class Planned:
     offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
 
 
+class PreparedBatch(ABC):
+    """The checked messages of a batch, to be recorded."""
+
+    @abstractmethod
+    def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        """Return the body of the record after this head; see `log.protocol.Prepare`."""
+
+    @abstractmethod
+    def after_commit(self, done: Committed) -> None:
+        """Do what follows a commit, also one that was found to be there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Writer(ABC, Generic[_C]):
     """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
 
     config: _C
     planned: Planned | None  # None in a process that only commits
-    is_attached: bool = False  # a listener tends the directory while no batch comes
     batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
 
     @classmethod
@@ -174,17 +184,8 @@ class Writer(ABC, Generic[_C]):
             definition=self._definition(),
         )
 
-    def commit(
-        self,
-        messages: Sequence[TaskCommit | None],
-        batch_id: int | None,
-        context: Context,
-        user_metadata: str | None = None,
-    ) -> Committed:
-        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id.
-
-        `user_metadata` is for records whose writer has no such option.
-        """
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
+        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
         from ftfile.log.protocol import commit  # noqa: PLC0415
         from ftfile.write import messages as batch  # noqa: PLC0415 - commits alone need these two
 
@@ -198,19 +199,18 @@ class Writer(ABC, Generic[_C]):
         with context_of(writer):
             with log.lock:
                 author = batch.author_of(writer, common.checkpoint, common.transaction, log.fs.context)
-                prepare, follow_up = self._propose(author, whole, log)
-                user_metadata = user_metadata if common.user_metadata is None else common.user_metadata
+                prepared = self._prepare(author, whole, log)
                 done = commit(
                     log,
                     author,
-                    _with_metadata(prepare, user_metadata),
+                    prepared.body,
                     common.policy,
                     fingerprint=batch.fingerprint_of(whole),
                     task_found_batch=any(message.found_committed for message in whole),
                 )
                 log.notes.orphans += batch.orphans_of(whole, log, author, done.record)
             report_commit(log, writer, done)
-            follow_up(done)
+            prepared.after_commit(done)
             return done
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
@@ -261,26 +261,14 @@ class Writer(ABC, Generic[_C]):
         """Do the task's share of the due jobs; return the results, and the ids of jobs that failed."""
 
     @abstractmethod
-    def _propose(
-        self, author: Author, messages: list[TaskCommit], log: CommitLog
-    ) -> tuple[Prepare, Callable[[Committed], None]]:
-        """Return how the record of the checked messages is prepared, and what is done once it is created."""
+    def _prepare(self, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedBatch:
+        """Return the checked messages of all tasks, ready to be recorded."""
 
     def _final_path(self, _: TaskIdentity) -> Callable[[str, str], str] | None:
         return None
 
     def _definition(self) -> str | None:
         return None
-
-
-def _with_metadata(prepare: Prepare, user_metadata: str | None) -> Prepare:
-    """Return how a record with the user's text is prepared."""
-
-    def prepared(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        body = prepare(head, snapshot)
-        return None if body is None else structs.replace(body, user_metadata=user_metadata)
-
-    return prepared
 
 
 def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:

@@ -252,6 +252,15 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
         assert (known.last_batch, known.offsets_hash is not None) == (batch, recorded)
 
 
+def test_the_option_goes_before_the_sessions_text(tmp_path: Path) -> None:
+    for batch, options in enumerate(({}, {"userMetadata": "of the write"})):
+        (task,) = MicroBatch(str(tmp_path), {"id": "long"}).write(batch, [[{"id": batch}]])
+        source = FtFileDataSource({"path": str(tmp_path), **options})
+        writer: Any = source.streamWriter(StructType().add("id", LongType()), overwrite=False)
+        writer.commit([TaskCommitMessage(task, user_metadata="of the session")], batch)
+    assert [version.user_metadata for version in ftfile.open(tmp_path).history()] == ["of the session", "of the write"]
+
+
 @pytest.mark.parametrize("attached", [False, True])
 def test_files_that_stay_open_are_a_warning_where_nothing_ends_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, attached: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +13,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
 from ftfile.log.format import layout
 from ftfile.write.files.file_options import SinkConfig, forget_configs
-from ftfile.write.files.proposal import check_head, check_paths, recorded_zone, session_zone
+from ftfile.write.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import StreamIdentity
 from ftfile.write.options import forget_logs
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author
-    from ftfile.log.protocol import Committed, Prepare
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
@@ -126,60 +124,11 @@ class SinkWriter(Writer[SinkConfig]):
 
         return run_assembly_tasks(stage, head, self.batch_plan.definitions)
 
-    def _propose(
-        self, author: Author, messages: list[TaskCommit], log: CommitLog
-    ) -> tuple[Prepare, Callable[[Committed], None]]:
-        from ftfile.write.files.proposal import make_proposal, make_proposal_without_zone  # noqa: PLC0415 - likewise
-
-        writer = messages[0].identity.writer
+    def _prepare(self, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
         config = self.config
         if config.directories.takes_zone:
             config = config.in_zone(next((message.time_zone for message in messages if message.time_zone), None))
-        planner = _planner(config, writer, log.ids)
-
-        def follow_up(done: Committed) -> None:
-            if planner is not None and planner.in_progress and self.config.rolling is not None:
-                self._log_files_in_progress(planner)
-            self._announce(log, writer, done)
-
-        make = make_proposal_without_zone if config.directories.takes_zone else make_proposal
-        return make(config, author, messages, log, planner), follow_up
-
-    def _log_files_in_progress(self, planner: RollingPlanner) -> None:
-        """Log the number of files that no plain reader sees yet: a warning the first time, if nothing ends them."""
-        if self.is_attached:
-            _log.info("%d files are in progress", planner.in_progress)
-            return
-        _log.log(
-            logging.INFO if planner.has_warned else logging.WARNING,
-            "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
-            "called before the query starts, or ftfile.flush(%r) finishes them",
-            planner.in_progress,
-            self.config.path,
-        )
-        planner.has_warned = True
-
-    def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
-        """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
-        hook, success, path = self.config.publishing.on_publish, self.config.publishing.success, self.config.path
-        is_stream = isinstance(writer, StreamIdentity)
-        if success is not None and not is_stream:
-            success.put(log.fs, "", done.version)
-        if hook is None:
-            return
-        from ftfile.log.read.snapshot import added_by  # noqa: PLC0415
-        from ftfile.write.files.publishing import call_on_publish, report_pending_flushes  # noqa: PLC0415
-
-        if done.record is not None:
-            call_on_publish(hook, path, done.version, done.record.adds)
-        elif isinstance(writer, StreamIdentity):
-            last = log.refresh().queries[writer.query_id]
-            # Spark begins a batch when the function has heard of the one before it.
-            if last.last_batch == writer.batch_id:
-                call_on_publish(hook, path, last.version, added_by(log, last.version))
-        if is_stream:
-            with log.lock:
-                report_pending_flushes(log, hook, path, writer.owner)
+        return PreparedFiles(config, author, messages, log, _planner(config, messages[0].identity.writer, log.ids))
 
 
 def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:

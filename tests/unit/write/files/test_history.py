@@ -166,12 +166,6 @@ class TestUserMetadata:
         StoreBatch(out, {"id": "long"}, {"keyColumns": "id", "userMetadata": "x"}).run(0, [ROWS])
         assert ftfile.kv.open(out).history()[0].user_metadata == "x"
 
-    def test_the_option_goes_before_the_sessions_text(self, query: MicroBatch, out: str) -> None:
-        for batch, options in enumerate(({}, {"userMetadata": "of the write"})):
-            query.options = FORMAT | options
-            query.writer().commit(query.write(batch, [ROWS]), batch, current(), "of the session")
-        assert [each.user_metadata for each in ftfile.open(out).history()] == ["of the session", "of the write"]
-
     def test_a_text_that_every_record_would_repeat_is_bounded(self, query: MicroBatch, out: str) -> None:
         longest = "ä" * (32 << 10)
         query.options = FORMAT | {"userMetadata": longest}

@@ -19,7 +19,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.proposal import make_proposal
+from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.messages import author_of, check_messages
 from tests.unit.filters.filters_of_users import Cipher
 
@@ -412,8 +412,8 @@ class TestNamesThatAreTaken:
         messages = check_messages(first.write(1, [[]]), 1)
         log = settings.log(current())
         author = author_of(messages[0].identity.writer, None, None, current())
-        prepare = make_proposal(replace(settings, overwrite=True), author, messages, log)
-        commit(log, author, prepare, settings.common.policy)
+        prepared = PreparedFiles(replace(settings, overwrite=True), author, messages, log)
+        commit(log, author, prepared.body, settings.common.policy)
         assert visible(out) == []
         self.refused(out, 2, "a part that version 1 removed had it", "b")
 

@@ -29,7 +29,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
-from ftfile.write.files.proposal import make_proposal
+from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.messages import TaskIdentity, author_of
 
 if TYPE_CHECKING:
@@ -602,6 +602,6 @@ def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
     config = replace(query.config(), overwrite=True)
     log = CommitLog(open_filesystem(out))
     author = author_of(messages[0].identity.writer, None, None, current())
-    commit(log, author, make_proposal(config, author, messages, log), config.common.policy)
+    commit(log, author, PreparedFiles(config, author, messages, log).body, config.common.policy)
     assert committed(out) == ["new"]
     assert visible(out) == []

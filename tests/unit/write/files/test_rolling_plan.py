@@ -38,7 +38,7 @@ from ftfile.write.files import rolling_plan as jobs
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
-from ftfile.write.files.proposal import make_proposal
+from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import JobIdentity, TaskIdentity, author_of
@@ -191,7 +191,7 @@ class TestFlush:
         message = query.run_task(query.plan(), query.identity(0), 0, rows_of("a"))
         log = CommitLog(open_filesystem(out))
         author = author_of(message.identity.writer, None, None, current())
-        commit(log, JobAuthor("j"), make_proposal(query.config(), author, [message], log))
+        commit(log, JobAuthor("j"), PreparedFiles(query.config(), author, [message], log).body)
         assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert files(out) == [["a"]]
 

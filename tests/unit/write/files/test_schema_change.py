@@ -177,8 +177,8 @@ def test_rows_of_other_types_are_named(tmp_path: Path, file_format: str, monkeyp
     changing = Changing(tmp_path, file_format)
     first = changing.write(1.5, "double")
     with monkeypatch.context() as patch:
-        patch.setattr("ftfile.write.files.proposal.check_schema_change", lambda *_: None)
-        patch.setattr("ftfile.write.files.proposal._check_older_rows", lambda *_: None)
+        patch.setattr("ftfile.write.files.prepared_files.check_schema_change", lambda *_: None)
+        patch.setattr("ftfile.write.files.prepared_files._check_older_rows", lambda *_: None)
         changing.write(1, "long")
     with pytest.raises(SchemaError, match=r"part-.*batch 0 of .*: v was double and is int64\. .* versionAsOf"):
         changing.values()

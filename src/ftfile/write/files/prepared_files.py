@@ -1,7 +1,8 @@
-"""The driver's side: the head of the log compared with the settings, and from messages to one commit."""
+"""The driver's side: the head of the log compared with the settings, and from messages to one record."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
+from ftfile.core.logs import get_logger
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
@@ -22,13 +24,14 @@ from ftfile.write.messages import StreamIdentity, add_of, batch_metrics, letters
 from ftfile.write.options import check_staged_names, durability_of
 from ftfile.write.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
 from ftfile.write.spark_checkpoint import checkpoint_table_change
+from ftfile.write.writer import PreparedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Author
-    from ftfile.log.protocol import Prepare
+    from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import Capabilities
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from ftfile.write.files.rolling_plan import RollingPlanner
     from ftfile.write.messages import TaskCommit
 
+
+_log = get_logger(__name__)
 
 _SOME_STAY = (
     "This overwrite replaces some partitions only, and the rows of the others stay: with the option "
@@ -157,36 +162,51 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
 LARGE = "large"
 
 
-def make_proposal(
-    config: SinkConfig,
-    author: Author,
-    messages: Sequence[TaskCommit],
-    log: CommitLog,
-    planner: RollingPlanner | None = None,
-) -> Prepare:
-    """Return how the record of the checked messages of all tasks is prepared; without a planner, due jobs stay due."""
-    is_stream, committed_ms = isinstance(author, StreamAuthor), log.clock.now_ms()
-    schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
-    parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
-    letters = letters_of(messages)
-    rewrites = [rewrite for message in messages for rewrite in message.rewritten]
-    failed = frozenset(job for message in messages for job in message.failed)
-    metrics = _metrics(config, messages, log.fs.capabilities)
-    namer = _namer(config, messages[0], {key: config.extension})
-    success = config.publishing.success if is_stream else None
-    replacement = None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
+class PreparedFiles(PreparedBatch):
+    """The parts and segments of the checked messages of all tasks; without a planner, due jobs stay due."""
 
-    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
+    def __init__(
+        self,
+        config: SinkConfig,
+        author: Author,
+        messages: Sequence[TaskCommit],
+        log: CommitLog,
+        planner: RollingPlanner | None = None,
+    ) -> None:
+        self._config, self._author, self._messages, self._log = config, author, messages, log
+        self._planner = planner
+        self._committed_ms = log.clock.now_ms()
+        self._letters = letters_of(messages)
+        self._rewrites = [rewrite for message in messages for rewrite in message.rewritten]
+        self._failed = frozenset(job for message in messages for job in message.failed)
+        self._metrics = _metrics(config, messages, log.fs.capabilities)
+        key = config.encoding_key
+        self._parts = tuple(
+            add_of(part, key, message.identity.origin()) for message in messages for part in message.parts
+        )
+
+    def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
+        """See `PreparedBatch.body`."""
+        config, messages, letters, log = self._config, self._messages, self._letters, self._log
+        if config.directories.takes_zone:  # no task has rows, and so none knows the zone: the recorded one is kept
+            config = config.in_zone(recorded_zone(head))
         check_head(config, head, snapshot)
-        named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
+        is_stream = isinstance(self._author, StreamAuthor)
+        schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
+        namer = _namer(config, messages[0], {key: config.extension})
+        named = namer.name(log, head, () if config.overwrite else self._rewrites, self._parts, definitions)
         accepted = Accepted()
         if named.rewrites or named.refused:
             accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
-        segments = segments_of(messages, key, Moment(committed_ms, head.version + 1).stats())
+        segments = segments_of(messages, key, Moment(self._committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
+        replacement = (
+            None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
+        )
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
+        success = config.publishing.success if is_stream else None
         marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
-        place = checkpoint_table_change(head, author, config.common.checkpoint)
+        place = checkpoint_table_change(head, self._author, config.common.checkpoint)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -199,24 +219,54 @@ def make_proposal(
             settings=settings,
             encoding=key,
             definitions=definitions,
-            metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
+            user_metadata=config.common.user_metadata,
+            metrics=self._metrics | accepted.metrics(self._metrics.get("partsByReason")),
             tables=named.tables | marks | place,
         )
-        jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
+        if self._planner is None:
+            return body
+        jobs = self._planner.plan(head, body, self._author, log.clock.now_ms(), self._failed)
         return structs.replace(body, assembly_tasks=jobs)
 
-    return prepare
+    def after_commit(self, done: Committed) -> None:
+        """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
+        config, writer, log = self._config, self._messages[0].identity.writer, self._log
+        if self._planner is not None and self._planner.in_progress and config.rolling is not None:
+            _log_files_in_progress(config, self._planner)
+        hook, success, path = config.publishing.on_publish, config.publishing.success, config.path
+        is_stream = isinstance(writer, StreamIdentity)
+        if success is not None and not is_stream:
+            success.put(log.fs, "", done.version)
+        if hook is None:
+            return
+        from ftfile.log.read.snapshot import added_by  # noqa: PLC0415 - few writers have such a function
+        from ftfile.write.files.publishing import call_on_publish, report_pending_flushes  # noqa: PLC0415 - likewise
+
+        if done.record is not None:
+            call_on_publish(hook, path, done.version, done.record.adds)
+        elif isinstance(writer, StreamIdentity):
+            last = log.refresh().queries[writer.query_id]
+            # Spark begins a batch when the function has heard of the one before it.
+            if last.last_batch == writer.batch_id:
+                call_on_publish(hook, path, last.version, added_by(log, last.version))
+        if is_stream:
+            with log.lock:
+                report_pending_flushes(log, hook, path, writer.owner)
 
 
-def make_proposal_without_zone(
-    config: SinkConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None
-) -> Prepare:
-    """Return the proposal of tasks without rows, none of which knows the zone of names: it keeps the recorded one."""
-
-    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        return make_proposal(config.in_zone(recorded_zone(head)), author, messages, log, planner)(head, snapshot)
-
-    return prepare
+def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
+    """Log the number of files that no plain reader sees yet: a warning the first time, if nothing ends them."""
+    if config.common.is_attached:
+        _log.info("%d files are in progress", planner.in_progress)
+        return
+    _log.log(
+        logging.INFO if planner.has_warned else logging.WARNING,
+        "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
+        "called before the query starts, or ftfile.flush(%r) finishes them",
+        planner.in_progress,
+        config.path,
+    )
+    planner.has_warned = True
 
 
 def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) -> Namer:
