@@ -17,9 +17,10 @@ from benchmarks.rows import make_rows
 from ftfile.log.commit_log import CommitLog
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
+from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.write.stage import Stage
 
@@ -89,10 +90,11 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
     batches = rows.num_rows // segment_rows
     options = {"path": str(directory / "out"), "fileFormat": file_format, "maxBatchesPerFile": str(batches)}
     for batch_id in range(batches):
-        writer = SinkWriter.plan(SinkConfig.from_options(options, schema), current())
+        plan = plan_write(FileWrites(), SinkConfig.from_options(options, schema), current())
         task = TaskIdentity(StreamIdentity("query", "run", batch_id), 0, 0)
-        message = writer.write(task, rows.slice(batch_id * segment_rows, segment_rows).to_batches(10_000), current())
-        writer.commit([message], batch_id, current())
+        segment = rows.slice(batch_id * segment_rows, segment_rows)
+        message = write_task(plan, task, segment.to_batches(10_000), current())
+        commit_batch(plan.writes, plan.config, [message], batch_id, current())
     return CommitLog(open_filesystem(str(directory / "out"))).refresh()
 
 

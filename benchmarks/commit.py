@@ -16,8 +16,9 @@ from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.writers import FtFileStreamWriter
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from ftfile.write.batch import commit_batch, plan_write
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
@@ -64,9 +65,9 @@ def _commit_alone(directory: Path, batches: int) -> tuple[list[float], list[floa
         messages = query.write(batch_id, partitions)
         began = time.perf_counter()
         options = {"path": query.path, **query.options}
-        writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())
+        plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())
         built = time.perf_counter()
-        writer.commit(messages, batch_id, current())
+        commit_batch(plan.writes, plan.config, messages, batch_id, current())
         commit_ms.append((time.perf_counter() - built) * 1000)
         build_ms.append((built - began) * 1000)
     _check_files(directory / "out", batches + WARM_UP)

@@ -15,8 +15,9 @@ from benchmarks.rows import make_rows
 from benchmarks.spark_session import in_own_process
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
+from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -64,18 +65,18 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, direct
         "rolling": rolling,
         "maxOpenBytes": f"{OPEN_MIB}m",
     }
-    writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema_json(schema)), current())
+    plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema_json(schema)), current())
     author = JobIdentity if rolling == "batch" else None
     for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
         identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
         before = memory_mib("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
-        message = writer.write(TaskIdentity(identity, 0, 0), _batches(count, directories), current())
+        message = write_task(plan, TaskIdentity(identity, 0, 0), _batches(count, directories), current())
         peak = memory_mib("VmHWM") - before
         found = sum(part.rows for part in message.parts) + sum(segment.rows for segment in message.segments)
         if found != count:
             raise RuntimeError(f"{found} rows of {count} were written")
-        writer.commit([message], batch_id, current())
+        commit_batch(plan.writes, plan.config, [message], batch_id, current())
     return peak
 
 

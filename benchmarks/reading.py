@@ -15,6 +15,7 @@ import ftfile
 from benchmarks.report import Cell, Table
 from ftfile.core.context import SYSTEM
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import write_task
 from ftfile.write.messages import TaskIdentity
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _write(path: str, rows: int) -> None:
     query = MicroBatch(path, types, {"partitionBy": "p"})
     for number in range(FILES):
         task = TaskIdentity(query.identity(number), 0, 0)
-        message = query.writer().write(task, _batches(number, rows // FILES // PARTITIONS), SYSTEM)
+        message = write_task(query.write_plan(), task, _batches(number, rows // FILES // PARTITIONS), SYSTEM)
         query.commit(number, [message])
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.write.writer import Writer
+from ftfile.spark.writers import StreamWriter
 
 if TYPE_CHECKING:
     from ftfile.write.files.publishing import PublishedPart
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def note_plan(parts: tuple[PublishedPart, ...]) -> None:
     """Note the batch, the process, and whether its writer has a plan, beside the directory of the sink."""
     frames = inspect.stack()
-    writer = next(found for info in frames if isinstance(found := info.frame.f_locals.get("self"), Writer))
+    writer = next(found for info in frames if isinstance(found := info.frame.f_locals.get("self"), StreamWriter))
     out = Path(parts[0].url.removeprefix("file://").removesuffix(parts[0].path))
     with (out.parent / "commits").open("a") as notes:
-        notes.write(json.dumps([parts[0].batch_id, os.getpid(), writer.planned is not None]) + "\n")
+        notes.write(json.dumps([parts[0].batch_id, os.getpid(), writer._plan is not None]) + "\n")
 
 
 def noted(directory: Path) -> list[tuple[int, int, bool]]:

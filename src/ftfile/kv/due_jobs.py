@@ -24,7 +24,7 @@ from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Origin
 from ftfile.storage.calls import parallel
-from ftfile.write.messages import segment_of
+from ftfile.write.messages import AssemblyResults, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -223,8 +223,8 @@ class Outputs:
             spool.discard()
 
 
-def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-    """Do the due jobs that fall to a task; return the results, and the ids of jobs that failed, and of runs.
+def run_jobs(merger: Merger, head: LogState) -> AssemblyResults:
+    """Do the due jobs that fall to a task.
 
     At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
     come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
@@ -251,7 +251,7 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
             failed += failed_ids(job, errors)
         if rewrite is not None:
             done.append(rewrite)
-    return tuple(done), tuple(failed)
+    return AssemblyResults(tuple(done), tuple(failed))
 
 
 @dataclass(frozen=True, slots=True)

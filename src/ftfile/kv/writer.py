@@ -1,9 +1,9 @@
-"""A store's writer, see `write.writer`: rows as runs, each with its operation, folded, by bucket."""
+"""A store's writer, see `write.batch`: rows as runs, each with its operation, folded, by bucket."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,23 +24,23 @@ from ftfile.log.directory import check_foreign_tables, check_outside_directories
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
-from ftfile.write.messages import batch_metrics, letters_of, segments_of
-from ftfile.write.options import check_staged_names, durability_of
+from ftfile.write.batch import DirectoryCheck, PreparedBatch, TaskInput, Writes
+from ftfile.write.messages import AssemblyResults, segments_of
+from ftfile.write.options import check_staged_names
 from ftfile.write.spark_checkpoint import checkpoint_table_change
-from ftfile.write.writer import PreparedBatch, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ftfile.kv.run_files import RunSpool
-    from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author, Body
     from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
-    from ftfile.write.messages import StagedSegment, TaskCommit, WriterIdentity
+    from ftfile.write.batch import WritePlan
+    from ftfile.write.messages import StagedSegment, TaskCommit
     from ftfile.write.stage import Stage
 
 
@@ -133,14 +133,14 @@ class RunWriter:
         return rows.append_column(OP, from_numpy(ops, pa.int8())) if ops.any() else rows
 
 
-class StoreWriter(Writer[StoreConfig]):
+class StoreWrites(Writes[StoreConfig]):
     """Writes rows as runs; after a commit it vacuums the store, if it is time."""
 
     __slots__ = ()
     batch_writes_do_jobs = True
 
-    @staticmethod
-    def _check_directory(config: StoreConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+    def check_directory(self, config: StoreConfig, log: CommitLog) -> DirectoryCheck[StoreConfig]:
+        """See `Writes.check_directory`."""
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
         head = log.refresh()
@@ -153,42 +153,47 @@ class StoreWriter(Writer[StoreConfig]):
             check_foreign_tables(log, head, config.path)
         definition_after(config, head)
         refuse_operator(head, config.common.transaction)
-        return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_tasks else {}
+        needed = {head.encoding} if head.encoding and head.assembly_tasks else set()
+        return DirectoryCheck(config, head, {key: head.definitions[key] for key in needed})
 
-    def _write_rows(
-        self, _: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
-    ) -> list[StagedSegment]:
-        runs = RunWriter(self.config, stage, bad, self.batch_plan.time_ms)
+    def task_input(self, config: StoreConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[StoreConfig]:
+        """See `Writes.task_input`."""
+        return TaskInput(config, batches, definition=_definition_key(config))
+
+    def write_rows(
+        self, plan: WritePlan[StoreConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """See `Writes.write_rows`."""
+        runs = RunWriter(plan.config, stage, bad, plan.time_ms)
         for batch in rows:
             runs.write(batch)
         runs.finish()
         return runs.segments
 
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-        if not (definitions := self.batch_plan.definitions):
-            return (), ()
-        config, ((encoding, text),) = self.config, definitions.items()
+    def run_assembly_tasks(self, plan: WritePlan[StoreConfig], stage: Stage, head: LogState) -> AssemblyResults:
+        """See `Writes.run_assembly_tasks`."""
+        if not plan.definitions:
+            return AssemblyResults()
+        config, ((encoding, text),) = plan.config, plan.definitions.items()
         if head.encoding not in (None, encoding):  # others brought columns, and runs that have them
             encoding, text = head.encoding, head.definitions.get(head.encoding)
             if text is None:
-                return (), ()
+                return AssemblyResults()
         definition = StoreDefinition.from_json(text["store"]).naming(config.definition.code)
         try:
             state = open_state(stage.fs, head, definition.key_types)
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are merged: %s", error)
-            return (), ()
+            return AssemblyResults()
         merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), head.version)
         return run_jobs(merger, state)
 
-    def _definition(self) -> str:
-        return definition_key(self.config.definition.to_json())
-
-    def _prepare(self, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
-        return PreparedRuns(self.config, author, messages, log)
+    def prepare(self, config: StoreConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
+        """See `Writes.prepare`."""
+        return PreparedRuns(config, author, messages, log)
 
 
-class PreparedRuns(PreparedBatch):
+class PreparedRuns(PreparedBatch[StoreConfig]):
     """The runs of the checked messages of all tasks; once they are recorded, the store is vacuumed, if it is time.
 
     Raises:
@@ -196,23 +201,14 @@ class PreparedRuns(PreparedBatch):
     """
 
     def __init__(self, config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
-        config_key = definition_key(config.definition.to_json())
-        # Spark plans the commit of a stream again.
-        if any(message.definition not in (None, config_key) for message in messages):
+        super().__init__(config, author, messages, log)
+        # Spark makes the settings of a stream again for the commit.
+        if any(message.definition not in (None, _definition_key(config)) for message in messages):
             raise ConfigError(
                 f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
                 "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
             )
-        self._config, self._author, self._log = config, author, log
-        self._letters = letters_of(messages)
-        self._change = StoreChange(
-            tuple(segments_of(messages, "", {"committedMs": log.clock.now_ms()})),
-            tuple(rewrite for message in messages for rewrite in message.rewritten),
-            frozenset(job for message in messages for job in message.failed),
-            len(messages),
-        )
-        self._metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
-        runs, buckets = len(self._change.runs), config.definition.buckets
+        runs, buckets = sum(len(message.segments) for message in messages), config.definition.buckets
         if runs > MANY_RUNS * buckets:
             _log.warning(
                 "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
@@ -222,18 +218,24 @@ class PreparedRuns(PreparedBatch):
 
     def body(self, head: LogState, _: Callable[[], Snapshot]) -> Body:
         """See `PreparedBatch.body`."""
-        common = self._config.common
+        common = self.config.common
         refuse_operator(head, common.transaction)
-        body = body_of(self._config, self._log, head, self._change)
-        place = checkpoint_table_change(head, self._author, common.checkpoint)
+        runs = tuple(segments_of(self.messages, "", {"committedMs": self.committed_ms}))
+        change = StoreChange(runs, tuple(self.rewrites), self.failed, len(self.messages))
+        body = body_of(self.config, self.log, head, change)
+        place = checkpoint_table_change(head, self.author, common.checkpoint)
         return structs.replace(
             body,
-            dead_letters=self._letters,
+            dead_letters=self.letters,
             user_metadata=common.user_metadata,
-            metrics=self._metrics | body.metrics,
+            metrics=self.metrics | body.metrics,
             tables=body.tables | place,
         )
 
     def after_commit(self, _: Committed) -> None:
         """Vacuum the store, if it is time."""
-        vacuum_if_due(self._config, self._log)
+        vacuum_if_due(self.config, self.log)
+
+
+def _definition_key(config: StoreConfig) -> str:
+    return definition_key(config.definition.to_json())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import recorded_definition
-from ftfile.kv.writer import StoreWriter
+from ftfile.kv.writer import StoreWrites
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.writers import BatchWriter, StreamWriter
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class FtKvStreamWriter(StreamWriter):
+class FtKvStreamWriter(StreamWriter[StoreConfig]):
     """Upserts, merges and deletes the rows of a micro-batch; in complete mode they replace the store's."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(StoreWriter, _store_config(options, schema, overwrite=overwrite, stream=True))
+        super().__init__(StoreWrites(), _store_config(options, schema, overwrite=overwrite, stream=True))
 
 
-class FtKvBatchWriter(BatchWriter):
+class FtKvBatchWriter(BatchWriter[StoreConfig]):
     """Upserts, merges and deletes the rows of a DataFrame as one commit, or replaces all there is by them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        config = _store_config(options, schema, overwrite=overwrite, stream=False)
-        super().__init__(StoreWriter.plan(config, SYSTEM))
+        super().__init__(StoreWrites(), _store_config(options, schema, overwrite=overwrite, stream=False))
 
 
 def _store_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreConfig:

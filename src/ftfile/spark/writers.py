@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -15,9 +15,11 @@ from ftfile.core.options.kinds import NOTE
 from ftfile.operate.export.after_commit import export_soon, exported_formats
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped, only_commits, tune_worker
+from ftfile.write.batch import abort_batch, commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites, session_refusal
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.write.options import WriteConfig
 from ftfile.write.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ftfile.write.batch import Writes
     from ftfile.write.messages import TaskCommit
-    from ftfile.write.options import WriteConfig
-    from ftfile.write.writer import Writer
 
 
 _log = get_logger(__name__)
+
+_C = TypeVar("_C", bound=WriteConfig)
 
 # A batch write waits as long for its export.
 EXPORT_WAIT_S = 60.0
@@ -41,65 +44,78 @@ CHECKPOINT = "ftfile.checkpoint"
 
 # Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
 _USER_METADATA = "spark.ftfile.userMetadata"
-_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 
-@dataclass
-class TaskCommitMessage(WriterCommitMessage):
-    """One task's result on its way through Spark."""
+@dataclass(frozen=True)
+class SessionValues:
+    """The settings of the session, and of the query's thread, which tasks alone see."""
 
-    task: TaskCommit
-    overwrite_mode: str | None = None  # of the session
-    user_metadata: str | None = None  # likewise
+    overwrite_mode: str | None = None
+    user_metadata: str | None = None
     checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` or the session has it
     is_attached: bool = False  # the listener has seen the query's start
 
 
-class _Writer(Shipped):
-    def __init__(self, writer: Writer[Any]) -> None:
-        self._writer = writer
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """One task's result on its way through Spark."""
+
+    task: TaskCommit
+    session: SessionValues = SessionValues()
+
+
+class _Writer(Shipped, Generic[_C]):
+    def __init__(self, writes: Writes[_C], config: _C, *, is_planned: bool = True) -> None:
+        self._writes = writes
+        self._plan = plan_write(writes, config, SYSTEM) if is_planned else None
+        self._config = config if self._plan is None else self._plan.config
         tune_worker()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
-        texts = {message.user_metadata for message in messages if isinstance(message, TaskCommitMessage)}
-        if self._writer.config.common.user_metadata is None:
-            self._set_common(user_metadata=next(iter(texts), None))
-        self._writer.commit(unwrap(messages), batchId, SYSTEM)
+        tasks = [message for message in messages if isinstance(message, TaskMessage)]
+        self._config = self._in_session(tasks[0].session if tasks else SessionValues())
+        commit_batch(self._writes, self._config, unwrap(messages), batchId, SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log it, and delete nothing."""
-        self._writer.abort(unwrap(messages), batchId, SYSTEM)
+        abort_batch(self._config, unwrap(messages), batchId, SYSTEM)
 
-    def _set_common(self, **settings: Any) -> None:  # noqa: ANN401 - of many types
-        config = self._writer.config
-        self._writer = replace(self._writer, config=replace(config, common=replace(config.common, **settings)))
+    def _in_session(self, session: SessionValues) -> _C:
+        """Return the settings with those of the session, of which the driver hears from tasks."""
+        common = self._config.common
+        text = session.user_metadata if common.user_metadata is None else common.user_metadata
+        return replace(self._config, common=replace(common, user_metadata=text, is_attached=session.is_attached))
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         tune_worker()
-        user_metadata = _session_metadata()
-        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
+        session = _session_values()
+        assert self._plan is not None, "a writer that only commits cannot write"
+        return TaskMessage(write_task(self._plan, identity, batches, SYSTEM), session)
 
 
-class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
+class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class.
 
     Spark builds it once to ship it to tasks, which needs a plan, and once more to commit or to abort, which needs none.
     """
 
-    def __init__(self, kind: type[Writer[Any]], config: WriteConfig) -> None:
-        super().__init__(kind.for_commit(config, SYSTEM) if only_commits() else kind.plan(config, SYSTEM))
+    def __init__(self, writes: Writes[_C], config: _C) -> None:
+        super().__init__(writes, config, is_planned=not only_commits())
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of one task, in an executor."""
+        return self._write(stream_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
-        config = self._writer.config
-        is_attached = any(isinstance(message, TaskCommitMessage) and message.is_attached for message in messages)
-        self._set_common(is_attached=is_attached)
+        config = self._config
         if config.common.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
-            self._set_common(checkpoint=checkpoint)
+            self._config = replace(config, common=replace(config.common, checkpoint=checkpoint))
             if checkpoint is None and not batchId:
                 _log.warning(
                     "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
@@ -110,42 +126,35 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
                 )
         super().commit(messages, batchId)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one attempt of one task, in an executor."""
-        message = self._write(stream_task(), iterator)
-        assert isinstance(message, TaskCommitMessage)
-        attached = _task_context().getLocalProperty(CHECKPOINT)
-        return replace(message, checkpoint=attached or _session_checkpoint(), is_attached=attached is not None)
 
-
-class BatchWriter(_Writer, DataSourceArrowWriter):
+class BatchWriter(_Writer[_C], DataSourceArrowWriter):
     """Writes a DataFrame as one commit; all of it is seen, or nothing."""
 
-    def __init__(self, writer: Writer[Any]) -> None:
-        super().__init__(writer)
+    def __init__(self, writes: Writes[_C], config: _C) -> None:
+        super().__init__(writes, config)
         self._job_id = SYSTEM.ids.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
-        context = _task_context()
+        context = task_context()
         # Inside `foreachBatch` the properties of the stream are set, too: they are not the identity of this write.
         identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
         return self._write(identity, iterator)
 
 
-class FtFileStreamWriter(StreamWriter):
+class FtFileStreamWriter(StreamWriter[SinkConfig]):
     """Writes the files of a micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(SinkWriter, sink_config(options, schema, overwrite=overwrite, stream=True))
+        super().__init__(FileWrites(), sink_config(options, schema, overwrite=overwrite, stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, and let it be exported while the next one runs."""
         super().commit(messages, batchId)
-        _export(self._writer.config, wait_s=0)
+        _export(self._config, wait_s=0)
 
 
-class FtFileBatchWriter(BatchWriter):
+class FtFileBatchWriter(BatchWriter[SinkConfig]):
     """Appends the files of a DataFrame, or replaces all there is by them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
@@ -155,31 +164,28 @@ class FtFileBatchWriter(BatchWriter):
                 "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
-        writer = SinkWriter.plan(config, SYSTEM)
-        super().__init__(writer)
+        super().__init__(FileWrites(), config)
         # Tasks are told the session's mode, and the driver hears of it after all rows are written.
-        self._refusal = writer.refusal_in("dynamic", SYSTEM)
+        self._refusal = session_refusal(self._config, "dynamic", SYSTEM)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one attempt of one task, and tell the driver of the session's overwrite mode."""
-        mode = _task_context().getLocalProperty(_OVERWRITE_MODE)
-        if self._refusal is not None and (mode or "").lower() == "dynamic":
+        """Write one attempt of one task, in an executor, unless the session's overwrite mode is refused."""
+        mode = task_context().getLocalProperty(OVERWRITE_MODE) or ""
+        if self._refusal is not None and mode.lower() == "dynamic":
             raise self._refusal
-        message = super().write(iterator)
-        assert isinstance(message, TaskCommitMessage)
-        return replace(message, overwrite_mode=mode)
+        return super().write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit all of the write; in the session's dynamic mode, an overwrite replaces the partitions of its rows."""
-        modes = {message.overwrite_mode for message in messages if isinstance(message, TaskCommitMessage)}
-        assert isinstance(self._writer, SinkWriter)
-        self._writer = self._writer.for_session(next(iter(modes), None))
+        """Commit all of the write, and export it."""
         super().commit(messages, batchId)
-        config = self._writer.config
         # Readers of an export miss the files that an overwrite replaced.
-        existing = exported_formats(config.log(SYSTEM).fs) if config.overwrite else ()
+        existing = exported_formats(self._config.log(SYSTEM).fs) if self._config.overwrite else ()
         # Nobody comes after a batch write, and its process may end.
-        _export(config, existing, wait_s=EXPORT_WAIT_S)
+        _export(self._config, existing, wait_s=EXPORT_WAIT_S)
+
+    def _in_session(self, session: SessionValues) -> SinkConfig:
+        """Return the settings: in the session's dynamic mode, an overwrite replaces the partitions of its rows."""
+        return super()._in_session(session).for_session(session.overwrite_mode)
 
 
 def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:
@@ -219,23 +225,40 @@ def _export(config: SinkConfig, more: tuple[str, ...] = (), *, wait_s: float) ->
     export_soon(config.path, formats, settings, SYSTEM, wait_s=wait_s)
 
 
-def _session_checkpoint() -> str | None:
+def _session_values() -> SessionValues:
+    """Return the settings that Spark sends to tasks alone; a ConfigError for a text about commits that is too long."""
+    context = task_context()
+    attached, user_metadata = context.getLocalProperty(CHECKPOINT), context.getLocalProperty(_USER_METADATA)
+    try:
+        NOTE.parse(user_metadata or "")
+    except ValueError:
+        raise ConfigError(
+            f"{_USER_METADATA} has {len(user_metadata or '')} characters: it takes {NOTE.accepts}"
+        ) from None
+    return SessionValues(
+        overwrite_mode=context.getLocalProperty(OVERWRITE_MODE),
+        user_metadata=user_metadata,
+        checkpoint=attached or _session_checkpoint(context),
+        is_attached=attached is not None,
+    )
+
+
+def _session_checkpoint(context: TaskContext) -> str | None:
     """Return the directory in which Spark keeps the checkpoint of a query with a name, below the session's location.
 
     One without a name has a directory of a random name there. The query's description begins with a line of its name.
     """
-    context = _task_context()
     location = context.getLocalProperty(_CHECKPOINT_LOCATION)
     name, _, rest = (context.getLocalProperty("spark.job.description") or "").partition("\nid = ")
     return f"{location.rstrip('/')}/{name}" if location and name and rest else None
 
 
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """Return the checkpoint that tasks were told; None for one of another query, by the id that is in it."""
+    """Return the checkpoint of which tasks heard; None for one of another query, by the id that is in it."""
     for message in messages:
-        if isinstance(message, TaskCommitMessage) and message.checkpoint is not None:
+        if isinstance(message, TaskMessage) and message.session.checkpoint is not None:
             writer = message.task.identity.writer
-            (checkpoint,) = absolute_options({"checkpointLocation": message.checkpoint}).values()
+            (checkpoint,) = absolute_options({"checkpointLocation": message.session.checkpoint}).values()
             query_id = read_query_id(checkpoint, SYSTEM)
             return checkpoint if isinstance(writer, StreamIdentity) and query_id == writer.query_id else None
     return None
@@ -243,12 +266,12 @@ def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
     """Return the tasks' results; None stays None, which means that a task did not finish."""
-    return [message.task if isinstance(message, TaskCommitMessage) else None for message in messages]
+    return [message.task if isinstance(message, TaskMessage) else None for message in messages]
 
 
 def stream_task() -> TaskIdentity:
     """Return the identity of this attempt of a micro-batch's task, by properties that Spark 4.0 to 4.3 set."""
-    context = _task_context()
+    context = task_context()
     properties = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     if not all(properties.values()):
         raise ConfigError(f"this task is no micro-batch that ftfile knows: Spark set only {properties}")
@@ -257,18 +280,8 @@ def stream_task() -> TaskIdentity:
     return TaskIdentity(writer, context.partitionId(), context.attemptNumber())
 
 
-def _session_metadata() -> str | None:
-    """Return the session's text about each commit; a ConfigError for one that is too long."""
-    text = _task_context().getLocalProperty(_USER_METADATA)
-    if text is None:
-        return None
-    try:
-        return str(NOTE.parse(text))
-    except ValueError:
-        raise ConfigError(f"{_USER_METADATA} has {len(text)} characters: it takes {NOTE.accepts}") from None
-
-
-def _task_context() -> TaskContext:
+def task_context() -> TaskContext:
+    """Return the context of the task that runs here; a ConfigError where none does."""
     context = TaskContext.get()
     if context is None:
         raise ConfigError("there is no Spark task here: write() is called by Spark in its executors")

@@ -1,4 +1,4 @@
-"""Micro-batches without a JVM: the real writer, pickled, its tasks, messages and commit, in Spark's order."""
+"""Micro-batches without a JVM: the real plan, pickled, its tasks, messages and commit, in Spark's order."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import json
 import pickle
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import recorded_definition
-from ftfile.kv.writer import StoreWriter
+from ftfile.kv.writer import StoreWrites
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
+from ftfile.write.batch import abort_batch, commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter, forget_caches
+from ftfile.write.files.file_writer import FileWrites, forget_caches
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.log.protocol import Committed
+    from ftfile.write.batch import WritePlan, Writes
     from ftfile.write.messages import TaskCommit, WriterIdentity
-    from ftfile.write.writer import Writer
+    from ftfile.write.options import WriteConfig
 
 
 __all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "spark_schema")
@@ -62,6 +64,8 @@ class BatchQuery(ABC):
     `run` is a whole micro-batch; `plan`, `run_task`, `commit` and `abort` are its steps, for tests that let
     attempts fail, lose messages or come late.
     """
+
+    writes: ClassVar[Writes[Any]]
 
     path: str  # of the directory
     columns: Mapping[str, Any]  # names and types as `spark_schema` takes them
@@ -113,16 +117,16 @@ class BatchQuery(ABC):
         return StreamIdentity(self.query_id, self.run_id, batch_id)
 
     @abstractmethod
-    def writer(self) -> Writer[Any]:
-        """Return the planned writer, its settings checked anew from the options as for every batch."""
+    def config(self) -> WriteConfig:
+        """Return the settings, checked anew from the options as for every batch."""
 
-    @abstractmethod
-    def committer(self) -> Writer[Any]:
-        """Return the writer of the process that only commits, its settings likewise checked anew; it has no plan."""
+    def write_plan(self) -> WritePlan[Any]:
+        """Return the plan of a batch."""
+        return plan_write(self.writes, self.config(), current())
 
     def plan(self) -> bytes:
-        """Return the writer as the driver ships it to the tasks."""
-        return pickle.dumps(self.writer())
+        """Return the plan as the driver ships it to the tasks."""
+        return pickle.dumps(self.write_plan())
 
     def run_task(
         self,
@@ -139,25 +143,25 @@ class BatchQuery(ABC):
         fails with its rows written.
         """
         task = TaskIdentity(writer, partition, attempt)
-        shipped: Writer[Any] = pickle.loads(planned)  # noqa: S301 - our own
-        message = shipped.write(task, self._batches(rows, error), current())
+        shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
+        message = write_task(shipped, task, self._batches(rows, error), current())
         returned: TaskCommit = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own
         return returned
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
-        """Commit with a writer built anew, as Spark does in another process."""
-        return self.committer().commit(messages, batch_id, current())
+        """Commit with settings checked anew and no plan, as Spark does in another process."""
+        return commit_batch(self.writes, self.config(), messages, batch_id, current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
-        self.committer().abort(messages, batch_id, current())
+        abort_batch(self.config(), messages, batch_id, current())
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
-        """Run a batch write instead: a commit of its own, without a batch id, by the writer that was shipped."""
+        """Run a batch write instead: a commit of its own, without a batch id, by the plan that was shipped."""
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
-        shipped: Writer[Any] = pickle.loads(planned)  # noqa: S301 - our own
-        return shipped.commit(messages, None, current())
+        shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
+        return commit_batch(shipped.writes, shipped.config, messages, None, current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted Spark goes on: the first that is not in `commits`."""
@@ -208,13 +212,7 @@ class MicroBatch(BatchQuery):
         query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
     """
 
-    def writer(self) -> SinkWriter:
-        """Return the planned writer."""
-        return SinkWriter.plan(self.config(), current())
-
-    def committer(self) -> SinkWriter:
-        """Return the writer that only commits."""
-        return SinkWriter.for_commit(self.config(), current())
+    writes = FileWrites()
 
     def config(self) -> SinkConfig:
         """Return the settings."""
@@ -230,13 +228,7 @@ class StoreBatch(BatchQuery):
         query.run(0, [[{"word": "a", "n": 1}], [{"word": "a", "n": 1}]])
     """
 
-    def writer(self) -> StoreWriter:
-        """Return the planned writer."""
-        return StoreWriter.plan(self.config(), current())
-
-    def committer(self) -> StoreWriter:
-        """Return the writer that only commits."""
-        return StoreWriter.for_commit(self.config(), current())
+    writes = StoreWrites()
 
     def config(self) -> StoreConfig:
         """Return the settings."""

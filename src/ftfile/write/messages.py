@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
 
@@ -103,6 +103,13 @@ class StagedSegment(StagedPart):
 
     offset: int = 0  # first byte in the spool
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `write.files.rolling_groups`
+
+
+class AssemblyResults(NamedTuple):
+    """The due jobs that a task did, or tried to do, beside its own rows."""
+
+    rewrites: tuple[Rewrite, ...] = ()
+    failed: tuple[str, ...] = ()  # ids of failed jobs, and of inputs left out of what was made
 
 
 @dataclass(frozen=True, slots=True)

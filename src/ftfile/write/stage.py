@@ -209,6 +209,7 @@ class Stage:
         self.fs = fs
         self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
         self._final_path = final_path
+        self.identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
         self._name = f"{identity.partition:05d}-{identity.attempt}"

@@ -20,6 +20,7 @@ from ftfile.kv.upkeep.rebucket import rebucket
 from ftfile.log.format import layout
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.write.batch import commit_batch, write_task
 from ftfile.write.messages import TaskIdentity
 from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
 
@@ -56,7 +57,7 @@ class TestOrder:
         query = query_of(out, buckets="1", maxOpenBytes="4000")
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist(rows(*"abc", n=number), schema=schema) for number in range(200)]
-        message = query.writer().write(TaskIdentity(query.identity(0), 0, 0), batches, current())
+        message = write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())
         assert 3 < len(message.segments) < 100
         query.commit(0, [message])
         assert rows_of(out) == {"a": 199, "b": 199, "c": 199}
@@ -66,7 +67,7 @@ class TestOrder:
         query = query_of(out, buckets="1", maxOpenBytes="100000")
         whole = pa.RecordBatch.from_pylist(rows(*(f"{number}" for number in range(1000))), schema=query.config().schema)
         slices = [whole.slice(start, 50) for start in range(0, 1000, 50)]
-        message = query.writer().write(TaskIdentity(query.identity(0), 0, 0), slices, current())
+        message = write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), slices, current())
         assert len(message.segments) == 1
 
     def test_a_batch_that_scatters_rows_is_warned_of(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -444,7 +445,7 @@ class TestDefinition:
         written = query.write(1, [rows(*"bcdef")])
         rebucket(out, 8)
         with pytest.raises(ConfigError, match="definition of the store was changed while a batch was written"):
-            query.writer().commit(written, 1, current())
+            query.commit(1, written)
         query.run(1, [rows(*"bcdef")])
         assert rows_of(out) == dict.fromkeys("abcdef", 1)
         options = {"keyColumns": "k", "onNewQuery": "continue"}
@@ -455,11 +456,11 @@ class TestDefinition:
     def test_the_first_record_decides_also_when_two_start_at_once(self, out: str) -> None:
         first = counting(out)
         second = query_of(out, query_id=SECOND, buckets="8", merge="n:sum", onNewQuery="continue")
-        planned = second.writer()
+        plan = second.write_plan()
         late = second.write(0, [rows("a")])
         first.run(0, [rows("a")])
         with pytest.raises(ConfigError, match="buckets: the store has 4, and 8 is given"):
-            planned.commit(late, 0, current())
+            commit_batch(plan.writes, plan.config, late, 0, current())
         assert rows_of(out) == {"a": 1}
 
     def test_is_in_the_log(self, out: str) -> None:

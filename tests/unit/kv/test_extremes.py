@@ -21,6 +21,7 @@ from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from ftfile.write.batch import write_task
 from ftfile.write.messages import TaskIdentity
 from ftfile.write.options import forget_logs
 from tests.kit.store_check import check_store
@@ -74,7 +75,7 @@ class TestManyRuns:
         query = store(merge="n:sum", maxOpenBytes="4", flushIntervalCount=str(count), compression="none")
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist([row(f"k{number % 7}")], schema=schema) for number in range(count)]
-        query.commit(0, [query.writer().write(TaskIdentity(query.identity(0), 0, 0), batches, current())])
+        query.commit(0, [write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())])
         assert runs() == count
         (job,) = CommitLog(open_filesystem(PATH)).refresh().assembly_tasks
         assert len(job.inputs) == count

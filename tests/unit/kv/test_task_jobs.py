@@ -35,9 +35,9 @@ from tests.unit.kv.runs import Written
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.log.checks import Rewrite
     from ftfile.log.format.model import AssemblyTask
     from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import AssemblyResults
 
 SETTINGS = DEFAULT_PLAN
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
@@ -102,7 +102,7 @@ class Bench:
 
     def do(
         self, jobs: list[AssemblyTask], version: int = 0, partition: int = 0, fs: FileSystem | None = None
-    ) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+    ) -> AssemblyResults:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
         head = LogState(version=version, assembly_tasks=tuple(jobs), whole=False)
         return run_jobs(Merger(stage, self.definition, "new", lambda: self.spool(stage), version), head)

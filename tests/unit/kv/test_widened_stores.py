@@ -24,6 +24,7 @@ from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from ftfile.write.batch import commit_batch
 from ftfile.write.options import forget_logs
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import FIRST, SECOND, rows
@@ -118,14 +119,14 @@ class History:
 
     def widen(self) -> None:
         """Give both queries a column; a narrow batch is under way, and has to be written again."""
-        narrow, late = self.queries[0].writer(), self.queries[0].write(self.batches[0], [self.draw()])
+        narrow, late = self.queries[0].write_plan(), self.queries[0].write(self.batches[0], [self.draw()])
         for query in self.queries:
             query.columns = WIDE
             query.options = {**query.options, "merge": self.merges[1], "onSchemaChange": "widen"}
         self.widened_at = len(self.versions)
         self.run(1, [self.draw()])
         with pytest.raises(SchemaError, match="more is gone"):
-            narrow.commit(late, self.batches[0], current())
+            commit_batch(narrow.writes, narrow.config, late, self.batches[0], current())
         self.late()
 
     def run(self, place: int, tasks: list[list[dict[str, Any]]]) -> None:

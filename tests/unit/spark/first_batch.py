@@ -22,14 +22,15 @@ def run(step: str, directory: Path) -> None:
     """Do a step, `plan`, `write`, `commit` or `read`; the one before it has left its result in the directory."""
     planned, message = directory / "planned", directory / "message"
     if step == "write":
-        from ftfile.spark.writers import TaskCommitMessage
+        from ftfile.spark.writers import TaskMessage
+        from ftfile.write.batch import write_task
 
         writer = pickle.loads(planned.read_bytes())
         # As a Spark worker gets them: pyarrow imports pandas, where it is installed, to convert a Python value.
         rows = pa.record_batch([from_texts(["a", "b"], pa.string()), numbers_from(np.arange(2))], names=["word", "n"])
         task = TaskIdentity(StreamIdentity("query", "run", 0), 0, 0)
-        written = writer._writer.write(task, iter([rows]), SYSTEM)  # noqa: SLF001 - `write` asks Spark for the task
-        message.write_bytes(pickled(TaskCommitMessage(written)))
+        written = write_task(writer._plan, task, iter([rows]), SYSTEM)  # noqa: SLF001 - `write` asks Spark for the task
+        message.write_bytes(pickled(TaskMessage(written)))
         return
     options = {} if step == "read" else {"fileFormat": "json"}
     source = FtFileDataSource({"path": str(directory / "out"), **options})

@@ -15,7 +15,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.spark import shipping as worker
 from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
-from ftfile.spark.writers import TaskCommitMessage
+from ftfile.spark.writers import TaskMessage
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def query_of(kind: str, out: Path) -> MicroBatch | StoreBatch:
     return MicroBatch(str(out), columns, {"fileFormat": "json"})
 
 
-def messages_of(query: MicroBatch | StoreBatch, batch: int) -> list[TaskCommitMessage]:
-    return [pickle.loads(pickle.dumps(TaskCommitMessage(task))) for task in query.write(batch, [ROWS])]
+def messages_of(query: MicroBatch | StoreBatch, batch: int) -> list[TaskMessage]:
+    return [pickle.loads(pickle.dumps(TaskMessage(task))) for task in query.write(batch, [ROWS])]
 
 
 def run_as(monkeypatch: pytest.MonkeyPatch, program: str, arguments: list[str]) -> None:
@@ -85,7 +85,7 @@ def test_it_has_no_plan_and_commits(tmp_path: Path, kind: str) -> None:
     for batch in range(2):
         messages = messages_of(query, batch)
         writer = writer_of(kind, tmp_path)
-        assert writer._writer.planned is None  # noqa: SLF001 - nobody else can tell
+        assert writer._plan is None  # noqa: SLF001 - nobody else can tell
         writer.commit(messages, batch)
     assert query.run(1, [ROWS]).replayed
 
@@ -93,7 +93,7 @@ def test_it_has_no_plan_and_commits(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", SOURCES)
 def test_without_that_program_it_plans(tmp_path: Path, kind: str) -> None:
     writer = writer_of(kind, tmp_path)
-    assert writer._writer.planned is not None  # noqa: SLF001
+    assert writer._plan is not None  # noqa: SLF001
     writer.commit(messages_of(query_of(kind, tmp_path), 0), 0)
 
 
@@ -101,7 +101,7 @@ def test_without_that_program_it_plans(tmp_path: Path, kind: str) -> None:
 def test_a_batch_write_has_the_plan_that_was_shipped(tmp_path: Path) -> None:
     source = FtFileDataSource({"path": str(tmp_path)})
     writer: Any = source.writer(SCHEMA, overwrite=False)
-    assert writer._writer.planned is not None  # noqa: SLF001
+    assert writer._plan is not None  # noqa: SLF001
 
 
 @pytest.mark.usefixtures("committing")

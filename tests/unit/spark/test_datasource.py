@@ -21,7 +21,7 @@ from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import acknowledge_at_once
-from ftfile.spark.writers import TaskCommitMessage, sink_config, stream_task, unwrap
+from ftfile.spark.writers import SessionValues, TaskMessage, sink_config, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.spark.pickled import pickled
@@ -170,7 +170,7 @@ def test_a_path_inside_one_process_is_refused() -> None:
 def test_a_missing_message_stays_missing() -> None:
     (task,) = MicroBatch("memory://messages", {"id": "long"}).write(0, [[{"id": 1}]])
     assert task is not None
-    messages = pickle.loads(pickle.dumps([TaskCommitMessage(task), None]))
+    messages = pickle.loads(pickle.dumps([TaskMessage(task), None]))
     assert unwrap(messages) == [task, None]
 
 
@@ -247,7 +247,7 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
         (task,) = query.write(batch, [[{"id": batch}]])
         assert task is not None
         writer: Any = FtFileDataSource({"path": out}).streamWriter(StructType().add("id", LongType()), overwrite=False)
-        writer.commit([TaskCommitMessage(task, checkpoint=f"file:{checkpoint}")], batch)
+        writer.commit([TaskMessage(task, SessionValues(checkpoint=f"file:{checkpoint}"))], batch)
         (known,) = CommitLog(open_filesystem(out)).refresh().queries.values()
         assert (known.last_batch, known.offsets_hash is not None) == (batch, recorded)
 
@@ -257,7 +257,7 @@ def test_the_option_goes_before_the_sessions_text(tmp_path: Path) -> None:
         (task,) = MicroBatch(str(tmp_path), {"id": "long"}).write(batch, [[{"id": batch}]])
         source = FtFileDataSource({"path": str(tmp_path), **options})
         writer: Any = source.streamWriter(StructType().add("id", LongType()), overwrite=False)
-        writer.commit([TaskCommitMessage(task, user_metadata="of the session")], batch)
+        writer.commit([TaskMessage(task, SessionValues(user_metadata="of the session"))], batch)
     assert [version.user_metadata for version in ftfile.open(tmp_path).history()] == ["of the session", "of the write"]
 
 
@@ -270,7 +270,7 @@ def test_files_that_stay_open_are_a_warning_where_nothing_ends_them(
     (task,) = MicroBatch(options["path"], {"id": "long"}, options).write(0, [[{"id": 1}]])
     assert task is not None
     writer: Any = FtFileDataSource(options).streamWriter(StructType().add("id", LongType()), overwrite=False)
-    writer.commit([TaskCommitMessage(task, is_attached=attached)], 0)
+    writer.commit([TaskMessage(task, SessionValues(is_attached=attached))], 0)
     ((level, text),) = [(line.levelno, line.message) for line in caplog.records if "in progress" in line.message]
     assert level == (logging.INFO if attached else logging.WARNING)
     assert text.endswith("1 files are in progress") if attached else "ftfile.spark.attach(spark), called before" in text

@@ -111,7 +111,7 @@ def test_writers_take_from_the_store_what_options_leave_out(store: Builder) -> N
     spelled = StructType().add("DAY", IntegerType()).add("Word", StringType()).add("n", LongType())
     writers: list[Any] = [source(store.path).writer, source(store.path, checkpointLocation="c").streamWriter]
     for writer in writers:
-        config = writer(spelled, overwrite=False)._writer.config  # noqa: SLF001
+        config = writer(spelled, overwrite=False)._config  # noqa: SLF001
         assert config.definition == DEFINITION
         assert config.schema.names == ["day", "word", "n"]
 

@@ -1,39 +1,39 @@
-"""The sink, see `write.writer`."""
+"""A batch of files, see `write.batch`."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
 from ftfile.log.format import layout
+from ftfile.write.batch import DirectoryCheck, TaskInput, Writes
 from ftfile.write.files.file_options import SinkConfig, forget_configs
 from ftfile.write.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import StreamIdentity
 from ftfile.write.options import forget_logs
-from ftfile.write.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
     from ftfile.core.context import Context, IdSource
-    from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
+    from ftfile.write.batch import WritePlan
     from ftfile.write.files.rolling_plan import RollingPlanner
-    from ftfile.write.messages import StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
-    from ftfile.write.stage import Stage
+    from ftfile.write.messages import AssemblyResults, StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
+    from ftfile.write.stage import FinalPath, Stage
 
 
 PLANNERS_KEPT = 16
@@ -50,29 +50,13 @@ def forget_caches() -> None:
         _planners.clear()
 
 
-class SinkWriter(Writer[SinkConfig]):
+class FileWrites(Writes[SinkConfig]):
     """Writes rows as parts, or as segments of files that stay open; after a commit it announces the files."""
 
     __slots__ = ()
 
-    def for_session(self, overwrite_mode: str | None) -> SinkWriter:
-        """Return the writer in a session with this `partitionOverwriteMode`."""
-        return SinkWriter(self.config.for_session(overwrite_mode), self.planned)
-
-    def refusal_in(self, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
-        """Return the error of the commit in a session with this `partitionOverwriteMode`, as far as the log tells."""
-        config = self.config.for_session(overwrite_mode)
-        if config is self.config:
-            return None
-        log = config.log(context)
-        try:
-            check_head(config, log.refresh(), lambda: _snapshot_of(log))
-        except (ConfigError, SchemaError) as error:
-            return error
-        return None
-
-    @staticmethod
-    def _check_directory(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+    def check_directory(self, config: SinkConfig, log: CommitLog) -> DirectoryCheck[SinkConfig]:
+        """See `Writes.check_directory`."""
         now_ms = log.clock.now_ms()
         check_paths(config, log.fs.capabilities, now_ms)
         if config.replacement is not None:
@@ -85,50 +69,60 @@ class SinkWriter(Writer[SinkConfig]):
             check_foreign_tables(log, head, config.path)
         check_head(config, head, lambda: _snapshot_of(log))
         needed = {job.inputs[0].encoding for job in head.assembly_tasks} & head.definitions.keys()
-        return head, {key: head.definitions[key] for key in needed}
+        return DirectoryCheck(config.in_zone(recorded_zone(head)), head, {key: head.definitions[key] for key in needed})
 
-    @staticmethod
-    def _following(config: SinkConfig, head: LogState) -> SinkConfig:
-        return config.in_zone(recorded_zone(head))
-
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
-        """See `Writer.write`: tasks alone know the time zone of the session, by the types of what Spark sends them."""
-        directories = self.config.directories
+    def task_input(self, config: SinkConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[SinkConfig]:
+        """Return the rows; tasks alone know the time zone of the session, by the types of what Spark sends them."""
+        directories = config.directories
         if not directories.takes_zone:
-            return replace(super().write(identity, batches, context), time_zone=directories.time_zone)
+            return TaskInput(config, batches, directories.time_zone)
         rest = iter(batches)
         for first in rest:
-            config = self.config.in_zone(session_zone(first.schema))
-            return SinkWriter(config, self.planned).write(identity, chain([first], rest), context)
-        return super().write(identity, (), context)
+            return self.task_input(config.in_zone(session_zone(first.schema)), chain([first], rest))
+        return TaskInput(config, ())
 
-    def _final_path(self, identity: TaskIdentity) -> Callable[[str, str], str] | None:
-        """Return the function that names parts which are written under their final names."""
-        config, writer = self.config, identity.writer
+    def final_path(self, plan: WritePlan[SinkConfig], identity: TaskIdentity) -> FinalPath | None:
+        """See `Writes.final_path`."""
+        config, writer = plan.config, identity.writer
         if not config.publishing.direct:
             return None
         from ftfile.write.files.namer import Namer  # noqa: PLC0415
 
-        namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner, {})
-        return lambda directory_key, file_id: namer.path(directory_key, file_id, config.extension, identity.partition)
+        namer = Namer(config.publishing.naming, writer.name_stem, plan.time_ms, writer.owner, {})
+        return partial(namer.path, extension=config.extension, index=identity.partition)
 
-    def _write_rows(
-        self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
-    ) -> tuple[StagedSegment, ...]:
-        from ftfile.write.files.task import write_task  # noqa: PLC0415 - tasks alone need it
+    def write_rows(
+        self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """See `Writes.write_rows`."""
+        from ftfile.write.files.task import write_rows  # noqa: PLC0415 - tasks alone need it
 
-        return write_task(self.config, self.batch_plan, writer, rows, stage, bad)
+        return write_rows(plan, rows, stage, bad)
 
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+    def run_assembly_tasks(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
+        """See `Writes.run_assembly_tasks`."""
         from ftfile.write.files.task import run_assembly_tasks  # noqa: PLC0415
 
-        return run_assembly_tasks(stage, head, self.batch_plan.definitions)
+        return run_assembly_tasks(stage, head, plan.definitions)
 
-    def _prepare(self, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
-        config = self.config
+    def prepare(self, config: SinkConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
+        """See `Writes.prepare`."""
         if config.directories.takes_zone:
             config = config.in_zone(next((message.time_zone for message in messages if message.time_zone), None))
         return PreparedFiles(config, author, messages, log, _planner(config, messages[0].identity.writer, log.ids))
+
+
+def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
+    """Return the error of the commit in a session with this `partitionOverwriteMode`, as far as the log tells."""
+    in_session = config.for_session(overwrite_mode)
+    if in_session is config:
+        return None
+    log = config.log(context)
+    try:
+        check_head(in_session, log.refresh(), lambda: _snapshot_of(log))
+    except (ConfigError, SchemaError) as error:
+        return error
+    return None
 
 
 def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:

@@ -17,14 +17,15 @@ from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.value_text import UTC
+from ftfile.write.batch import PreparedBatch
+from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.rolling_groups import Moment
 from ftfile.write.files.rolling_rules import ALL_END
-from ftfile.write.messages import StreamIdentity, add_of, batch_metrics, letters_of, segments_of
-from ftfile.write.options import check_staged_names, durability_of
+from ftfile.write.messages import StreamIdentity, add_of, segments_of
+from ftfile.write.options import check_staged_names
 from ftfile.write.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
 from ftfile.write.spark_checkpoint import checkpoint_table_change
-from ftfile.write.writer import PreparedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import Capabilities
-    from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.files.replacement import Replacement
     from ftfile.write.files.rolling_plan import RollingPlanner
     from ftfile.write.messages import TaskCommit
@@ -162,7 +162,7 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
 LARGE = "large"
 
 
-class PreparedFiles(PreparedBatch):
+class PreparedFiles(PreparedBatch[SinkConfig]):
     """The parts and segments of the checked messages of all tasks; without a planner, due jobs stay due."""
 
     def __init__(
@@ -173,13 +173,11 @@ class PreparedFiles(PreparedBatch):
         log: CommitLog,
         planner: RollingPlanner | None = None,
     ) -> None:
-        self._config, self._author, self._messages, self._log = config, author, messages, log
+        super().__init__(config, author, messages, log)
         self._planner = planner
-        self._committed_ms = log.clock.now_ms()
-        self._letters = letters_of(messages)
-        self._rewrites = [rewrite for message in messages for rewrite in message.rewritten]
-        self._failed = frozenset(job for message in messages for job in message.failed)
-        self._metrics = _metrics(config, messages, log.fs.capabilities)
+        if config.rolling is not None and isinstance(author, StreamAuthor):
+            large = sum(len(message.parts) for message in messages)
+            self.metrics |= {"partsByReason": {LARGE: large}} if large else {}
         key = config.encoding_key
         self._parts = tuple(
             add_of(part, key, message.identity.origin()) for message in messages for part in message.parts
@@ -187,18 +185,18 @@ class PreparedFiles(PreparedBatch):
 
     def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         """See `PreparedBatch.body`."""
-        config, messages, letters, log = self._config, self._messages, self._letters, self._log
+        config, messages, letters, log = self.config, self.messages, self.letters, self.log
         if config.directories.takes_zone:  # no task has rows, and so none knows the zone: the recorded one is kept
             config = config.in_zone(recorded_zone(head))
         check_head(config, head, snapshot)
-        is_stream = isinstance(self._author, StreamAuthor)
+        is_stream = isinstance(self.author, StreamAuthor)
         schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
         namer = _namer(config, messages[0], {key: config.extension})
-        named = namer.name(log, head, () if config.overwrite else self._rewrites, self._parts, definitions)
+        named = namer.name(log, head, () if config.overwrite else self.rewrites, self._parts, definitions)
         accepted = Accepted()
         if named.rewrites or named.refused:
             accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
-        segments = segments_of(messages, key, Moment(self._committed_ms, head.version + 1).stats())
+        segments = segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
         replacement = (
             None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
@@ -206,7 +204,7 @@ class PreparedFiles(PreparedBatch):
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         success = config.publishing.success if is_stream else None
         marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
-        place = checkpoint_table_change(head, self._author, config.common.checkpoint)
+        place = checkpoint_table_change(head, self.author, config.common.checkpoint)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -220,17 +218,17 @@ class PreparedFiles(PreparedBatch):
             encoding=key,
             definitions=definitions,
             user_metadata=config.common.user_metadata,
-            metrics=self._metrics | accepted.metrics(self._metrics.get("partsByReason")),
+            metrics=self.metrics | accepted.metrics(self.metrics.get("partsByReason")),
             tables=named.tables | marks | place,
         )
         if self._planner is None:
             return body
-        jobs = self._planner.plan(head, body, self._author, log.clock.now_ms(), self._failed)
+        jobs = self._planner.plan(head, body, self.author, log.clock.now_ms(), self.failed)
         return structs.replace(body, assembly_tasks=jobs)
 
     def after_commit(self, done: Committed) -> None:
         """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
-        config, writer, log = self._config, self._messages[0].identity.writer, self._log
+        config, writer, log = self.config, self.messages[0].identity.writer, self.log
         if self._planner is not None and self._planner.in_progress and config.rolling is not None:
             _log_files_in_progress(config, self._planner)
         hook, success, path = config.publishing.on_publish, config.publishing.success, config.path
@@ -291,10 +289,3 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json(), **config.common.storage.to_json()}
     settings_key = definition_key(settings)
     return schema_key, key, settings_key, {**definitions, settings_key: settings}
-
-
-def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:
-    is_rolling = config.rolling is not None and isinstance(messages[0].identity.writer, StreamIdentity)
-    large = sum(len(message.parts) for message in messages) if is_rolling else 0
-    metrics = batch_metrics(messages, durability_of(config.common.storage.durability, store))
-    return metrics | ({"partsByReason": {LARGE: large}} if large else {})

@@ -14,23 +14,22 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
 from ftfile.write.files.part_writer import EncodableRows, PartWriter, RowCollector
-from ftfile.write.messages import StreamIdentity
+from ftfile.write.messages import AssemblyResults, StreamIdentity
 from ftfile.write.stage import StagedRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.log.checks import Rewrite
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
+    from ftfile.write.batch import WritePlan
     from ftfile.write.files.directories import Router
     from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.files.rolling_rules import RollingSettings
-    from ftfile.write.messages import StagedSegment, WriterIdentity
+    from ftfile.write.messages import StagedSegment
     from ftfile.write.stage import Stage, StagedFile
-    from ftfile.write.writer import Planned
 
 
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
@@ -39,18 +38,14 @@ BUDGET_S = 10.0
 _log = get_logger(__name__)
 
 
-def write_task(
-    config: SinkConfig,
-    planned: Planned,
-    writer: WriterIdentity,
-    rows: Iterable[pa.RecordBatch],
-    stage: Stage,
-    bad: BadRecords,
-) -> tuple[StagedSegment, ...]:
+def write_rows(
+    plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+) -> Sequence[StagedSegment]:
     """Write all rows of an attempt to parts, or to a spool; return the segments of the spool."""
-    router = config.directories.router(bad.take, planned.time_ms, config.path_check(stage.fs.capabilities))
+    config = plan.config
+    router = config.directories.router(bad.take, plan.time_ms, config.path_check(stage.fs.capabilities))
     encodable = EncodableRows(config, bad.take)
-    is_stream = isinstance(writer, StreamIdentity)
+    is_stream = isinstance(stage.identity.writer, StreamIdentity)
     if config.rolling is not None and config.rolling.needs_spool and not is_stream:
         raise ConfigError(
             "a batch write finishes its files: leave out finalizeColumn, eventTimeInterval and strictFileSize, which "
@@ -63,13 +58,11 @@ def write_task(
     for batch in rows:
         target.write(bad.split_oversized(batch))
     target.finish()
-    return tuple(target.segments) if isinstance(target, SpoolWriter) else ()
+    return target.segments if isinstance(target, SpoolWriter) else ()
 
 
-def run_assembly_tasks(
-    stage: Stage, head: LogState, definitions: Mapping[str, Any]
-) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-    """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
+def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> AssemblyResults:
+    """Run the jobs of the stage's query that fall to its partition.
 
     Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
     their own jobs: they know the names of their files, and who hears of them. Raises nothing.
@@ -77,7 +70,7 @@ def run_assembly_tasks(
     jobs = [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == stage.owner]
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
-        return (), ()
+        return AssemblyResults()
     from ftfile.write.files.assembler import Assembler  # noqa: PLC0415 - tasks without jobs need none
 
     clock = stage.fs.context.clock
@@ -106,7 +99,7 @@ def run_assembly_tasks(
         failed += damaged
         for reason in damaged.values():
             _log.warning("a file was made without a segment that cannot be read: %s", reason)
-    return tuple(done), tuple(failed)
+    return AssemblyResults(tuple(done), tuple(failed))
 
 
 LARGE_BYTES_MIN = 4 << 20

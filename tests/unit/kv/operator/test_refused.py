@@ -17,6 +17,7 @@ from ftfile.log.format.model import JobAuthor, Record, Transaction
 from ftfile.log.format.record import encode_record
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.write.batch import commit_batch
 from ftfile.write.messages import JobIdentity
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, query_of, rows
@@ -118,17 +119,17 @@ def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: 
 def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> None:
     query = counting(out, txnAppId="w", txnVersion=str(version))
     counting(out).run(0, [rows("a")])
-    planned, job = query.writer(), JobIdentity("job")
+    plan, job = query.write_plan(), JobIdentity("job")
     messages = [query.run_task(query.plan(), job, 0, rows("a"))]
     with kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum") as store:
         store.begin_window(6)
         store.merge("a", 1)
         store.end_window()
         with pytest.raises(ConfigError, match=f"txnAppId='w': a KeyValueStore .* writer='w', and txnVersion={version}"):
-            planned.commit(messages, None, current())
+            commit_batch(plan.writes, plan.config, messages, None, current())
         store.committed(6)
         with pytest.raises(FtfileError):
-            planned.commit(messages, None, current())
+            commit_batch(plan.writes, plan.config, messages, None, current())
         with pytest.raises(ConfigError, match="txnAppId='w'"):
             query.plan()
         assert store.get("a") == 2

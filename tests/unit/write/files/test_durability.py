@@ -15,8 +15,9 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
+from ftfile.write.batch import plan_write
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,4 +132,4 @@ def closing_url() -> Iterator[str]:
 def test_more_than_the_store_has_is_an_error_at_the_start(path: str, asked: str, reason: str, closing_url: str) -> None:
     options = {"path": closing_url if path == "closing" else path, "fileFormat": "json", "durability": asked}
     with pytest.raises(ConfigError, match=reason):
-        SinkWriter.plan(SinkConfig.from_options(options, spark_schema(COLUMNS)), current())
+        plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(COLUMNS)), current())

@@ -12,7 +12,8 @@ from ftfile.log import protocol, publish
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ManualClock, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.batch import commit_batch
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.stage import StagedFile
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TestTimes:
     def test_are_measured_where_they_pass(self, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = ManualClock()
         taking(clock, 1, monkeypatch, StagedFile, "end")
-        taking(clock, 2, monkeypatch, SinkWriter, "_run_jobs")
+        taking(clock, 2, monkeypatch, FileWrites, "run_assembly_tasks")
         taking(clock, 4, monkeypatch, protocol, "_check_publishable")
         taking(clock, 8, monkeypatch, CommitLog, "create")
         taking(clock, 16, monkeypatch, publish, "place")
@@ -84,10 +85,10 @@ class TestTimes:
 class TestCounters:
     def test_a_process_knows_the_head_after_its_own_commits(self, query: MicroBatch, out: str) -> None:
         for batch in range(4):
-            messages, writer = query.write(batch, [ROWS]), query.writer()
+            messages, plan = query.write(batch, [ROWS]), query.write_plan()
             if batch == 2:
                 query.restart()
-            writer.commit(messages, batch, current())
+            commit_batch(plan.writes, plan.config, messages, batch, current())
         assert [found.log_reads for found in measured(out)] == [0, 0, 2, 0]
 
     def test_replays_and_their_files_are_told_by_the_next_commit(self, query: MicroBatch, out: str) -> None:

@@ -19,8 +19,9 @@ from ftfile.operate.compact import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import abort_batch, commit_batch, plan_write
 from ftfile.write.files import publishing as hooks
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.messages import JobIdentity
 from tests.unit.write.files import user_code
 
@@ -280,11 +281,11 @@ class TestAbort:
     ) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
-        writer = SinkWriter.plan(query.config(), current())
+        plan = plan_write(FileWrites(), query.config(), current())
         monkeypatch.setattr("ftfile.log.publish.place", refuse)
         with pytest.raises(NotPublished):
-            writer.commit(messages, None, current())
-        writer.abort(messages, None, current())
+            commit_batch(plan.writes, plan.config, messages, None, current())
+        abort_batch(plan.config, messages, None, current())
         assert "job job is committed as version 0; publishing goes on with the next commit" in caplog.text
 
     def test_of_a_batch_before_the_last(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -300,7 +301,7 @@ class TestAbort:
         query.abort(1, query.write(1, [rows("b"), rows("c")]))
         assert "Spark aborts batch 1. It is not committed; 2 staged files stay for vacuum" in caplog.text
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
-        SinkWriter.plan(query.config(), current()).abort(messages, None, current())
+        abort_batch(query.config(), messages, None, current())
         assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])
         assert "what its tasks staged stays for vacuum" in caplog.text
@@ -310,7 +311,7 @@ class TestAbort:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         messages = query.write(1, [rows("b")])
-        writer = SinkWriter.plan(query.config(), current())
+        plan = plan_write(FileWrites(), query.config(), current())
         Path(out, "_ftfile/log", f"_{0:020d}.record").write_text("damaged")
-        writer.abort(messages, 1, current())
+        abort_batch(plan.config, messages, 1, current())
         assert "Whether it is committed is not known: " in caplog.text

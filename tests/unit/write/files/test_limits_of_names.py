@@ -15,12 +15,13 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write import options as attempt_options
+from ftfile.write.batch import ABORTED_JOB_RECORDS, abort_batch, commit_batch, plan_write
 from ftfile.write.files import file_writer as writer
 from ftfile.write.files.file_options import CONFIGS_KEPT
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.files.naming import PATH_BYTES_MAX
 from ftfile.write.messages import JobIdentity
 from ftfile.write.options import MORE_DIGITS
-from ftfile.write.writer import ABORTED_JOB_RECORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,15 +123,15 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
-    planned = writer.SinkWriter.plan(stream.config(), current())
-    planned.commit([message], None, current())
+    planned = plan_write(FileWrites(), stream.config(), current())
+    commit_batch(planned.writes, planned.config, [message], None, current())
     for batch in range(ABORTED_JOB_RECORDS - 1):
         stream.run(batch, [[]])
-    planned.abort([message], None, current())
+    abort_batch(planned.config, [message], None, current())
     assert "job job is committed as version 0" in caplog.text
     caplog.clear()
     stream.run(ABORTED_JOB_RECORDS - 1, [[]])
-    planned.abort([message], None, current())
+    abort_batch(planned.config, [message], None, current())
     assert "in none of the last 16 versions; 1 staged files stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1
 

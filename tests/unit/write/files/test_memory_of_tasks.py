@@ -37,10 +37,11 @@ def test_a_thousand_directories_within_the_memory_of_a_task(out: str, file_forma
 import re
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
+from ftfile.write.batch import plan_write, write_task
 from ftfile.testing.context import current
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.messages import StreamIdentity, TaskIdentity
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.testing.micro_batch import spark_schema
 
 def memory(name):
@@ -48,7 +49,7 @@ def memory(name):
 
 columns = {{"key": "string", "id": "long", "word": "string", "more": "string"}}
 options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key", "rolling": {rolling!r}}}
-writer = SinkWriter.plan(SinkConfig.from_options(options, spark_schema(columns)), current())
+plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(columns)), current())
 random = np.random.default_rng(0)
 text = random.bytes(10_000 * 80).hex()
 words = [text[160 * n : 160 * n + 160] for n in range(10_000)]
@@ -62,7 +63,7 @@ def batches():
 
 before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
-message = writer.write(TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches(), current())
+message = write_task(plan, TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches(), current())
 written = [*message.parts, *message.segments]
 print(memory("VmHWM") - before, len({{each.directory_key for each in written}}), sum(each.rows for each in written))
 print(len(message.parts) or len({{segment.path for segment in message.segments}}))

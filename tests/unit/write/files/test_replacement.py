@@ -13,6 +13,8 @@ from ftfile.core.errors import ChangedRows, ConfigError, SchemaError
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import commit_batch
+from ftfile.write.files.file_writer import session_refusal
 from ftfile.write.messages import JobIdentity
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class TestDynamic:
         job = overwrite(out, DYNAMIC)
         planned = job.plan()
         stream(out).run(1, [rows(7, 8)])
-        job.writer().commit([job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
+        commit_batch(job.writes, job.config(), [job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (8, 8), (9, 9)]
 
     def test_values_are_compared_not_the_names_of_directories(self, tmp_path: Path) -> None:
@@ -193,12 +195,12 @@ class TestOptions:
     def test_a_write_in_a_dynamic_session(self, out: str) -> None:
         job = overwrite(out, {})
         message = job.run_task(job.plan(), JobIdentity("job"), 0, news(7))
-        job.writer().for_session("dynamic").commit([message], None, SYSTEM)
+        commit_batch(job.writes, job.config().for_session("dynamic"), [message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
 
     def test_what_a_dynamic_session_refuses_is_known_before_a_row_is_written(self, out: str) -> None:
         def refusal(mode: str, **options: str) -> str:
-            return str(overwrite(out, options).writer().refusal_in(mode, SYSTEM))
+            return str(session_refusal(overwrite(out, options).config(), mode, SYSTEM))
 
         assert refusal("dynamic", fileFormat="orc").startswith("fileFormat=orc, but the directory was written as json")
         assert "This overwrite replaces some partitions only" in refusal("dynamic", partitionBy="id")

@@ -26,6 +26,7 @@ from ftfile.testing.context import ManualClock, current, open_filesystem, repeat
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import write_task
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
@@ -103,7 +104,7 @@ class TestSizes:
         query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
         planned, writer = query.plan(), query.identity(0)
         batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]
-        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches, current())])
+        query.commit(0, [write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), batches, current())])
         query.run(1, [[]])
         assert visible(out) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
@@ -514,7 +515,7 @@ def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> N
     planned, writer = query.plan(), query.identity(0)
     config = query.config()
     batches = [pa.RecordBatch.from_pylist(rows[start : start + 50], config.schema) for start in range(0, 1000, 50)]
-    message = pickle.loads(planned).write(TaskIdentity(writer, 0, 0), batches, current())
+    message = write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), batches, current())
     assert 4 << 20 <= sum(segment.length for segment in message.segments) < 6 << 20
     assert all(part.length >= 6 << 20 for part in message.parts[:-1])
     query.commit(0, [message])

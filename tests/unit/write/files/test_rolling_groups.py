@@ -25,6 +25,7 @@ from ftfile.operate.flush import flush
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import write_task
 from ftfile.write.files import file_writer as writer
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
@@ -394,7 +395,7 @@ class TestTasks:
             opened.append(len(self._open))
 
         monkeypatch.setattr(PartWriter, "write_rows", write_and_count)
-        message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), batches, current())
+        message = write_task(pickle.loads(planned), TaskIdentity(identity, 0, 0), batches, current())
         assert max(opened) == 2
         query.commit(0, [message])
         (record,) = read_records(CommitLog(open_filesystem(out)))

@@ -33,11 +33,13 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import commit_batch, write_task
 from ftfile.write.files import file_writer as sink_writer
 from ftfile.write.files import rolling_plan as jobs
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
@@ -534,7 +536,7 @@ class TestEventTime:
         schema = query.config().schema
         times = pa.array([0, time_us], pa.int64()).cast(schema.field("at").type)
         rows = pa.RecordBatch.from_arrays([times, pa.array(["x", "x"])], schema=schema)
-        query.commit(0, [pickle.loads(planned).write(TaskIdentity(writer, 0, 0), [rows], current())])
+        query.commit(0, [write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), [rows], current())])
         assert ftfile.flush(out, context=current()).files == 2
 
     def test_with_final_rows(self, out: str) -> None:
@@ -594,7 +596,7 @@ class TestBatchWrites:
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.rewritten, message.failed) == ((), ())
-        sink_writer.SinkWriter.plan(query.config(), current()).commit([message], None, current())
+        commit_batch(FileWrites(), query.config(), [message], None, current())
         assert head_of(out).transactions["app"].last == 1
 
 

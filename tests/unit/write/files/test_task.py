@@ -18,7 +18,8 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.batch import commit_batch, plan_write
+from ftfile.write.files.file_writer import FileWrites
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,8 +95,8 @@ def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
 
 def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
     messages = query.write(0, [ROWS])
-    writer = SinkWriter.plan(query.config(), current())
+    plan = plan_write(FileWrites(), query.config(), current())
     MicroBatch(query.path, {"other": "string"}, query.options, "another").run(0, [[{"other": "x"}]])
     with pytest.raises(SchemaError):
-        writer.commit(messages, 0, current())
+        commit_batch(plan.writes, plan.config, messages, 0, current())
     assert len(ftfile.open(query.path).history()) == 1

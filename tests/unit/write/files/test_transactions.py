@@ -22,7 +22,8 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.file_writer import SinkWriter, forget_caches
+from ftfile.write.batch import commit_batch, plan_write
+from ftfile.write.files.file_writer import FileWrites, forget_caches
 from ftfile.write.messages import JobIdentity
 
 if TYPE_CHECKING:
@@ -145,9 +146,9 @@ class TestOnce:
     def test_a_writer_left_behind_commits_nothing(self, out: str) -> None:
         """Both wrote their files before either committed."""
         (first,), (second,) = (self.written(out, name) for name in ("first", "second"))
-        committer = SinkWriter.plan(job(out, 0).config(), current())
-        assert not committer.commit([first], None, current()).replayed
-        assert committer.commit([second], None, current()).replayed
+        committer = plan_write(FileWrites(), job(out, 0).config(), current())
+        assert not commit_batch(committer.writes, committer.config, [first], None, current()).replayed
+        assert commit_batch(committer.writes, committer.config, [second], None, current()).replayed
         assert ids(out) == [1, 2]
 
     def written(self, out: str, name: str) -> list[Any]:
@@ -192,15 +193,14 @@ class TestTasks:
     def test_the_writer_knows_of_its_own_application_alone(self, out: str) -> None:
         for number in range(20):
             write(out, number, app=f"app-{number}")
-        writer: SinkWriter = pickle.loads(job(out, 4, app="app-4").plan())
-        assert writer.batch_plan.view.transactions == {"app-4": 4}
+        assert pickle.loads(job(out, 4, app="app-4").plan()).view.transactions == {"app-4": 4}
 
     def test_a_message_that_found_what_is_not_there_is_an_error(self, out: str, tmp_path: Path) -> None:
         write(out, 0)
         again = job(out, 0)
         found = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
         with pytest.raises(InvalidMessages, match="no record"):
-            SinkWriter.plan(job(str(tmp_path / "empty"), 0).config(), current()).commit([found], None, current())
+            commit_batch(FileWrites(), job(str(tmp_path / "empty"), 0).config(), [found], None, current())
 
 
 class TestOptions:

@@ -18,6 +18,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.batch import write_task
 from ftfile.write.messages import TaskIdentity
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class TestZoneOfTheSession:
         idle.query_id = "2"
         planned, identity = idle.plan(), idle.identity(0)
         query(tmp_path).run(0, [ROWS])
-        message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), [], current())
+        message = write_task(pickle.loads(planned), TaskIdentity(identity, 0, 0), [], current())
         idle.commit(0, [message])
         query(tmp_path, BERLIN).run(1, [ROWS])
         assert names(tmp_path) == [f"at={LOCAL}"]
@@ -163,7 +164,7 @@ class TestZoneOfTheSession:
 def run_nothing(writer: MicroBatch, batch_id: int) -> None:
     """Run a batch of a task that gets no batch at all, as Spark runs it on no rows."""
     planned = pickle.loads(writer.plan())
-    message = planned.write(TaskIdentity(writer.identity(batch_id), 0, 0), [], current())
+    message = write_task(planned, TaskIdentity(writer.identity(batch_id), 0, 0), [], current())
     writer.commit(batch_id, [message])
 
 

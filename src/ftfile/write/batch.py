@@ -1,0 +1,375 @@
+"""The story of a batch, of files or of a store: planned on the driver, written by tasks, and committed or aborted."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger, log_context
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import check_marker, file_as_config_error, write_marker
+from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.policy import check_known_query, find_record
+from ftfile.write.messages import (
+    AssemblyResults,
+    StreamIdentity,
+    TaskCommit,
+    author_of,
+    batch_metrics,
+    check_messages,
+    fingerprint_of,
+    letters_of,
+    orphans_of,
+)
+from ftfile.write.options import WriteConfig, durability_of, open_for_writer
+from ftfile.write.spark_checkpoint import check_sources, read_query_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from ftfile.core.context import Context
+    from ftfile.log.directory import DirectoryMarker
+    from ftfile.log.format.model import Author, Body, Transaction
+    from ftfile.log.protocol import Committed
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState, LogView
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.bad_records import BadRecords
+    from ftfile.write.fingerprint import FingerprintAccumulator
+    from ftfile.write.messages import StagedSegment, TaskIdentity, WriterIdentity
+    from ftfile.write.stage import FinalPath, Stage
+
+
+_log = get_logger(__name__)
+
+_C = TypeVar("_C", bound=WriteConfig)
+
+# Records in which an aborted job is looked for: others may have committed since it did.
+ABORTED_JOB_RECORDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan(Generic[_C]):
+    """The settings of a batch, and the log as it was when the batch was planned; at most 64 KiB pickled."""
+
+    writes: Writes[_C]
+    config: _C
+    view: LogView
+    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
+    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
+    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
+    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryCheck(Generic[_C]):
+    """A directory in which a batch may be recorded."""
+
+    config: _C  # the batch's settings, with those that earlier records decide
+    head: LogState
+    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInput(Generic[_C]):
+    """The rows of a task."""
+
+    config: _C  # the batch's settings, with those that the first rows decide
+    batches: Iterable[pa.RecordBatch]
+    time_zone: str | None = None  # of `TaskCommit`
+    definition: str | None = None  # likewise
+
+
+class PreparedBatch(ABC, Generic[_C]):
+    """The checked messages of a batch, to be recorded."""
+
+    def __init__(self, config: _C, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
+        self.config, self.author, self.messages, self.log = config, author, messages, log
+        self.committed_ms = log.clock.now_ms()
+        self.letters = letters_of(messages)
+        self.rewrites = [rewrite for message in messages for rewrite in message.rewritten]
+        self.failed = frozenset(job for message in messages for job in message.failed)
+        self.metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
+
+    @abstractmethod
+    def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        """Return the body of the record after this head; see `log.protocol.Prepare`."""
+
+    @abstractmethod
+    def after_commit(self, done: Committed) -> None:
+        """Do what follows a commit, also one that was found to be there."""
+
+
+class Writes(ABC, Generic[_C]):
+    """The work of a batch that files and stores do differently; it has no state."""
+
+    __slots__ = ()
+    batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
+
+    @abstractmethod
+    def check_directory(self, config: _C, log: CommitLog) -> DirectoryCheck[_C]:
+        """Check that the directory is of this kind, and that a record of these settings may follow its head."""
+
+    def task_input(self, config: _C, batches: Iterable[pa.RecordBatch]) -> TaskInput[_C]:
+        """Return a task's batches, and its settings."""
+        return TaskInput(config, batches)
+
+    def final_path(self, plan: WritePlan[_C], identity: TaskIdentity) -> FinalPath | None:
+        """Return the names of parts that are written under their final ones; None where they are staged."""
+        del plan, identity
+        return None
+
+    @abstractmethod
+    def write_rows(
+        self, plan: WritePlan[_C], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """Write rows, but for bad ones; return the segments."""
+
+    @abstractmethod
+    def run_assembly_tasks(self, plan: WritePlan[_C], stage: Stage, head: LogState) -> AssemblyResults:
+        """Do the task's share of the due jobs."""
+
+    @abstractmethod
+    def prepare(self, config: _C, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedBatch[_C]:
+        """Return the checked messages of all tasks, ready to be recorded."""
+
+
+def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C]:
+    """Look at the directory before any task starts.
+
+    Raises:
+        FtfileError: as `commit_batch` would, for schema and options, a query that is not known here, a directory of
+            another kind, and a file system on which the protocol cannot stand.
+    """
+    common = config.common
+    query_id = read_query_id(common.checkpoint, context)
+    with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
+        log = config.log(context)
+        config = config.for_store(log.fs.capabilities)
+        with file_as_config_error(log, config.path):
+            check = writes.check_directory(config, log)
+        config, head = check.config, check.head
+        if query_id is not None:
+            check_known_query(head, query_id, common.policy)
+            if query_id not in head.queries and common.checkpoint is not None:
+                check_sources(config.path, common.checkpoint, query_id, log, head)
+        app_id = common.transaction.app_id if common.transaction is not None else None
+        if head.version < 0 and common.encryption is not None and common.bad_records == "deadLetter":
+            log.prepare_directory()  # its id is in what tasks write
+        marker, now_ms = write_marker(log.fs), log.clock.now_ms()
+        view, offsets_known = head.view(app_id), query_id is not None
+        return WritePlan(writes, config, view, now_ms, check.definitions, marker, offsets_known)
+
+
+def write_task(
+    plan: WritePlan[_C], identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context
+) -> TaskCommit:
+    """Write one attempt's rows to files of its own, which nobody sees before the driver commits.
+
+    Of a committed batch they are only fingerprinted. The attempt does its share of the due jobs, too, none of which
+    can fail it.
+
+    Raises:
+        FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
+    """
+    task = plan.writes.task_input(plan.config, batches)
+    config, common = task.config, task.config.common
+    with _context_of(identity.writer):
+        fs = open_for_writer(config.path, context, common.storage.settings, common.encryption)
+        check_marker(fs, config.path, plan.marker)
+        return _write(replace(plan, config=config), identity, task, fs)
+
+
+def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs: FileSystem) -> TaskCommit:
+    from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - tasks alone need these three
+    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415
+    from ftfile.write.stage import Stage  # noqa: PLC0415
+
+    clock, writes, config, common = fs.context.clock, plan.writes, plan.config, plan.config.common
+    began_s = clock.monotonic_s()
+    author = _replay_author(identity.writer, common.transaction)
+    kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=plan.offsets_known)
+    fingerprint = FingerprintAccumulator(common.fingerprint or kind)
+    rows = _fingerprinted(task.batches, config.schema, fingerprint)
+    # It only saves work; the commit decides.
+    reads_log = author is not None or (writes.batch_writes_do_jobs and plan.definitions)
+    head = CommitLog(fs, start=plan.view).refresh() if reads_log else None
+    if author is not None and head is not None and head.has(author):
+        for _ in rows:
+            pass
+        return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True, time_zone=task.time_zone)
+    stage = Stage(fs, identity, common.storage.durability, writes.final_path(plan, identity))
+    try:
+        bad = BadRecords(common.bad_records, common.max_record_bytes, config.hidden_chain, stage, identity)
+        segments = writes.write_rows(plan, rows, stage, bad)
+        letters = bad.finish()
+        stage.wait_closed()
+    except BaseException:
+        stage.discard()
+        raise
+    written_s = clock.monotonic_s()
+    assembled = AssemblyResults()
+    if head is not None and not config.overwrite:  # nothing stays of what jobs rewrite where all is replaced
+        assembled = writes.run_assembly_tasks(plan, stage, head)
+    now_s = clock.monotonic_s()
+    return TaskCommit(
+        identity,
+        tuple(stage.finished),
+        fingerprint.to_json(),
+        tuple(segments),
+        assembled.rewrites,
+        assembled.failed,
+        letters,
+        planned_ms=plan.time_ms,
+        metrics={
+            "writeSeconds": now_s - began_s,
+            "assemblySeconds": now_s - written_s,
+            "syncSeconds": stage.sync_s,
+            "badRecords": bad.count,
+        },
+        definition=task.definition,
+        time_zone=task.time_zone,
+    )
+
+
+def commit_batch(
+    writes: Writes[_C], config: _C, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
+) -> Committed:
+    """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id.
+
+    It needs no plan: Spark commits a stream's batch in a process that made none.
+    """
+    from ftfile.log.protocol import commit  # noqa: PLC0415 - commits alone need it
+
+    try:
+        whole = check_messages(messages, batch_id)
+    except FtfileError as error:
+        _log.error("batch %s is refused: %s", batch_id, error)
+        raise
+    log, common = config.log(context), config.common
+    config, writer = config.for_store(log.fs.capabilities), whole[0].identity.writer
+    with _context_of(writer):
+        with log.lock:
+            author = author_of(writer, common.checkpoint, common.transaction, log.fs.context)
+            prepared = writes.prepare(config, author, whole, log)
+            done = commit(
+                log,
+                author,
+                prepared.body,
+                common.policy,
+                fingerprint=fingerprint_of(whole),
+                task_found_batch=any(message.found_committed for message in whole),
+            )
+            log.notes.orphans += orphans_of(whole, log, author, done.record)
+        _report_commit(log, writer, done)
+        prepared.after_commit(done)
+        return done
+
+
+def abort_batch(
+    config: WriteConfig, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
+) -> None:
+    """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
+
+    Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
+    """
+    received = [message for message in messages if message is not None]
+    staged = len({file.path for message in received for file in (*message.parts, *message.segments)})
+    if not received:
+        with log_context(batch=batch_id):
+            _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+        return
+    writer = received[0].identity.writer
+    with _context_of(writer):
+        try:
+            version = _version_of(config.log(context), writer)
+        except FtfileError as error:
+            _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+            return
+        name = _name_of(writer)
+        if version is not None:
+            _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+            return
+        is_stream = isinstance(writer, StreamIdentity)
+        where = "not committed" if is_stream else f"in none of the last {ABORTED_JOB_RECORDS} versions"
+        _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
+
+
+def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
+    """Return this write's identity in the log; None if a retry cannot be recognised."""
+    if isinstance(writer, StreamIdentity):
+        return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
+    return JobAuthor(writer.job_id, transaction) if transaction is not None else None
+
+
+def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
+    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
+    needs_proof = not offsets_known if isinstance(writer, StreamIdentity) else transaction is not None
+    return "strong" if needs_proof else "content"
+
+
+def _fingerprinted(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with rows, in the recorded schema, and add them to a fingerprint."""
+    for batch in filter(len, batches):
+        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
+        fingerprint.update(rows)
+        yield rows
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _context_of(writer: WriterIdentity) -> AbstractContextManager[None]:
+    """Return the context that gives log lines the writer's batch or job."""
+    if isinstance(writer, StreamIdentity):
+        return log_context(query=writer.query_id, batch=writer.batch_id)
+    return log_context(job=writer.job_id)
+
+
+def _report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+    """Log the version of a committed batch."""
+    if not done.replayed:
+        _log.info("%s is committed as version %d", _name_of(writer), done.version)
+        return
+    version = f"version {done.version} or before"
+    if isinstance(writer, StreamIdentity):
+        last = log.refresh().queries[writer.query_id]
+        version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+    _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
+
+
+def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
+    """Return the version of a batch, or of a job among the newest; None if there is none.
+
+    For a committed batch whose record is gone, it is the version of the query's last batch.
+    """
+    head = log.refresh()
+    if isinstance(writer, StreamIdentity):
+        query = head.queries.get(writer.query_id)
+        if query is None or query.last_batch < writer.batch_id:
+            return None
+        record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
+        return query.version if record is None else record.version
+    for version in range(head.version, max(head.version - ABORTED_JOB_RECORDS, head.log_start - 1), -1):
+        record = log.read_record(version)
+        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
+            return version
+    return None
+
+
+def _name_of(writer: WriterIdentity) -> str:
+    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
