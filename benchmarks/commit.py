@@ -13,7 +13,7 @@ from benchmarks.rows import TEXT_COLUMNS, text_rows, write_text_input
 from benchmarks.sinks import Sink
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.writers import FtFileStreamWriter
+from ftfile.spark.file_writers import FtFileStreamWriter
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.batch import commit_batch, plan_write

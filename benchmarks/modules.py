@@ -37,7 +37,12 @@ COLUMNS = ("step", "modules", "entries", "calls", "store calls", "openings")
 SIZE_COLUMNS = ("folder", "modules", "lines")
 CLOSURE_COLUMNS = ("imported", "modules of ftfile")
 # The classes that Spark is given, and what they are made of.
-WRITERS = ("ftfile.write.files.file_writer", "ftfile.spark.writers", "ftfile.kv.writer", "ftfile.spark.store_writers")
+WRITERS = (
+    "ftfile.write.files.file_writer",
+    "ftfile.spark.file_writers",
+    "ftfile.kv.writer",
+    "ftfile.spark.store_writers",
+)
 BATCHES = 4  # before the one that is traced
 NOTE = (
     "Modules whose functions run; entries into one from another; calls of functions; calls into public methods of the "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +90,13 @@ def test_a_batch_passes_few_modules_and_its_commit_makes_few_calls(tmp_path: Pat
 
 
 def test_a_writer_imports_few_modules() -> None:
-    assert closure("ftfile.spark.writers") <= CLOSURE_MAX
+    assert closure("ftfile.spark.file_writers") <= CLOSURE_MAX
+
+
+def test_the_writers_of_stores_import_nothing_of_files() -> None:
+    code = "import sys, ftfile.spark.store_writers; print([name for name in sys.modules if '.write.files' in name])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
 
 
 NUMBERS, TESTED, UNBOUND = numbers(), rows("## Limits"), rows("### Numbers that bound nothing")

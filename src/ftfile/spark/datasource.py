@@ -63,8 +63,8 @@ class FtFileDataSource(_LazySource):
     FORMAT = "ftfile"
     READER = "reader:make_reader"
     STREAM_READER = "stream_reader:FtFileStreamReader"
-    WRITER = "writers:FtFileBatchWriter"
-    STREAM_WRITER = "writers:FtFileStreamWriter"
+    WRITER = "file_writers:FtFileBatchWriter"
+    STREAM_WRITER = "file_writers:FtFileStreamWriter"
 
     def schema(self) -> StructType:
         """Return the schema of the newest record, or of `versionAsOf`; with `fileFormat`, of files of that format."""

@@ -22,8 +22,9 @@ from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
 from ftfile.kv.upkeep.compact import compact
 from ftfile.operate.export.after_commit import export_soon
 from ftfile.operate.flush import flush
+from ftfile.spark.file_writers import EXPORT_WAIT_S
 from ftfile.spark.settings import absolute_options
-from ftfile.spark.writers import CHECKPOINT, EXPORT_WAIT_S
+from ftfile.spark.writers import CHECKPOINT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

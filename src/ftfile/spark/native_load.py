@@ -36,8 +36,7 @@ from ftfile.spark.plain_files import (
     plan_groups,
     possible_adds,
 )
-from ftfile.spark.schemas import struct_type
-from ftfile.spark.settings import Place, absolute_options, check_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import settings_for_others

@@ -18,8 +18,7 @@ from ftfile.read.selection import Selection
 from ftfile.read.shares import Share, in_small_batches, pack, read_share
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
-from ftfile.spark.schemas import struct_type
-from ftfile.spark.settings import Place, absolute_options, check_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 

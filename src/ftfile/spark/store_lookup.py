@@ -19,8 +19,7 @@ from ftfile.kv.reading.reader import CACHE, open_store
 from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.spark.schemas import struct_type
-from ftfile.spark.settings import check_shared
+from ftfile.spark.settings import check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
 from ftfile.write.options import resolve_column

@@ -25,8 +25,7 @@ from ftfile.read.log_stream import FollowConfig
 from ftfile.read.shares import in_small_batches
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.spark.pushdown import check_pushdown_enabled
-from ftfile.spark.schemas import struct_type
-from ftfile.spark.settings import absolute_options, check_shared
+from ftfile.spark.settings import absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.spark.store_lookup import StorePlace, open_on_driver, reader_here
 from ftfile.spark.stream_reader import SharePartition, StreamReader

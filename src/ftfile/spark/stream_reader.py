@@ -21,8 +21,7 @@ from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import Share, in_small_batches, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.spark.schemas import struct_type
-from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format
+from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
 

@@ -19,9 +19,10 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Transaction
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.file_writers import sink_config
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import acknowledge_at_once
-from ftfile.spark.writers import SessionValues, TaskMessage, sink_config, stream_task, unwrap
+from ftfile.spark.writers import SessionValues, TaskMessage, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.spark.pickled import pickled

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from ftfile.errors import CorruptData
-from ftfile.spark.schemas import struct_type
+from ftfile.spark.settings import struct_type
 from ftfile.testing.micro_batch import spark_schema
 
 if TYPE_CHECKING:
