@@ -202,8 +202,8 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
 
     def __init__(self, config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
         super().__init__(config, author, messages, log)
-        # Spark makes the settings of a stream again for the commit.
-        if any(message.definition not in (None, _definition_key(config)) for message in messages):
+        definitions = {message.definition for message in messages if message.definition is not None}
+        if not definitions <= {_definition_key(config)}:  # Spark makes the settings of a stream again for the commit
             raise ConfigError(
                 f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
                 "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"

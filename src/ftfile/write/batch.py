@@ -82,7 +82,7 @@ class TaskInput(Generic[_C]):
 
     config: _C  # the batch's settings, with those that the first rows decide
     batches: Iterable[pa.RecordBatch]
-    time_zone: str | None = None  # of `TaskCommit`
+    time_zone: str | None = None  # for the task's message
     definition: str | None = None  # likewise
 
 
@@ -116,9 +116,9 @@ class Writes(ABC, Generic[_C]):
     def check_directory(self, config: _C, log: CommitLog) -> DirectoryCheck[_C]:
         """Check that the directory is of this kind, and that a record of these settings may follow its head."""
 
+    @abstractmethod
     def task_input(self, config: _C, batches: Iterable[pa.RecordBatch]) -> TaskInput[_C]:
         """Return a task's batches, and its settings."""
-        return TaskInput(config, batches)
 
     def final_path(self, plan: WritePlan[_C], identity: TaskIdentity) -> FinalPath | None:
         """Return the names of parts that are written under their final ones; None where they are staged."""
