@@ -241,6 +241,17 @@ def test_columns_that_differ_by_case_alone(spark: SparkSession, by_day: str) -> 
     assert sorted(found.where("day = 3 and word in ('w9', 'new')").collect()) == [(3, "new", 1), (3, "w9", 99)]
 
 
+def test_strings_that_are_not_utf_8(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql(
+        "select cast(key as string) as word, cast(X'ff' as string) as text from values (X'fffe'), (X'61') t(key)"
+    )
+    out = str(tmp_path / "store")
+    frame.write.format("ftkv").mode("append").options(keyColumns="word", buckets=2).save(out)
+    stored = spark.read.format("ftkv").load(out)
+    assert sorted(map(tuple, stored.selectExpr("hex(word)", "hex(text)").collect())) == [("61", "FF"), ("FFFE", "FF")]
+    assert stored.where("word = cast(X'fffe' as string)").count() == 1
+
+
 def test_an_encrypted_store(spark: SparkSession, tmp_path: Path) -> None:
     out, keys = tmp_path / "out", tmp_path / "keys"
     keys.write_text(f"k1 {'A' * 43}=\n")

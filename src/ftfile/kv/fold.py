@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, union
+from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, shown_value, union
 from ftfile.kv.merge_functions import is_merge_name, merge_function, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
@@ -261,20 +261,13 @@ def _by_rows(act: Callable[..., pa.Array], owners: Numbers, *columns: pa.Array) 
 
 
 def _error(function: str, column: str, key: Sequence[pa.Scalar], cause: Exception) -> EncodingError | UserCodeError:
-    shown = ", ".join(map(_text_of, key))
+    shown = ", ".join(map(shown_value, key))
     if is_merge_name(function):
         return EncodingError(
             f"merge={column}:{function}: the values of key ({shown}) have no result that column {column!r} can hold: "
             f"{cause}. Write or delete the key: what was before counts no more"
         )
     return UserCodeError(f"merge={column}:{function}: combine() failed for key ({shown}): {cause!r}")
-
-
-def _text_of(value: pa.Scalar) -> str:
-    try:
-        return repr(value.as_py())
-    except OverflowError:  # a day or a time that Python does not have
-        return str(value.cast(pa.string()))
 
 
 class _Held(NamedTuple):

@@ -1,8 +1,9 @@
 """Keys: tuples that compare as rows are sorted, their JSON, the columns that have them, and ranges of them.
 
-A key is a tuple with a value for each key column: the bytes of strings and binaries (of strings in UTF-8), days of a
-date, microseconds of a timestamp, the unscaled integer of a decimal, integers and booleans as they are. Tuples compare
-as the rows of a run are sorted. A tuple that ends early is a prefix, and comes before all keys that begin with it.
+A key is a tuple with a value for each key column: the bytes of strings and binaries, days of a date, microseconds of a
+timestamp, the unscaled integer of a decimal, integers and booleans as they are. The bytes of a string are UTF-8, or any
+others that Spark has there. Tuples compare as the rows of a run are sorted. A tuple that ends early is a prefix, and
+comes before all keys that begin with it.
 
 Ranges, as purges have them, go from a key on, up to another one, which is not in them. Both may be prefixes. The empty
 prefix comes before all keys; None as the end is behind all of them.
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import bools_from, from_numpy, strings_from, values_of
+from ftfile.rows.buffers import bools_from, from_numpy, strings_from, text_scalar, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,20 +69,27 @@ def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
     for value, kind in zip(key, kinds, strict=False):
         if isinstance(value, bytes) is not is_byte_key(kind):
             raise ValueError(f"a key has {value!r:.80}, and its column is {kind}")
-        if isinstance(value, bytes):
-            if pa.types.is_string(kind):
-                value.decode()
-        elif not _least(kind) <= value <= _greatest(kind):
+        if isinstance(value, int) and not _least(kind) <= value <= _greatest(kind):
             raise ValueError(f"a key has {value}, beyond its column of {kind}")
 
 
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
     """Return the value of a key column in Arrow."""
     if isinstance(value, bytes):
-        return pa.scalar(value, pa.binary()).cast(arrow)
+        return text_scalar(value, arrow)
     if pa.types.is_decimal(arrow):
         return pa.scalar(decimal.Decimal(value).scaleb(-arrow.scale), arrow)
     return pa.scalar(bool(value) if pa.types.is_boolean(arrow) else value, arrow)
+
+
+def shown_value(value: pa.Scalar) -> str:
+    """Return a value of a key column for an error, also one that Python does not have."""
+    try:
+        return repr(value.as_py())
+    except OverflowError:  # a day or a time
+        return str(value.cast(pa.string()))
+    except UnicodeDecodeError:
+        return repr(value.as_buffer().to_pybytes())
 
 
 def is_byte_key(kind: pa.DataType) -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     ToStored = Callable[[Any], int | bytes]
 
 
+# Errors of values that a column may have and Python has not: a day after the year 9999, a string that is not UTF-8.
+NO_PYTHON_VALUE = (OverflowError, UnicodeDecodeError)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
 _MICROSECOND = timedelta(microseconds=1)
@@ -132,14 +134,14 @@ def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> li
     """Return the values of a column of rows as Python has them; a ConfigError has the key of one that it has not."""
     try:
         values: list[Any] = column.to_pylist()
-    except OverflowError as error:
+    except NO_PYTHON_VALUE as error:
         if len(keys) > 1:
             return [
                 value for row, key in enumerate(keys) for value in python_values(name, column[row : row + 1], [key])
             ]
         raise ConfigError(
             f"key {keys[0]!r}: column {name!r} has a value that Python does not have, such as a day after the year "
-            "9999. Read it with lookup or scan, as Arrow"
+            "9999, or a string that is not UTF-8. Read it with lookup or scan, as Arrow"
         ) from error
     return values
 

@@ -6,7 +6,6 @@ which takes a worker 300 ms. What writes the first rows of a worker uses these i
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,72 +88,6 @@ def from_texts(texts: Sequence[str | bytes], arrow: pa.DataType) -> pa.Array:
 def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
     """Return a constant for a kernel."""
     return from_texts([text], arrow)[0]
-
-
-def validated(batch: pa.RecordBatch, *, texts: bool = True) -> pa.RecordBatch:
-    """Return a batch that came from storage, once no value of it lies beyond its buffers; checked in one pass.
-
-    Without `texts`, those are not checked to be UTF-8, which takes longer than all the rest.
-
-    Raises:
-        pa.ArrowInvalid: the batch is not what Arrow's writers make.
-    """
-    batch.validate()
-    for column in batch.columns:
-        # Without the check of texts, those within other types are checked all the same.
-        is_flat = not texts and pa.types.is_string(column.type)
-        (column.view(pa.binary()) if is_flat else column).validate(full=True)
-    return batch
-
-
-def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a message, which ftfile wrote without compression, as `validated` does.
-
-    Raises:
-        pa.ArrowInvalid: it is compressed, or not what Arrow's writers make.
-    """
-    if plain_bytes := decompressed_bytes(memoryview(message)):
-        raise pa.ArrowInvalid(f"compressed rows of {plain_bytes} bytes, which ftfile writes without compression")
-    return validated(pa.ipc.read_record_batch(message, schema))
-
-
-# A message is a mark, the length of its metadata, these, and a body. A table in metadata begins with how far before it
-# these numbers are: their bytes, its bytes, and where its fields are in it, 0 for those without value.
-_HEAD, _FIELDS, _BACK, _NEXT = (struct.Struct(form) for form in ("<III", "<6H", "<i", "<I"))
-_PLACE, _LENGTH = struct.Struct("<qq"), struct.Struct("<q")
-_LAST = _FIELDS.size - 2  # without value if the numbers end there
-_MARK, _METADATA, _VERSION, _ROWS = 0xFFFFFFFF, 8, 4, 3
-
-
-def decompressed_bytes(message: memoryview) -> int:
-    """Return the memory that Arrow will take to decompress a message of rows, as it declares; 0 if they are plain.
-
-    Raises:
-        pa.ArrowInvalid: it has no rows, another length, or a version of those that declare compression elsewhere.
-    """
-    try:
-        mark, metadata_bytes, top = _HEAD.unpack_from(message)
-        body = _METADATA + metadata_bytes
-        top += _METADATA
-        end, _, version, kind, header, length = _FIELDS.unpack_from(message, top - _BACK.unpack_from(message, top)[0])
-        body_bytes = _LENGTH.unpack_from(message, top + length)[0] if length and end > _LAST else 0
-        is_of_rows = version and kind and message[top + version] == _VERSION and message[top + kind] == _ROWS
-        if mark != _MARK or not is_of_rows or body + body_bytes != len(message):
-            raise pa.ArrowInvalid(f"{len(message)} bytes that are no message of rows, or one of another version")
-        rows = top + header + _NEXT.unpack_from(message, top + header)[0]
-        end, _, _, _, buffers, codec = _FIELDS.unpack_from(message, rows - _BACK.unpack_from(message, rows)[0])
-        if not codec or end <= _LAST:
-            return 0
-        start = rows + buffers + _NEXT.unpack_from(message, rows + buffers)[0]
-        end = start + _NEXT.size + _PLACE.size * _NEXT.unpack_from(message, start)[0]
-        total = 0
-        for place, size in _PLACE.iter_unpack(message[start + _NEXT.size : end]):
-            # It declares -1 if it is not compressed.
-            if size and (plain_bytes := _LENGTH.unpack_from(message, body + place)[0]) > 0:
-                total += plain_bytes
-    except (struct.error, IndexError) as error:
-        raise pa.ArrowInvalid(f"no message of rows: {error}") from error
-    return total
 
 
 def rows_where(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import key_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ftfile.kv.planning.runs import Run
     from ftfile.log.format.model import Add
@@ -47,7 +47,7 @@ FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000
 COLUMNS = {"k": "string", "n": "long"}
 
 
-def query_of(path: str, columns: dict[str, str] | None = None, query_id: str = FIRST, **options: str) -> StoreBatch:
+def query_of(path: str, columns: Mapping[str, Any] | None = None, query_id: str = FIRST, **options: str) -> StoreBatch:
     """A query that writes rows of k and n; the newest n of a k counts."""
     return StoreBatch(path, columns or COLUMNS, {"keyColumns": "k", "buckets": "4"} | options, query_id)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.rows.buffers import read_rows
+from ftfile.rows.messages import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.key_columns import check_ranges, decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 from ftfile.log.format.layout import WalName
-from ftfile.rows.buffers import read_rows
+from ftfile.rows.messages import read_rows
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
     for ranges in purges:
         check_ranges(ranges, definition.key_types)
     rows = [read_rows(row_message.serialize(), schema) for row_message in row_messages]
+    for batch in rows:
+        batch.validate(full=True)  # they are from Python, whose strings are UTF-8
     windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
     return WalFile(file_number, header["before"], header["after"], windows, definition)
 

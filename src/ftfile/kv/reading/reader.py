@@ -24,7 +24,7 @@ from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.user_keys import chosen_columns, key_columns_of, python_values, require_keys
+from ftfile.kv.user_keys import NO_PYTHON_VALUE, chosen_columns, key_columns_of, python_values, require_keys
 from ftfile.log.directory import check_is_store
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_log
 from ftfile.log.read.dead_letters import read_dead_letters
@@ -138,14 +138,14 @@ class Reader:
         Raises:
             TypeError: a value of the key is of a type that its column does not have.
             ConfigError: the key has another number of values than key columns, or one is out of its column's range; or
-                the row has a value that Python does not have, such as a day after the year 9999.
+                the row has a value that Python does not have: a day after the year 9999, a string that is not UTF-8.
         """
         view = self.view
         try:
             return view.get(key, default)
         except NotFound as error:
             raise self._gone(error) from error
-        except OverflowError:  # of one of the rows that are merged, maybe not of the result
+        except NO_PYTHON_VALUE:  # of one of the rows that are merged, maybe not of the result
             return self._user_rows(view, [key], default)[0]
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
@@ -158,7 +158,7 @@ class Reader:
         require_keys(keys)
         keys, view = [*keys], self.view
         if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
-            with self._missing_file_as_stale(), suppress(OverflowError):
+            with self._missing_file_as_stale(), suppress(*NO_PYTHON_VALUE):
                 return [view.get(key, None) for key in keys]
         return self._user_rows(view, keys, None)
 

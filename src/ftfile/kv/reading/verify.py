@@ -14,6 +14,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.kv.definition import code_of
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
+from ftfile.kv.key_columns import shown_value
 from ftfile.kv.planning.runs import Run, apart
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
@@ -187,9 +188,9 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
         other = buckets != bucket_number(add.directory_key)
         if other.any():
             row = int(np.argmax(other))
-            key = [column[row].as_py() for column in batch.columns]
+            key = ", ".join(shown_value(column[row]) for column in batch.columns)
             raise CorruptData(
-                add.path, f"keys of bucket {bucket_number(add.directory_key)}", f"{key!r} of bucket {buckets[row]}"
+                add.path, f"keys of bucket {bucket_number(add.directory_key)}", f"({key}) of bucket {buckets[row]}"
             )
 
 

@@ -18,7 +18,7 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.pages import PageShape
-from ftfile.rows.buffers import read_rows
+from ftfile.rows.messages import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,8 @@ from ftfile.kv.run.directory import (
 )
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import decompressed_bytes, from_numpy, validated
+from ftfile.rows.buffers import from_numpy
+from ftfile.rows.messages import decompressed_bytes, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -261,7 +262,7 @@ class RunReader:
         window = self._check_block(number, self._read(*self._directory.block_range(number)))
         block = self._mapped_block(window, number) if self._may_map else None
         if block is None:
-            (batch,) = self._decoded(window, [number], texts=True)  # values of it become Python's
+            (batch,) = self._decoded(window, [number])
             block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
 
@@ -269,7 +270,7 @@ class RunReader:
         """Return a block whose rows stay where they are, in a mapped file; None where blocks have to be decoded."""
         message = pa.py_buffer(window)
         if _is_mapped(window) and message.address % _ARROW_ALIGNMENT == 0:
-            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number, texts=True)
+            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number)
             places = [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
             if all(message.address <= place <= message.address + message.size for place in places):
                 return Block(batch, self._directory.key_columns, is_mapped=True)
@@ -277,17 +278,17 @@ class RunReader:
         return None
 
     def _decoded(
-        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None, *, texts: bool = False
+        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         stream = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
         for number in numbers:
-            yield self._checked(stream.read_next_batch, number, texts=texts)
+            yield self._checked(stream.read_next_batch, number)
 
-    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int, *, texts: bool) -> pa.RecordBatch:
-        """Return the rows of a block; CorruptData if they are not what ftfile writes, among `texts` only if asked."""
+    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int) -> pa.RecordBatch:
+        """Return the rows of a block; CorruptData if they are not what ftfile writes."""
         try:
-            batch = validated(decode(), texts=texts)
+            batch = validated(decode())
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
         if batch.num_rows != (rows := int(self._directory.block_rows[number])):

@@ -48,8 +48,8 @@ class RowPrinter:
             self._print_table(batches)
         elif self._format == "text":
             for batch in batches:
-                values = batch.column(0).to_pylist()
-                _write_lines(b"".join(_bytes_of(value) + b"\n" for value in values))
+                values = batch.column(0).cast("binary").to_pylist()
+                _write_lines(b"".join((value or b"") + b"\n" for value in values))
         else:
             self._print_lines(batches)
         self._begun = True
@@ -111,14 +111,28 @@ def _check_one_text(schema: "pa.Schema") -> None:
     raise ConfigError(f"--format text prints one column of strings or binary values: {choice} take table, json or csv")
 
 
-def _bytes_of(value: str | bytes | None) -> bytes:
-    """Return a value as text has it: null is an empty line."""
-    return (value or "").encode() if value is None or isinstance(value, str) else value
-
-
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*map(_python_values, batch.columns), strict=True)
+
+
+def _python_values(column: "pa.Array") -> list[Any]:
+    """Return the values of a column; strings that are not UTF-8, as Spark has them, get escapes."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        from ftfile.rows.messages import with_binaries
+
+        return [_as_text(value) for value in column.view(with_binaries(column.type)).to_pylist()]
+    return values
+
+
+def _as_text(value: Any) -> Any:  # noqa: ANN401 - of any column
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, dict):
+        return {name: _as_text(item) for name, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - of any column

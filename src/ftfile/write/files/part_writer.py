@@ -13,7 +13,8 @@ from ftfile.filters.aes_gcm import PieceCipher
 from ftfile.filters.decoded import stream_errors
 from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
-from ftfile.rows.buffers import read_rows, rows_where
+from ftfile.rows.buffers import rows_where
+from ftfile.rows.messages import read_rows
 from ftfile.write.bad_records import row_to_json
 
 if TYPE_CHECKING:

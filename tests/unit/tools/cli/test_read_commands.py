@@ -21,6 +21,7 @@ import ftfile
 from ftfile.log.format import layout
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.tools.cli import read_commands as reading
+from ftfile.tools.cli.row_formats import RowPrinter
 from tests.unit.tools.cli.conftest import rows
 from tests.unit.tools.cli.running import documents, lines, run
 from tests.unit.write.files.encrypted import forget_all, ring
@@ -52,6 +53,24 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
     told = run("cat", out, "--where", "{'id': 7}", code=2).stderr
     assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
+
+
+def test_strings_that_are_not_utf_8(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Spark's may hold any bytes."""
+    texts = pa.array([b"a", b"\xff", None], pa.binary()).view(pa.string())
+    structs = pa.StructArray.from_arrays([texts], names=["x"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts)
+    batch = pa.record_batch({"text": texts, "struct": structs, "list": lists, "blob": [b"\xff"] * 3})
+    RowPrinter(batch.schema, "table", json=False).print([batch])
+    assert capfdbinary.readouterr().out.decode().splitlines() == [
+        "text\tstruct\tlist\tblob",
+        'a\t{"x": "a"}\t["a"]\t/w==',
+        '\\xff\t{"x": "\\\\xff"}\t["\\\\xff"]\t/w==',
+        '\t{"x": null}\t[null]\t/w==',
+    ]
+    text = batch.select(["text"])
+    RowPrinter(text.schema, "text", json=False).print([text])
+    assert capfdbinary.readouterr().out == b"a\n\xff\n\n"
 
 
 def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,7 +292,7 @@ class TestDeadLetters:
 
 
 class TestValuesThatCannotBeEncoded:
-    def run(self, out: str, options: dict[str, str], column: pa.Array, kind: str) -> SinkConfig:
+    def run(self, out: str, options: dict[str, str], column: pa.Array, kind: Any) -> SinkConfig:
         """Write one batch with `column` beside the numbers of its rows."""
         settings = {"path": out, "badRecords": "deadLetter", **options}
         config = SinkConfig.from_options(settings, spark_schema({"id": "long", "value": kind}))
@@ -332,6 +332,24 @@ class TestValuesThatCannotBeEncoded:
         self.run(out, {"fileFormat": "parquet"}, column, "string")
         assert letters(out) == []
         assert ftfile.open(out).to_arrow()["value"].cast(pa.binary()).to_pylist() == [b"a", b"\xff\xfe"]
+
+    @pytest.mark.parametrize("kind", ["string", "struct"])
+    def test_and_so_they_are_in_files_that_stay_open(self, out: str, kind: str) -> None:
+        words = [b"a", b"\xff\xfe", b"\xc3"]
+        column = pa.array(words, pa.binary()).view(pa.string())
+        field: Any = "string"
+        if kind == "struct":
+            column = pa.StructArray.from_arrays([column], names=["x"])
+            inner = {"name": "x", "type": "string", "nullable": True, "metadata": {}}
+            field = {"type": "struct", "fields": [inner]}
+        self.run(out, {"fileFormat": "parquet", "rolling": "policy"}, column, field)
+        ftfile.flush(out)
+        ftfile.compact(out, target_bytes=1 << 20)
+        assert [*ftfile.open(out).dead_letters()] == []
+        values = ftfile.open(out).to_arrow()["value"].combine_chunks()
+        values = values.field("x") if kind == "struct" else values
+        assert sorted(values.view(pa.binary()).to_pylist()) == sorted(words)
+        assert not any(finding.severity == "error" for finding in ftfile.open(out).verify(full=True).findings)
 
     def test_limits_hold_between_bad_records(self, out: str) -> None:
         words = [f"{n:03}" if n % 3 else "a\nb" for n in range(100)]
