@@ -169,26 +169,29 @@ class SpoolWriter:
         return pa.concat_batches(small_rows) if small_rows else rows.slice(0, 0), small_counts
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, key_counts: list[tuple[str, int]]) -> None:
-        """Append rows; a segment that a bad row interrupts is appended anew."""
-        done = len(self.segments)
+        """Append rows; where one is bad, what was appended until then stays without a segment, and the good ones come.
+
+        Segments have the rows in another order, so none of them says which rows are done.
+        """
+        done, spooled_bytes = len(self.segments), dict(self._spooled_bytes)
         if not key_counts:
             return
         try:
             self._append_segments(spool, *_segments_of(rows, key_counts, self._settings))
         except UnencodableRows:
-            appended = sum(segment.rows for segment in self.segments[done:])
-            self._append(spool, *self._without_bad(rows, key_counts, appended))
+            del self.segments[done:]
+            self._spooled_bytes = spooled_bytes
+            self._append(spool, *self._without_bad(rows, key_counts))
 
     def _without_bad(
-        self, rows: pa.RecordBatch, key_counts: list[tuple[str, int]], start: int
+        self, rows: pa.RecordBatch, key_counts: list[tuple[str, int]]
     ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
-        """Give the bad rows from `start` on to `badRecords`, and return the others."""
-        good_rows, counts, end = [], [], 0
+        """Give the bad rows to `badRecords`, and return the others."""
+        good_rows, counts, start = [], [], 0
         for directory_key, count in key_counts:
-            first, end = max(end, start), end + count
-            if first < end:
-                good_rows.append(self._encodable.rows_to_encode(directory_key, rows.slice(first, end - first)))
-                counts.append((directory_key, good_rows[-1].num_rows))
+            good_rows.append(self._encodable.rows_to_encode(directory_key, rows.slice(start, count)))
+            counts.append((directory_key, good_rows[-1].num_rows))
+            start += count
         good = pa.Table.from_batches(good_rows).combine_chunks().to_batches()
         return good[0] if good else rows.slice(0, 0), [
             (directory_key, count) for directory_key, count in counts if count

@@ -402,6 +402,27 @@ class TestFilesThatStayOpen:
         assert found - Counter(range(70_000)) == Counter()
         assert Counter(range(70_000)) - found == Counter([69_998])
 
+    @pytest.mark.slow
+    def test_after_other_windows_were_appended(self, out: str) -> None:
+        """Rows are sorted by window before they are appended."""
+        count, columns = 140_000, {"id": "long", "day": "date", "at": "timestamp"}
+        numbers = np.arange(count)
+        days = np.where(numbers == count - 1, 2_932_897, 0).astype(np.int32)
+        hours = (numbers % 2) * 3_600_000_000
+        options = {"fileFormat": "json", "eventTimeInterval": "at:1h", **self.OPEN}
+        query = MicroBatch(out, columns, options)
+        plan = query.write_plan()
+        rows = pa.record_batch(
+            [pa.array(numbers), pa.array(days, pa.date32()), pa.array(hours, pa.timestamp("us", "UTC"))],
+            schema=plan.config.schema,
+        )
+        message = write_task(plan, TaskIdentity(query.identity(0), 0, 0), [rows], current())
+        query.commit(0, [message])
+        found = Counter(ids(out))
+        assert found - Counter(range(count - 1)) == Counter()
+        assert Counter(range(count - 1)) - found == Counter()
+        assert letters(out) == [(0, 0, count - 1)]
+
     def test_beside_rows_that_end_a_file(self, out: str) -> None:
         columns = {"id": "long", "word": "string", "last": "boolean"}
         options = {"fileFormat": "text", "partitionBy": "id", "finalizeColumn": "last", **self.OPEN}
