@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ftfile.core.options.parse import Settings
     from ftfile.formats.line_formats import Encode
 
 
@@ -152,7 +153,7 @@ class UserEncoder:
     """The class by name, and the options for its constructor."""
 
     name: str  # `module:Class`, or that of an entry point
-    options: tuple[tuple[str, str], ...] = field(repr=False)  # `encoder.<name>` without the prefix, sorted
+    options: Settings = field(repr=False)  # `encoder.<name>` without the prefix, sorted
     extension: str
 
     @classmethod
@@ -228,7 +229,7 @@ class UserEncoder:
 
 
 @lru_cache(maxsize=16)
-def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - the user's own
+def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
     """Return the process's instance; `ConfigError` if it cannot be loaded or made."""
     class_ = load(_OPTION, name if is_name_of_code(name) else _installed(name))
     try:

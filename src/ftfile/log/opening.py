@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.core.context import Context
+    from ftfile.core.options.parse import Settings
     from ftfile.log.state import LogState
 
 
@@ -119,7 +120,7 @@ def open_with_written_settings(  # noqa: PLR0913, PLR0917 - the same first ones 
     storage: Mapping[str, str] | None,
     context: Context,
     at_least_version: int | None = None,
-    settings: tuple[tuple[str, str], ...] | None = None,
+    settings: Settings | None = None,
     otherwise: str = _NO_DIRECTORY,
 ) -> CommitLog:
     """Return a log of a directory, opened to write files as its writers do; see `open_log`.
@@ -140,7 +141,7 @@ def open_with_written_settings(  # noqa: PLR0913, PLR0917 - the same first ones 
     return CommitLog(fs, at_least_version=at_least_version)
 
 
-def written_settings(head: LogState) -> tuple[tuple[str, str], ...]:
+def written_settings(head: LogState) -> Settings:
     """Return the settings of the file system by which the newest writer that had any writes, such as permissions."""
     texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
     return file_settings(next((text["storage"] for text in texts if "storage" in text), {}))
@@ -156,7 +157,7 @@ _FILE_SETTINGS = {
 }
 
 
-def file_settings(recorded: object) -> tuple[tuple[str, str], ...]:
+def file_settings(recorded: object) -> Settings:
     """Return the settings of a record that are of files, and within bounds; all others are left out."""
     texts = recorded if isinstance(recorded, dict) else {}
     return tuple(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from ftfile.core.context import Clock, Context
+    from ftfile.core.options.parse import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
@@ -217,7 +218,7 @@ class Deleting:
     log: CommitLog
     author: MaintenanceAuthor
     workers: Workers
-    reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog]
+    reopen: Callable[[Settings], CommitLog]
     code: frozenset[str]  # names of classes and functions that may be imported
     progress: OnProgress | None
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import Context
+    from ftfile.core.options.parse import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
@@ -135,7 +136,7 @@ class Flush:
     url: str
     log: CommitLog
     author: MaintenanceAuthor
-    reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog]
+    reopen: Callable[[Settings], CommitLog]
     workers: Workers
     query_id: str | None
     due_only: bool

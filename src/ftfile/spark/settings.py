@@ -44,6 +44,7 @@ from ftfile.rows.spark_types import COLLATIONS_KEY, recorded_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.core.options.parse import Settings
     from ftfile.log.directory import DirectoryMarker
     from ftfile.storage.api import FileSystem
 
@@ -57,7 +58,7 @@ class Place:
 
     path: str
     key_provider: str | None
-    storage: tuple[tuple[str, str], ...]  # settings of the file system
+    storage: Settings  # settings of the file system
     marker: DirectoryMarker | None
 
     def open(self) -> FileSystem:

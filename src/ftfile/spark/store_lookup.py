@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from ftfile.core.options.parse import Settings
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
 
@@ -46,7 +47,7 @@ class StorePlace:
     version: int | None  # None for the newest when a task begins
     merge: str | None  # as its user gives it
     key_provider: str | None
-    storage: tuple[tuple[str, str], ...]  # settings of the file system
+    storage: Settings  # settings of the file system
     cache_bytes: int | None
     at_least_version: int | None
     marker: DirectoryMarker | None

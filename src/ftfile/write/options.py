@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
+    from ftfile.core.options.parse import Settings
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.filters.chain import Chain
     from ftfile.filters.keys import Keys
@@ -207,15 +208,13 @@ def open_for_writer(
 class Storage:
     """The options, checked; the log keeps the first two for maintenance."""
 
-    file_settings: tuple[tuple[str, str], ...] = ()  # of the file system, for written files
+    file_settings: Settings = ()  # of the file system, for written files
     durability: str = "auto"  # as it was asked for; see `durability_of`
-    client_settings: tuple[tuple[str, str], ...] = ()  # of the file system, for this writer's processes alone
+    client_settings: Settings = ()  # of the file system, for this writer's processes alone
     owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
 
     @classmethod
-    def from_options(
-        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: tuple[tuple[str, str], ...]
-    ) -> Storage:
+    def from_options(cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings) -> Storage:
         """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
@@ -239,7 +238,7 @@ class Storage:
         return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
     @property
-    def settings(self) -> tuple[tuple[str, str], ...]:
+    def settings(self) -> Settings:
         """Return all settings of the file system."""
         return (*self.client_settings, *self.file_settings)
 
@@ -276,7 +275,7 @@ class CommonSettings:
 
     @classmethod
     def from_options(
-        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: tuple[tuple[str, str], ...], *, stream: bool
+        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings, *, stream: bool
     ) -> CommonSettings:
         """Check the options; for `clients`, see `client_settings`.
 
@@ -319,12 +318,12 @@ class CommonSettings:
             return log
 
 
-def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+def client_settings(parsed: ParsedOptions) -> Settings:
     """Return the options of the store's client, with this process's surroundings as they are now, for executors."""
     return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
 
 
-def _file_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+def _file_settings(parsed: ParsedOptions) -> Settings:
     """Return the settings that were asked for of what is written."""
     permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}

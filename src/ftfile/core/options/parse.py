@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+# Names and texts, sorted by name: as keys of caches and fields of pickled settings.
+Settings: TypeAlias = tuple[tuple[str, str], ...]
 Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
 _USES: dict[str, str] = {

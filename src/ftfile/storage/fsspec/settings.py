@@ -15,6 +15,7 @@ from ftfile.storage.paths import read_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ftfile.core.options.parse import Settings
     from ftfile.storage.paths import Location
 
 
@@ -35,7 +36,7 @@ _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.
 class FsspecSettings:
     """The settings, checked."""
 
-    texts: tuple[tuple[str, str], ...]  # names and texts of the constructor's arguments; secrets are references
+    texts: Settings  # names and texts of the constructor's arguments; secrets are references
     timeout_s: float  # of a call
     variables: tuple[str, ...]  # environment variables to which they refer
 

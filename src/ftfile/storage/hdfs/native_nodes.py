@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 
     import hdfs_native
 
+    from ftfile.core.options.parse import Settings
     from ftfile.storage.hdfs.settings import HadoopSettings
 
-    _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str | None, ...]]
+    _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
 
 
 # In seconds.

@@ -23,6 +23,8 @@ from ftfile.storage.hdfs.settings import find_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ftfile.core.options.parse import Settings
+
 
 # Loggers of libraries, whose messages show requests and headers.
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
@@ -245,4 +247,4 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
 
 
 # By the items of a mapping as `WebNodes` takes it.
-web_nodes: PerProcess[tuple[tuple[str, str], ...], WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))
+web_nodes: PerProcess[Settings, WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import structs
 
@@ -160,6 +160,13 @@ class Assembler:
         )
 
 
+class _JoinedPart(NamedTuple):
+    """A part, and where its rows were."""
+
+    part: StagedPart
+    ranges: tuple[SourceRange, ...]
+
+
 class _Job:
     """One job under way."""
 
@@ -182,7 +189,7 @@ class _Job:
         self._ranges: list[SourceRange] = []  # of the open part
         self._left_bytes = float(sum(map(live_bytes, job.inputs)))
         self._left_rows = sum(segment.rows for segment in job.inputs)
-        self._parts: list[tuple[StagedPart, tuple[SourceRange, ...]]] = []
+        self._parts: list[_JoinedPart] = []
         self._used: list[Add] = []
         self._rests: list[Add] = []
 
@@ -234,22 +241,22 @@ class _Job:
         if self._open is not None:
             self._finish(self._open)
         expected = sum(segment.rows for segment in self._used)
-        rows = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
+        rows = sum(joined.part.rows for joined in self._parts) + sum(rest.rows for rest in self._rests)
         if rows != expected:
             raise CorruptData(self._used[0].path, f"{expected} rows", f"{rows} rows")
         used, rests, adds = tuple(self._used), tuple(self._rests), map(self._add, self._parts)
         return Rewrite(used, (*adds, *rests), read_version, self._job.reason)
 
-    def _add(self, part: tuple[StagedPart, tuple[SourceRange, ...]]) -> Add:
+    def _add(self, joined: _JoinedPart) -> Add:
         """Return a part as the log has it, with the batches of the segments that it is made of."""
         origins = {segment.id: segment.origin for segment in self._used}
-        took = [origins[source_range.add_id] for source_range in part[1]]
+        took = [origins[source_range.add_id] for source_range in joined.ranges]
         first, last = (
             min(source_range.first_batch for source_range in took),
             max(source_range.last_batch for source_range in took),
         )
         segment = self._used[0]
-        return add_of(part[0], segment.encoding, Origin(segment.origin.query_id, first, last), part[1])
+        return add_of(joined.part, segment.encoding, Origin(segment.origin.query_id, first, last), joined.ranges)
 
     def drop(self) -> None:
         """Remove the parts, as far as that can be done: no record will name them."""
@@ -265,7 +272,8 @@ class _Job:
         )
         self._stage.end(file)
         self._open = None
-        self._parts.append((file.part(plain_bytes, part.rows, directory_key, self._filters), tuple(self._ranges)))
+        staged = file.part(plain_bytes, part.rows, directory_key, self._filters)
+        self._parts.append(_JoinedPart(staged, tuple(self._ranges)))
 
 
 def _rest_id(segment_id: str, offset: int, skipped: int) -> str:

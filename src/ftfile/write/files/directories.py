@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -196,6 +197,20 @@ def _text(data: bytes | None) -> str | bytes | None:
         return data
 
 
+class DirectoryRows(NamedTuple):
+    """The rows of one directory, neighbours in a batch."""
+
+    key: str
+    start: int
+    rows: int
+
+
+def in_sequence(keys: Sequence[str], counts: Sequence[int]) -> list[DirectoryRows]:
+    """Return the rows of directories whose rows follow each other, given how many each has; without the empty ones."""
+    starts = [0, *accumulate(counts)][: len(counts)]
+    return [DirectoryRows(*place) for place in zip(keys, starts, counts, strict=True) if place[2]]
+
+
 class Router:
     """Sorts rows by destination.
 
@@ -214,14 +229,14 @@ class Router:
         # The key of the destination of all rows, where it does not depend on them.
         self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None
 
-    def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
-        """Return the rows by destination, and each destination's key, first row and number of rows.
+    def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
+        """Return the rows by destination, and which are those of each.
 
         Destinations come in the order of their first rows, and the rows of each in their order. One costs as much as a
         hundred rows: give it many rows at once.
         """
         if self.only is not None or not batch.num_rows:
-            return batch.drop_columns(self._leaving), [(self.only or "", 0, batch.num_rows)] if batch.num_rows else []
+            return batch.drop_columns(self._leaving), in_sequence([self.only or ""], [batch.num_rows])
         assigned = self._kept(reduce(_combined, [assigner.assign(batch) for assigner in self._assigners]))
         batch, codes = self._without_faults(batch, assigned)
         rows = batch.drop_columns(self._leaving)
@@ -230,7 +245,7 @@ class Router:
             rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
         counts = np.bincount(codes, minlength=len(assigned.destinations))
         keys = [directory_key(*destination) for destination in assigned.destinations]
-        return rows, list(zip(keys, (np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
+        return rows, in_sequence(keys, counts.tolist())
 
     def _kept(self, assigned: Assignment) -> Assignment:
         """Make faults of the destinations whose files could not get names: publishing them would fail for ever."""

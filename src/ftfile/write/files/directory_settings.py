@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.options import ParsedOptions
+    from ftfile.core.options.parse import Settings
     from ftfile.write.files.naming import PathCheck
 
 
@@ -178,7 +179,7 @@ class DirectorySettings:
     partition_by: tuple[str, ...]  # columns in their schema's spelling
     pattern: DirectoryPattern | None  # of directories by date and time
     user_class: str | None  # `module:Class`, which gives directories, or paths of files
-    user_options: tuple[tuple[str, str], ...]  # of the class: `directoryAssigner.<name>` by name
+    user_options: Settings  # of the class: `directoryAssigner.<name>` by name
     file_name: str | None  # the column with paths of files
     time_zone: str  # of timestamps in directory names
     takes_zone: bool  # no option says the zone, and names show instants: it is that of the directory, or of the session

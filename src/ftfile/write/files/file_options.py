@@ -28,6 +28,7 @@ from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.core.options.parse import Settings
     from ftfile.storage.api import Capabilities
 
 
@@ -129,12 +130,12 @@ def forget_configs() -> None:
 
 @functools.lru_cache(CONFIGS_KEPT)
 def _checked(
-    options: tuple[tuple[str, str], ...],
+    options: Settings,
     schema_json: str,
     overwrite: bool,  # noqa: FBT001 - a key of the cache
     stream: bool,  # noqa: FBT001 - likewise
     encryption: Encryption | None,
-    clients: tuple[tuple[str, str], ...],
+    clients: Settings,
 ) -> SinkConfig:
     """Return the settings; pure, since what may change meanwhile, keys and the settings of clients, is passed in."""
     parsed = parse_options(dict(options), "write")

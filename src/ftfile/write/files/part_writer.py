@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.formats.api import Format
     from ftfile.storage.api import InputFile
-    from ftfile.write.files.directories import Refuse, Router
+    from ftfile.write.files.directories import DirectoryRows, Refuse, Router
     from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.stage import OpenPart, Stage, StagedFile
 
@@ -133,7 +133,7 @@ class RowCollector:
     def __init__(
         self,
         router: Router,
-        take: Callable[[pa.RecordBatch, list[tuple[str, int, int]]], object],
+        take: Callable[[pa.RecordBatch, list[DirectoryRows]], object],
         bytes_max: int,
         rows_max: int = 1 << 62,
     ) -> None:
@@ -289,8 +289,8 @@ class PartWriter:
             self.write_rows(directory_key, rows)
         self._finish_all()
 
-    def _write_routed(self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]) -> None:
-        for directory_key, start, count in places:
+    def _write_routed(self, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
+        for directory_key, start, count in directories:
             if len(self._direct) < self._open_max:
                 self._direct.add(directory_key)
             if directory_key in self._direct:

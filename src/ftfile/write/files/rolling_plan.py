@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -89,20 +89,26 @@ def jobs_of(
         return
     chunks, tail = _chunks(in_order[last_final + 1 :], settings, tasks)
     ends_all = reason not in LIMITS
-    if chunks and len(chunks[-1][0]) + len(tail) <= settings.max_segments:
-        last, is_full = chunks.pop()
-        chunks, tail = (chunks, last + tail) if ends_all else ([*chunks, (last + tail, is_full)], [])
-    for chunk, is_full in chunks:
+    if chunks and len(chunks[-1].segments) + len(tail) <= settings.max_segments:
+        last = chunks.pop()
+        tail = last.segments + tail
+        chunks, tail = (chunks, tail) if ends_all else ([*chunks, _Chunk(tail, last.is_full)], [])
+    for inputs, is_full in chunks:
         code = reason if ends_all or is_full else _SEGMENTS
-        yield _job(chunk, code, settings, ids, keep_tail=is_full and settings.finalize_column is None)
+        yield _job(inputs, code, settings, ids, keep_tail=is_full and settings.finalize_column is None)
     if tail and ends_all:
         yield _job(tail, reason, settings, ids, keep_tail=False)
 
 
-def _chunks(
-    segments: list[Add], settings: RollingSettings, tasks: int
-) -> tuple[list[tuple[list[Add], bool]], list[Add]]:
-    """Return chunks of segments, each with True if it fills a part, and the segments at the end that fill none."""
+class _Chunk(NamedTuple):
+    """Segments of one job."""
+
+    segments: list[Add]
+    is_full: bool  # they fill a part
+
+
+def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple[list[_Chunk], list[Add]]:
+    """Return chunks of segments, and the segments at the end that fill none."""
 
     def full_parts(size_bytes: int, rows: int) -> int:
         of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
@@ -112,7 +118,7 @@ def _chunks(
     parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
     in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
     parts_each = max(1, in_order, math.ceil(parts / max(tasks, 1)))
-    chunks: list[tuple[list[Add], bool]] = []
+    chunks: list[_Chunk] = []
     chunk: list[Add] = []
     size_bytes = rows = 0
     for place, segment in enumerate(segments, start=1):
@@ -121,7 +127,7 @@ def _chunks(
         rows += segment.rows
         full = full_parts(size_bytes, rows)
         if full >= parts_each or len(chunk) >= settings.max_segments or (full and place == len(segments)):
-            chunks.append((chunk, full > 0))
+            chunks.append(_Chunk(chunk, full > 0))
             chunk, size_bytes, rows = [], 0, 0
     return chunks, chunk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from ftfile.core.errors import ConfigError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
+from ftfile.write.files.directories import in_sequence
 from ftfile.write.files.part_writer import EncodableRows, PartWriter, RowCollector
 from ftfile.write.messages import AssemblyResults, StreamIdentity
 from ftfile.write.stage import StagedRange
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
     from ftfile.write.batch import WritePlan
-    from ftfile.write.files.directories import Router
+    from ftfile.write.files.directories import DirectoryRows, Router
     from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.files.rolling_rules import RollingSettings
     from ftfile.write.messages import StagedSegment
@@ -144,63 +145,57 @@ class SpoolWriter:
         elif self._spool is not None:
             self._stage.drop(self._spool)  # none of its rows could be encoded
 
-    def _spool_routed(self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]) -> None:
-        rows, key_counts = self._without_large(rows, places)
-        if key_counts:
+    def _spool_routed(self, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
+        rows, directories = self._without_large(rows, directories)
+        if directories:
             if self._spool is None:
                 self._spool = self._stage.create("spool")
-            self._append(self._spool, rows, key_counts)
+            self._append(self._spool, rows, directories)
 
     def _without_large(
-        self, rows: pa.RecordBatch, places: list[tuple[str, int, int]]
-    ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        self, rows: pa.RecordBatch, directories: list[DirectoryRows]
+    ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
         """Write the rows of large directories to parts; return all others, directory by directory."""
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
-            return rows, [(directory_key, count) for directory_key, _, count in places]
-        small_rows, small_counts = [], []
-        for directory_key, start, count in places:
-            rows_there = rows.slice(start, count)
-            is_large = self._spooled_bytes.get(directory_key, 0) >= self._large_bytes
-            if is_large and self._parts.has_room_for(directory_key):
-                self._parts.write_rows(directory_key, rows_there)
+            return rows, directories
+        small_keys, small_rows = [], []
+        for directory in directories:
+            directory_rows = rows.slice(directory.start, directory.rows)
+            is_large = self._spooled_bytes.get(directory.key, 0) >= self._large_bytes
+            if is_large and self._parts.has_room_for(directory.key):
+                self._parts.write_rows(directory.key, directory_rows)
             else:
-                small_rows.append(rows_there)
-                small_counts.append((directory_key, count))
-        return pa.concat_batches(small_rows) if small_rows else rows.slice(0, 0), small_counts
+                small_keys.append(directory.key)
+                small_rows.append(directory_rows)
+        return _joined(small_keys, small_rows, rows.slice(0, 0))
 
-    def _append(self, spool: StagedFile, rows: pa.RecordBatch, key_counts: list[tuple[str, int]]) -> None:
+    def _append(self, spool: StagedFile, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
         """Append rows; where one is bad, what was appended until then stays without a segment, and the good ones come.
 
         Segments have the rows in another order, so none of them says which rows are done.
         """
         done, spooled_bytes = len(self.segments), dict(self._spooled_bytes)
-        if not key_counts:
+        if not directories:
             return
         try:
-            self._append_segments(spool, *_segments_of(rows, key_counts, self._settings))
+            self._append_segments(spool, *_segments_of(rows, directories, self._settings))
         except UnencodableRows:
             del self.segments[done:]
             self._spooled_bytes = spooled_bytes
-            self._append(spool, *self._without_bad(rows, key_counts))
+            self._append(spool, *self._without_bad(rows, directories))
 
     def _without_bad(
-        self, rows: pa.RecordBatch, key_counts: list[tuple[str, int]]
-    ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        self, rows: pa.RecordBatch, directories: list[DirectoryRows]
+    ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
         """Give the bad rows to `badRecords`, and return the others."""
-        good_rows, counts, start = [], [], 0
-        for directory_key, count in key_counts:
-            good_rows.append(self._encodable.rows_to_encode(directory_key, rows.slice(start, count)))
-            counts.append((directory_key, good_rows[-1].num_rows))
-            start += count
-        good = pa.Table.from_batches(good_rows).combine_chunks().to_batches()
-        return good[0] if good else rows.slice(0, 0), [
-            (directory_key, count) for directory_key, count in counts if count
+        good_rows = [
+            self._encodable.rows_to_encode(directory.key, rows.slice(directory.start, directory.rows))
+            for directory in directories
         ]
+        return _joined([directory.key for directory in directories], good_rows, rows.slice(0, 0))
 
-    def _append_segments(
-        self, spool: StagedFile, segments: list[tuple[str, int, dict[str, Any]]], rows: pa.RecordBatch
-    ) -> None:
-        counts = [count for _, count, _ in segments]
+    def _append_segments(self, spool: StagedFile, rows: pa.RecordBatch, segments: list[_Segment]) -> None:
+        counts = [segment.rows for segment in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             directory_key, count, stats = segments[number]
             piece = StagedRange(spool, self._chain)
@@ -212,13 +207,28 @@ class SpoolWriter:
             self._spooled_bytes[directory_key] = self._spooled_bytes.get(directory_key, 0) + self.segments[-1].length
 
 
+class _Segment(NamedTuple):
+    """Rows of a directory that become a segment: those behind the segment before it."""
+
+    directory_key: str
+    rows: int
+    stats: dict[str, Any]
+
+
+def _joined(
+    keys: list[str], batches: list[pa.RecordBatch], empty: pa.RecordBatch
+) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
+    """Return the rows of directories as one batch, and which are those of each; `empty` has the columns."""
+    return pa.concat_batches([empty, *batches]), in_sequence(keys, [batch.num_rows for batch in batches])
+
+
 def _segments_of(
-    rows: pa.RecordBatch, key_counts: list[tuple[str, int]], settings: RollingSettings
-) -> tuple[list[tuple[str, int, dict[str, Any]]], pa.RecordBatch]:
-    """Return directory key, rows and stats of each segment, and the rows as they go into the files."""
-    counts = np.array([count for _, count in key_counts], np.int64)
-    owners = np.arange(len(key_counts))
-    stats: list[dict[str, Any]] = [{} for _ in key_counts]
+    rows: pa.RecordBatch, directories: list[DirectoryRows], settings: RollingSettings
+) -> tuple[pa.RecordBatch, list[_Segment]]:
+    """Return the rows as they go into the files, and the segments that they become."""
+    counts = np.array([directory.rows for directory in directories], np.int64)
+    owners = np.arange(len(directories))
+    stats: list[dict[str, Any]] = [{} for _ in directories]
     if settings.finalize_column is not None:
         column = rows.column(settings.finalize_column)
         is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
@@ -228,8 +238,8 @@ def _segments_of(
     if settings.event_column is not None and settings.event_us is not None:
         rows, counts, runs, stats = _windows(rows, settings.event_column, settings.event_us, counts, stats)
         owners = owners[runs]
-    keys = [key_counts[owner][0] for owner in owners.tolist()]
-    return list(zip(keys, counts.tolist(), stats, strict=True)), rows
+    keys = [directories[owner].key for owner in owners.tolist()]
+    return rows, list(map(_Segment, keys, counts.tolist(), stats))
 
 
 def _cut_after(
