@@ -1,33 +1,38 @@
-"""How often a store writes a row again, how many runs it has, and how much room: plans carried out on counts alone."""
+"""How often a store writes a row again, how many runs it has, and how much room: compactions of keys without values."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from benchmarks.report import Cell, Table
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, Group, Left, PlanSettings, Share, groups_of
-from ftfile.kv.planning.plan import acceptable, plan_jobs
-from ftfile.kv.planning.runs import Marks, Run, placed
-from ftfile.log.checks import Rewrite
+from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.picker import by_position, cuts_of, pick, size_of, terms_of
+from ftfile.kv.planning.runs import Marks, Run
 from ftfile.log.format.model import Add, Origin
-from ftfile.testing.context import SeededIds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from benchmarks.settings import Settings
-    from ftfile.kv.key_columns import Key
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.kv.planning.picker import Compaction
 
-__all__ = ("Amplification", "Workload", "run", "simulate")
+__all__ = ("LOADS", "Amplification", "Load", "run", "simulate")
 
 FLUSHES, SMOKE_FLUSHES = 4_096, 64
-# Keys are numbers below it; a flush has rows of 100 bytes.
+# A flush has rows that fill `flushBytes`; a delete has a part of the bytes of a row.
+FLUSH_ROWS = 128
+DELETE_BYTES = 0.2
 KEY_SPACE = 1 << 40
-ROW_BYTES = 100
+# After as many flushes, rows and runs are counted, and then after every 16th.
+WARM, COUNTED_EVERY = 32, 16
+DELETE = 1 << 2
 COLUMNS = (
     "keys",
     "flushes",
@@ -37,245 +42,281 @@ COLUMNS = (
     "runs of a key, most",
     "bytes per live byte, mean",
     "bytes per live byte, most",
-    "records with jobs",
+    "runs, most",
+    "largest compaction, MiB",
 )
 NOTE = (
-    "One bucket, default settings, {flushes:,} flushes of {mib} MiB each; jobs are done with the next flush. The bytes "
-    "written begin with those of the flush; the log's own copy of each row comes on top. Runs and room are those after "
-    "each flush, from the {warm}th on. No row is made: the plans are the real ones, sizes are those that random keys "
-    "have on average."
+    "One bucket, default settings, {flushes:,} flushes of {mib} MiB each; what is due is done with the next flush. The "
+    "bytes written begin with those of the flush; the log's own copy of each row comes on top. Runs and room are those "
+    "after every {every}th flush, from the {warm}th on. Rows are numbers without values; what is due and what "
+    "compactions leave out is that of a store."
 )
 
 
-class Workload(NamedTuple):
-    """The keys that are written: of `distinct` flushes' worth, at random; None for keys that never come twice."""
+class Rows(NamedTuple):
+    """Rows in the order in which they are written, or by key, each once."""
+
+    keys: NDArray[np.int64]
+    is_delete: NDArray[np.bool_]
+
+    def newest(self) -> Rows:
+        """Return the newest row of each key, by key; of equal keys, the last is the newest."""
+        order = np.argsort(self.keys, kind="stable")
+        keys = self.keys[order]
+        is_last = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
+        return Rows(keys[is_last], self.is_delete[order][is_last])
+
+    def live(self) -> Rows:
+        """Return the rows that delete nothing."""
+        return Rows(self.keys[~self.is_delete], self.is_delete[~self.is_delete])
+
+    def part(self, start: int, end: int) -> Rows:
+        """Return some rows, by their places."""
+        return Rows(self.keys[start:end], self.is_delete[start:end])
+
+
+def _sets(keys: NDArray[np.int64]) -> Rows:
+    return Rows(keys.astype(np.int64), np.zeros(len(keys), np.bool_))
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    keys, is_delete = ([part[column] for part in parts] for column in (0, 1))
+    return Rows(np.concatenate(keys), np.concatenate(is_delete))
+
+
+class Load(NamedTuple):
+    """The rows of flushes, without end."""
 
     label: str
-    distinct: float | None = None
-    order: Literal["random", "rising"] = "random"
+    flushes: Callable[[np.random.Generator], Iterator[Rows]]
+    has_deletes: bool = False
 
 
-WORKLOADS = (
-    *(Workload(f"updates of {distinct} flushes", distinct) for distinct in (16, 64, 128, 256, 512)),
-    Workload("new, random"),
-    Workload("new, rising", order="rising"),
+def _updates(distinct: int) -> Load:
+    def flushes(rng: np.random.Generator) -> Iterator[Rows]:
+        while True:
+            yield _sets(rng.integers(0, distinct * FLUSH_ROWS, FLUSH_ROWS) * (KEY_SPACE // (distinct * FLUSH_ROWS)))
+
+    return Load(f"updates of {distinct} flushes", flushes)
+
+
+def _random(rng: np.random.Generator) -> Iterator[Rows]:
+    while True:
+        yield _sets(rng.integers(0, KEY_SPACE, FLUSH_ROWS))
+
+
+def _rising(_: np.random.Generator) -> Iterator[Rows]:
+    start = 0
+    while True:
+        yield _sets(np.arange(start, start + FLUSH_ROWS))
+        start += FLUSH_ROWS
+
+
+def _zipf(rng: np.random.Generator) -> Iterator[Rows]:
+    count = 512 * FLUSH_ROWS
+    keys = rng.permutation(np.arange(count)) * (KEY_SPACE // count)
+    while True:
+        ranks = rng.zipf(1.1, 3 * FLUSH_ROWS)
+        yield _sets(keys[ranks[ranks <= count][:FLUSH_ROWS] - 1])
+
+
+def _moving(rng: np.random.Generator) -> Iterator[Rows]:
+    """Nine of ten rows are in a hundredth of the keys, which moves on."""
+    count, number = 512 * FLUSH_ROWS, 0
+    while True:
+        number += 1
+        start = number * count // FLUSHES % count
+        hot = (start + rng.integers(0, count // 100, FLUSH_ROWS * 9 // 10)) % count
+        yield _sets(np.concatenate((hot, rng.integers(0, count, FLUSH_ROWS // 10))) * (KEY_SPACE // count))
+
+
+def _mixed(rng: np.random.Generator) -> Iterator[Rows]:
+    """Half of the rows are new and rise, the others are updates of all before."""
+    end, half = FLUSH_ROWS, FLUSH_ROWS // 2
+    while True:
+        end += half
+        yield _sets(np.concatenate((rng.integers(0, end - half, half), np.arange(end - half, end))))
+
+
+def _prefixes(rng: np.random.Generator) -> Iterator[Rows]:
+    """Keys rise behind each of a thousand prefixes."""
+    ends = np.zeros(1000, np.int64)
+    while True:
+        prefixes = np.sort(rng.integers(0, len(ends), FLUSH_ROWS))
+        first = np.searchsorted(prefixes, prefixes)
+        keys = prefixes * (KEY_SPACE // len(ends)) + ends[prefixes] + np.arange(FLUSH_ROWS) - first
+        ends += np.bincount(prefixes, minlength=len(ends))
+        yield _sets(keys)
+
+
+def _queue(distance: int, kept_every: int | None = None) -> Callable[[np.random.Generator], Iterator[Rows]]:
+    """Rows come at the end, and leave some flushes later, all or all but one of some."""
+
+    def flushes(_: np.random.Generator) -> Iterator[Rows]:
+        start, half = 0, FLUSH_ROWS // 2
+        while True:
+            new, old = np.arange(start, start + half), np.arange(start, start + half) - distance * half
+            old = old[old >= 0] if kept_every is None else old[(old >= 0) & (old % kept_every != 0)]
+            yield _joined([Rows(old, np.ones(len(old), np.bool_)), _sets(new)])
+            start += half
+
+    return flushes
+
+
+def _deletes(rng: np.random.Generator) -> Iterator[Rows]:
+    """Half of the rows delete, of keys that may be there or not."""
+    count = 256 * FLUSH_ROWS
+    while True:
+        yield Rows(rng.integers(0, count, FLUSH_ROWS) * (KEY_SPACE // count), rng.random(FLUSH_ROWS) < 0.5)  # noqa: PLR2004
+
+
+def _growing(rng: np.random.Generator) -> Iterator[Rows]:
+    """Yield new rows for 512 flushes, then delete nine of ten of them, and so on."""
+    while True:
+        flushes = [rng.integers(0, KEY_SPACE, FLUSH_ROWS) for _ in range(512)]
+        yield from map(_sets, flushes)
+        for keys in flushes:
+            deleted = keys[rng.random(FLUSH_ROWS) < 0.9]  # noqa: PLR2004
+            yield Rows(deleted, np.ones(len(deleted), np.bool_))
+
+
+LOADS = (
+    *map(_updates, (16, 64, 128, 256, 512)),
+    Load("new, random", _random),
+    Load("new, rising", _rising),
+    Load("Zipf", _zipf),
+    Load("hot hundredth that moves on", _moving),
+    Load("rising, and updates", _mixed),
+    Load("rising behind prefixes", _prefixes),
+    Load("queue", _queue(128), has_deletes=True),
+    Load("retention of a hundredth", _queue(256, 100), has_deletes=True),
+    Load("random deletes", _deletes, has_deletes=True),
+    Load("grow and shrink", _growing, has_deletes=True),
 )
-
-
-class _Piece(NamedTuple):
-    """Keys of a run that lie equally dense: from, up to, and the flushes drawn from all keys that lie so."""
-
-    start: int
-    end: int
-    draws: float
 
 
 @dataclass(slots=True)
 class Amplification:
-    """Bytes written and read; `kept` has, by flush, runs of a key, bytes of all runs, and those of distinct keys."""
+    """Bytes written and read, and by counted flush: runs of a key, all runs, and bytes of all for each live byte."""
 
     flushed: int = 0
     merged: int = 0
     read: int = 0
-    records_with_jobs: int = 0
-    kept: list[tuple[int, int, float]] = field(default_factory=list)
+    largest: int = 0  # bytes that a compaction read
+    depths: list[int] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
+    space: list[float] = field(default_factory=list)
 
     @property
     def written_per_byte(self) -> float:
         """Return the bytes written for a byte flushed, itself included."""
         return (self.flushed + self.merged) / self.flushed
 
-    @property
-    def runs_max(self) -> int:
-        """Return the most runs that had the same key, as far as the log can tell."""
-        return max(runs for runs, _, _ in self.kept)
 
-    @property
-    def runs_mean(self) -> float:
-        """Return the most runs that had the same key, on average over flushes."""
-        return sum(runs for runs, _, _ in self.kept) / len(self.kept)
+class _Bucket:
+    """A bucket whose runs are keys, and whether they delete."""
 
-    @property
-    def space(self) -> list[float]:
-        """Return the bytes kept for each byte of distinct keys, by flush."""
-        return [kept / distinct for _, kept, distinct in self.kept]
+    def __init__(self, rules: PlanSettings) -> None:
+        self._rules = rules
+        self._row_bytes = rules.flush_bytes // FLUSH_ROWS
+        self._live: dict[str, Run] = {}
+        self._rows: dict[str, Rows] = {}  # by id
+        self._count = 0
+        self.result = Amplification()
 
+    def flush(self, number: int, rows: Rows) -> None:
+        """Do what is due, and write a new run."""
+        live = [*self._live.values()]
+        for compaction in [*pick(live, (), self._rules)]:
+            self._compact(compaction, live)
+        self.result.flushed += self._write(rows.newest(), (number, number), 0)
 
-class _Simulation:
-    """One bucket, whose runs are counts."""
+    def count(self, truth: Rows) -> None:
+        """Note the runs of a key, all runs and the room, given the live rows."""
+        changes = []
+        for run in self._live.values():
+            assert run.marks.keys is not None
+            changes += [(run.marks.keys[0], 0, 1), (run.marks.keys[1], 1, -1)]
+        self.result.depths.append(max(accumulate(change for *_, change in sorted(changes))))
+        self.result.runs.append(len(self._live))
+        self.result.space.append(size_of(self._live.values()) / max(len(truth.keys) * self._row_bytes, 1))
 
-    def __init__(self, workload: Workload, settings: PlanSettings) -> None:
-        self._workload = workload
-        self._settings = settings
-        self._ids = SeededIds()
-        self._pieces: dict[str, tuple[_Piece, ...]] = {}  # by path
-        self._live: dict[str, Add] = {}
-        self._jobs: list[AssemblyTask] = []
-        self.found = Amplification()
+    def rows(self) -> Rows:
+        """Return the live rows."""
+        parts = [self._rows[run.add.id] for run in by_position(self._live.values())]
+        return _joined(parts).newest().live()
 
-    def flush(self, number: int, of: int) -> None:
-        """Do the jobs that are due, and commit them with a new run."""
-        rewrites = [self._do(job) for job in self._jobs]
-        for rewrite in acceptable(self._live, rewrites):
-            for add in rewrite.inputs:
-                del self._live[add.id]
-            self._live |= {add.id: add for add in rewrite.adds}
-        output = self._output(self._keys(number, of))
-        marked = output.marked(output.marks)
-        self._live |= {add.id: add for add in placed([marked], number, number)}
-        self.found.flushed += output.add.length
-        self._jobs = plan_jobs(self._live.values(), (), self._settings, self._ids, now_ms=number)
-        self.found.records_with_jobs += bool(self._jobs)
+    def _compact(self, compaction: Compaction, live: Sequence[Run]) -> None:
+        terms = terms_of(compaction.runs, live, self._rules, 0)
+        cuts = cuts_of(compaction, live, [pa.int64()], self._rules)
+        for run in compaction.runs:
+            del self._live[run.add.id]
+        for run in cuts.moves:
+            self._live[run.add.id] = run._replace(marks=replace(run.marks, level=1))
+        merged = [run for run in compaction.runs if run.add.id not in self._live]
+        if not merged:
+            return
+        rows = _joined([self._rows.pop(run.add.id) for run in merged]).newest()
+        rows = rows.live() if terms.is_bottommost else rows
+        at = merged[0].marks.at[0], max(run.marks.at[1] for run in merged)
+        bounds = sorted({0, len(rows.keys), *np.searchsorted(rows.keys, [key for (key,) in cuts.keys]).tolist()})
+        for start, end in pairwise(bounds):
+            self.result.merged += self._write(rows.part(start, end), at, compaction.level)
+        self.result.read += size_of(merged)
+        self.result.largest = max(self.result.largest, size_of(merged))
 
-    def note(self, number: int, of: int) -> None:
-        """Note the bytes that there are, and the runs that have some key, at most."""
-        changes: list[tuple[int, int]] = []
-        for marks in (Marks.from_json(add.rolling_stats) for add in self._live.values()):
-            assert marks.keys is not None
-            changes += [(_number(marks.keys[0]), 1), (_number(marks.keys[1]) + 1, -1)]
-        runs = max(accumulate(change for _, change in sorted(changes)))
-        kept = sum(add.length * add.rows // (add.rows + add.skip_rows) for add in self._live.values())
-        whole = _Piece(0, KEY_SPACE, number + 1.0)
-        if self._workload.order == "rising":
-            whole = _Piece(0, KEY_SPACE * (number + 1) // of, float(of))
-        self.found.kept.append((runs, kept, self._bytes(whole)))
+    def _write(self, rows: Rows, at: tuple[int, int], level: int) -> int:
+        """Write rows as equal runs of no more than a file, and return their bytes."""
+        files = -(-self._bytes(rows) // self._rules.max_file_bytes)
+        bounds = [len(rows.keys) * number // files for number in range(files + 1)]
+        for start, end in pairwise(bounds):
+            part, name = rows.part(start, end), f"{self._count}"
+            self._count += 1
+            deletes, size = int(part.is_delete.sum()), self._bytes(part)
+            ends = (int(part.keys[0]),), (int(part.keys[-1]),)
+            marks = Marks(at, ends, ops=1 | DELETE * (deletes > 0), level=level, deletes=deletes)
+            add = Add(name, "segment", name, None, size, size, "", end - start, "b=00000", "", Origin("query", 0, 0))
+            self._live[name], self._rows[name] = Run(add, marks), part
+        return self._bytes(rows)
 
-    def _keys(self, number: int, of: int) -> tuple[_Piece, ...]:
-        if self._workload.order == "random":
-            return (_Piece(0, KEY_SPACE, 1.0),)
-        return (_Piece(KEY_SPACE * number // of, KEY_SPACE * (number + 1) // of, float(of)),)
-
-    def _do(self, job: AssemblyTask) -> Rewrite:
-        inputs: list[Add] = []
-        adds: list[Add] = []
-        for group in groups_of(job):
-            share = self._share(group)
-            pieces = [piece for run in share.folded for piece in self._left(run.add.path, run.marks.keys, share.cut)]
-            self.found.read += round(sum(map(self._bytes, pieces)))
-            walls = [_number(run.begins) for run in share.relabelled]
-            outputs = [self._output(each) for each in self._split(_overlaid(pieces), walls)]
-            self.found.merged += sum(output.add.length for output in outputs)
-            left = {
-                run.add.id: Left(self._rows_below(run.add, share.cut), share.cut)
-                for run in share.folded
-                if not run.ends_below(share.cut)
-            }
-            replaced, new = share.replacement(outputs, left, self._ids)
-            inputs += replaced
-            adds += new
-        return Rewrite(tuple(inputs), tuple(adds), 0)
-
-    def _share(self, group: Group) -> Share:
-        """Return the share that reads no more than the bytes of a job, or all."""
-        whole = group.below(None)
-        pieces = [piece for run in whole.folded for piece in self._left(run.add.path, run.marks.keys, None)]
-        room = float(self._settings.job_bytes)
-        if sum(map(self._bytes, pieces)) <= room:
-            return whole
-        places = sorted({place for piece in pieces for place in (piece.start, piece.end)})
-        for start, end in pairwise(places):
-            inside = [_Piece(start, end, piece.draws) for piece in pieces if piece.start <= start and end <= piece.end]
-            read = sum(map(self._bytes, inside))
-            if read > room:
-                return group.below((start + max(1, int((end - start) * room / read)),))
-            room -= read
-        return whole
-
-    def _left(self, path: str, keys: tuple[Key, Key] | None, cut: Key | None) -> Iterator[_Piece]:
-        """Yield the pieces of a run from its first key up to a cut."""
-        assert keys is not None
-        first, last = _number(keys[0]), KEY_SPACE if cut is None else _number(cut)
-        for piece in self._pieces[path]:
-            start, end = max(piece.start, first), min(piece.end, last)
-            if start < end:
-                yield _Piece(start, end, piece.draws)
-
-    def _rows_below(self, add: Add, cut: Key | None) -> int:
-        found = sum(map(self._bytes, self._left(add.path, ((0,), (KEY_SPACE,)), cut)))
-        return min(round(found / ROW_BYTES) - add.skip_rows, add.rows - 1)
-
-    def _split(self, pieces: Iterable[_Piece], walls: Sequence[int]) -> Iterator[tuple[_Piece, ...]]:
-        """Yield pieces by file: up to the bytes of one, and none around a run that stays."""
-        open_: list[_Piece] = []
-        room = float(self._settings.max_file_bytes)
-        for piece in pieces:
-            rest = piece
-            while rest.start < rest.end:
-                if open_ and (room < ROW_BYTES or any(open_[-1].end <= wall < rest.end for wall in walls)):
-                    yield tuple(open_)
-                    open_, room = [], float(self._settings.max_file_bytes)
-                size = self._bytes(rest)
-                end = rest.end if size <= room else rest.start + max(1, int((rest.end - rest.start) * room / size))
-                open_.append(_Piece(rest.start, end, rest.draws))
-                room -= self._bytes(open_[-1])
-                rest = _Piece(end, rest.end, rest.draws)
-        if open_:
-            yield tuple(open_)
-
-    def _bytes(self, piece: _Piece) -> float:
-        """Return the bytes of the distinct keys in a piece."""
-        distinct = self._workload.distinct
-        flushes = piece.draws if distinct is None else distinct * -math.expm1(-piece.draws / distinct)
-        return flushes * (piece.end - piece.start) / KEY_SPACE * self._settings.flush_bytes
-
-    def _output(self, pieces: tuple[_Piece, ...]) -> Run:
-        name = self._ids.unique()
-        self._pieces[name] = pieces
-        size = round(sum(map(self._bytes, pieces)))
-        rows = max(size // ROW_BYTES, 1)
-        add = Add(name, "segment", name, None, size, size, "", rows, "b=00000", "encoding", Origin("query", 0, 0))
-        return Run(add, Marks((0, 0), ((pieces[0].start,), (pieces[-1].end - 1,)), (), 1))
+    def _bytes(self, rows: Rows) -> int:
+        deletes = int(rows.is_delete.sum())
+        return round((len(rows.keys) - (1 - DELETE_BYTES) * deletes) * self._row_bytes)
 
 
-def _number(key: Key) -> int:
-    (number,) = key
-    assert isinstance(number, int)
-    return number
-
-
-def _overlaid(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
-    """Yield pieces that do not overlap, by key: where some did, their draws are added up."""
-    changes: dict[int, float] = {}
-    for piece in pieces:
-        changes[piece.start] = changes.get(piece.start, 0.0) + piece.draws
-        changes[piece.end] = changes.get(piece.end, 0.0) - piece.draws
-    draws, places = 0.0, sorted(changes)
-    for start, end in pairwise(places):
-        draws += changes[start]
-        if draws > 0.5:  # noqa: PLR2004 - rounding errors are none
-            yield _Piece(start, end, draws)
-
-
-def simulate(workload: Workload, flushes: int, settings: PlanSettings, warm: int = 0) -> Amplification:
-    """Return the cost of flushes into a store of one bucket; runs and room are noted from the flush `warm` on."""
-    simulation = _Simulation(workload, settings)
-    for number in range(flushes):
-        simulation.flush(number, flushes)
-        if number >= warm:
-            simulation.note(number, flushes)
-    return simulation.found
+def simulate(load: Load, flushes: int, rules: PlanSettings = DEFAULT_PLAN) -> Amplification:
+    """Return the cost of flushes into a store of one bucket; an AssertionError if its rows are others in the end."""
+    bucket, truth = _Bucket(rules), _sets(np.empty(0, np.int64))
+    pending = []
+    for number, rows in zip(range(flushes), load.flushes(np.random.default_rng(7))):  # noqa: B905 - one has no end
+        bucket.flush(number, rows)
+        pending.append(rows)
+        if (number >= WARM and number % COUNTED_EVERY == 0) or number == flushes - 1:
+            truth, pending = _joined([truth, *pending]).newest().live(), []
+            bucket.count(truth)
+    assert np.array_equal(bucket.rows().keys, truth.keys), "compactions changed rows"
+    return bucket.result
 
 
 def run(settings: Settings) -> list[Table]:
-    """Simulate each workload."""
+    """Simulate each load."""
     flushes = SMOKE_FLUSHES if settings.smoke else FLUSHES
-    rules, warm = DEFAULT_PLAN, 16
-    rows: list[tuple[Cell, ...]] = []
-    for workload in WORKLOADS:
-        found = simulate(workload, flushes, rules, warm)
-        space = found.space
-        rows.append(
+    table: list[tuple[Cell, ...]] = []
+    for load in LOADS:
+        result = simulate(load, flushes)
+        table.append(
             (
-                workload.label,
+                load.label,
                 flushes,
-                found.written_per_byte,
-                found.read / found.flushed,
-                found.runs_mean,
-                found.runs_max,
-                sum(space) / len(space),
-                max(space),
-                found.records_with_jobs,
+                result.written_per_byte,
+                result.read / result.flushed,
+                sum(result.depths) / len(result.depths),
+                max(result.depths),
+                sum(result.space) / len(result.space),
+                max(result.space),
+                max(result.runs),
+                result.largest >> 20,
             )
         )
-    note = NOTE.format(flushes=flushes, mib=rules.flush_bytes >> 20, warm=warm)
-    return [Table("a store's amplification", COLUMNS, tuple(rows), note)]
+    note = NOTE.format(flushes=flushes, mib=DEFAULT_PLAN.flush_bytes >> 20, every=COUNTED_EVERY, warm=WARM)
+    return [Table("a store's amplification", COLUMNS, tuple(table), note)]

@@ -54,7 +54,11 @@ FIELDS = [(kind, field) for kind, (_, text) in WRITTEN.items() for field in text
 SOUND: dict[str, dict[str, list[Any]]] = {
     "definition": {"bucketBy": [{"key": "sum"}], "merge": [{}, [], ""], "sequenceColumn": [None]},
     "rules": {field: [0] for field in msgspec.to_builtins(DEFAULT_PLAN)},
-    "marks": {"keys": [None], "purges": [[], "", {}], "ops": [0], "committedMs": [0]},
+    "marks": {
+        "keys": [None],
+        "purges": [[], "", {}],
+        **{field: [0] for field in ("ops", "committedMs", "level", "deletes", "plainBytes")},
+    },
 }
 
 
@@ -81,6 +85,19 @@ def test_a_field_that_is_missing_is_damage(kind: str, field: str) -> None:
     decode, text = WRITTEN[kind]
     with pytest.raises(CorruptData):
         decode({name: value for name, value in text.items() if name != field})
+
+
+@pytest.mark.parametrize("field", ["level", "deletes", "plainBytes"])
+@pytest.mark.parametrize("value", [None, True, -1, 2.5, "1", 1 << 70])
+def test_damage_of_a_number_among_marks_names_it(field: str, value: object) -> None:
+    with pytest.raises(CorruptData, match=rf"\$\.{field}"):
+        Marks.from_json(WRITTEN["marks"][1] | {field: value})
+
+
+def test_there_are_two_levels() -> None:
+    assert Marks.from_json(WRITTEN["marks"][1] | {"level": 1}).level == 1
+    with pytest.raises(CorruptData, match=r"\$\.level"):
+        Marks.from_json(WRITTEN["marks"][1] | {"level": 2})
 
 
 @pytest.mark.parametrize(("kind", "text"), [*itertools.product(WRITTEN, [[], None, "x"])])

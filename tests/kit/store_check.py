@@ -277,6 +277,8 @@ def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
     require(marks.keys == ends, "K2", f"{add.id} has keys {ends}, and its marks say {marks.keys}")
     more = ops_in(rows) & ~marks.ops
     require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its marks say {marks.ops:b}")
+    deletes = int((operations(rows) == DELETE).sum())
+    require(add.skip_rows > 0 or marks.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {marks.deletes}")
     if not rows.num_rows:
         return
     batch = rows.combine_chunks().to_batches()[0]

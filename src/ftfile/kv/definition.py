@@ -54,6 +54,13 @@ def ops_in(rows: pa.Table) -> int:
     return sum(1 << op for op in pc.unique(rows[OP]).to_pylist())
 
 
+def deletes_in(rows: pa.RecordBatch) -> int:
+    """Return how many rows delete their key."""
+    if OP not in rows.schema.names:
+        return 0
+    return int(np.count_nonzero(values_of(rows[OP], np.int8) == DELETE))
+
+
 @dataclass(frozen=True, slots=True)
 class StoreDefinition:
     """The definition of a store.

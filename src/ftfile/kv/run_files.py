@@ -19,7 +19,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import DecryptedRanges
-from ftfile.kv.definition import DELETED_MS, OP, ops_in
+from ftfile.kv.definition import DELETED_MS, OP, deletes_in, ops_in
 from ftfile.kv.planning.runs import Marks
 from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import RunReader
@@ -84,22 +84,25 @@ class RunSpool:
         from ftfile.write.stage import StagedRange  # noqa: PLC0415 - readers write nothing
 
         self._file.write(bytes(-self._file.position % _ALIGNMENT))
-        piece, ops = StagedRange(self._file, self._filters), 0
+        piece, ops, deletes, plain_bytes = StagedRange(self._file, self._filters), 0, 0, 0
         rows = iter(batches)
         first = next(rows, None)
         extra_fields = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
         schema = pa.schema([*self._definition.schema, *extra_fields])  # where keys are never null
 
-        def noted() -> Iterator[pa.RecordBatch]:
-            nonlocal ops
+        def counted_batches() -> Iterator[pa.RecordBatch]:
+            nonlocal ops, deletes, plain_bytes
             for batch in chain(() if first is None else (first,), rows):
                 ops |= ops_in(batch)
+                deletes += deletes_in(batch)
+                plain_bytes += batch.nbytes
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
         names, compression, block_bytes = self._definition.keys, self._compression, self._block_bytes
-        summary = write_run(piece, noted(), schema, names, compression=compression, block_bytes=block_bytes)
+        summary = write_run(piece, counted_batches(), schema, names, compression=compression, block_bytes=block_bytes)
         self._runs += 1
-        return piece.end(self._runs, summary.rows, bucket, Marks((0, 0), summary.keys, tuple(purges), ops).to_json())
+        marks = Marks((0, 0), summary.keys, tuple(purges), ops, deletes=deletes, plain_bytes=plain_bytes)
+        return piece.end(self._runs, summary.rows, bucket, marks.to_json())
 
     def write_all(
         self, runs: Iterable[tuple[str, Iterable[pa.RecordBatch], Sequence[KeyRange]]]

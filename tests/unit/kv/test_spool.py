@@ -57,6 +57,8 @@ def test_runs_lie_in_one_file_that_arrow_reads(tmp_path: Path) -> None:
     assert [table.num_rows for table in found] == [run.rows for run in runs] == [3, 2, 0]
     assert found[1].to_pylist()[1] == {"id": 5, "text": "text 5", OP: DELETE}
     marks = [Marks.from_json({**run.rolling_stats}) for run in runs]
+    assert [(run.level, run.deletes) for run in marks] == [(0, 0), (0, 1), (0, 0)]
+    assert [run.plain_bytes for run in marks] == [3 * (8 + 4 + 6), 2 * (8 + 4 + 6 + 1), 0]
     assert [run.keys for run in marks] == [((1,), (3,)), ((4,), (5,)), None]
     assert [run.ops for run in marks] == [1 << SET, 1 << SET | 1 << DELETE, 0]
     assert decode_ranges(runs[2].rolling_stats["purges"]) == tuple(purges)

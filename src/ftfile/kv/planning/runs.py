@@ -12,9 +12,9 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
@@ -34,7 +34,7 @@ from ftfile.kv.key_columns import (
 )
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX
+from ftfile.log.format.model import Count, convert
 from ftfile.log.sealed import SealedFileSystem, keys_of
 from ftfile.log.state import SharedMap
 
@@ -59,22 +59,22 @@ _KEPT = 1 << 16
 _checked: dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]] = {}
 
 
-class MarkNumbers(NamedTuple):
+class MarkNumbers(Struct, frozen=True, rename="camel"):
     """The marks of a run that are open even where its keys are sealed."""
 
-    at: tuple[int, int]
-    ops: int
-    committed_ms: int
+    at: tuple[Count, Count]
+    ops: Count
+    committed_ms: Count
+    level: Annotated[int, Meta(ge=0, le=1)]
+    deletes: Count
+    plain_bytes: Count
 
 
 def numbers_of(text: Mapping[str, Any]) -> MarkNumbers:
     """Return the numbers among the marks of a run, as JSON; CorruptData for others."""
     with Decoding(layout.LOG, "the marks of a run"):
-        first, last = text["at"]
-        numbers = first, last, text["ops"], text["committedMs"]
-        if not all(type(number) is int and 0 <= number <= NUMBER_MAX for number in numbers):
-            raise ValueError(f"numbers of a run are {numbers!r:.200}")
-        return MarkNumbers((first, last), *numbers[2:])
+        numbers: MarkNumbers = convert(text, MarkNumbers, "a run")
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,9 @@ class Marks:
     purges: tuple[KeyRange, ...] = ()  # ranges of keys of which rows end in all runs wholly before this one
     ops: int = 1  # the operations in it, a set of bits
     committed_ms: int = 0  # when the oldest of its rows was committed, by the clock of the driver
+    level: int = 0  # 0 where batches write; 1 below it, for older rows
+    deletes: int = 0  # rows that delete
+    plain_bytes: int = 0  # of its rows, before compression
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for `Add.rolling_stats`."""
@@ -95,15 +98,28 @@ class Marks:
             "purges": encode_ranges(self.purges),
             "ops": self.ops,
             "committedMs": self.committed_ms,
+            "level": self.level,
+            "deletes": self.deletes,
+            "plainBytes": self.plain_bytes,
         }
 
     @classmethod
     def from_json(cls, text: dict[str, Any]) -> Marks:
         """Build from `to_json()`; CorruptData for what is none."""
         with Decoding(layout.LOG, "the marks of a run"):
-            keys, (at, ops, committed_ms) = text["keys"], numbers_of(text)
+            numbers, keys = numbers_of(text), text["keys"]
             ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
-            return cls(at, ends, decode_ranges(text["purges"]), ops, committed_ms)
+            purges = decode_ranges(text["purges"])
+            return cls(
+                numbers.at,
+                ends,
+                purges,
+                numbers.ops,
+                numbers.committed_ms,
+                numbers.level,
+                numbers.deletes,
+                numbers.plain_bytes,
+            )
 
     def check_keys(self, kinds: Sequence[pa.DataType]) -> None:
         """Raise a CorruptData for keys that columns of these types cannot have."""
@@ -130,6 +146,14 @@ class Run(NamedTuple):
         """Return the least key of its rows and purges."""
         starts = [start for start, _ in self.marks.purges]
         return min([*starts, self.marks.keys[0]] if self.marks.keys else starts, default=())
+
+    @property
+    def ends(self) -> Key | None:
+        """Return a key behind which it has neither rows nor purges; None if there is none."""
+        purge_ends = [end for _, end in self.marks.purges if end is not None]
+        if len(purge_ends) < len(self.marks.purges):
+            return None
+        return max([*purge_ends, self.marks.keys[1]] if self.marks.keys else purge_ends, default=())
 
     def ends_below(self, cut: Key | None) -> bool:
         """Return True if no row or purge of it reaches a key; None stands behind all keys."""

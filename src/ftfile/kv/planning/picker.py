@@ -1,0 +1,387 @@
+"""Which runs of a bucket are to be compacted: a function of what the log says of its live runs.
+
+A bucket has two levels. Runs of level 0 may reach over all of its keys: batches write them, and compactions within
+level 0 make fewer and larger ones of them. When they have a tenth of level 1, or half a file, they descend: their rows
+are cut where groups of level 1 begin. A *group* is runs of level 1 of which each meets the next one; groups have no key
+in common, and each is compacted by itself. So no compaction reads more than about two files, however large a bucket is,
+and runs are always read whole. All rows of level 1 are older than all of level 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ftfile.kv.key_columns import behind, clip, union
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.kv.key_columns import Key, KeyRange
+    from ftfile.kv.planning.holds import Hold
+    from ftfile.kv.planning.jobs import PlanSettings
+    from ftfile.kv.planning.runs import Run
+
+    Kind = Literal["level0", "descend", "level1"]
+
+
+# Below it all runs count as equally large: most of their cost is a file.
+_SMALL_BYTES = 8192
+# Of the oldest rows of a group, the part that may be garbage.
+_GARBAGE_SHARE = 0.4
+# Sorted runs of a group.
+_DEPTH_MAX = 8
+# Level 0 has at most this part of level 1.
+_LEVEL0_SHARE = 0.1
+# Neighbouring groups of one run below this part of a file are joined.
+_SMALL_GROUP_SHARE = 1 / 16
+
+
+class SortedRun(NamedTuple):
+    """Runs of one level whose positions overlap: one, or results of one compaction. They have no key in common."""
+
+    runs: tuple[Run, ...]  # by position
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """Return the first and the last position of its rows."""
+        return self.runs[0].marks.at[0], max(run.marks.at[1] for run in self.runs)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its rows."""
+        return size_of(self.runs)
+
+    @property
+    def rows(self) -> int:
+        """Return the number of its rows."""
+        return sum(run.add.rows for run in self.runs)
+
+    @property
+    def deletes(self) -> int:
+        """Return how many of its rows delete."""
+        return sum(run.marks.deletes for run in self.runs)
+
+    @property
+    def has_purges(self) -> bool:
+        """Return True if it ends rows in ranges of keys."""
+        return any(run.marks.purges for run in self.runs)
+
+
+def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
+    """Return the runs of a level, or of a group, as sorted runs, old to new."""
+    parts: list[tuple[Run, ...]] = []
+    last = -1
+    for run in by_position(runs):
+        if parts and run.marks.at[0] <= last:
+            parts[-1] += (run,)
+        else:
+            parts.append((run,))
+        last = max(last, run.marks.at[1])
+    return [SortedRun(part) for part in parts]
+
+
+def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
+    """Return runs in groups, by key: within a group each meets the next one. A group has its runs by position."""
+    groups: list[list[Run]] = []
+    end: Key | None = ()
+    for run in sorted(runs, key=lambda run: (run.begins, run.marks.at)):
+        if groups and (end is None or run.begins <= end):
+            groups[-1].append(run)
+            end = None if end is None or run.ends is None else max(end, run.ends)
+        else:
+            groups.append([run])
+            end = run.ends
+    return [[*by_position(group)] for group in groups]
+
+
+def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Return runs old to new, and those of the same positions by key."""
+    return tuple(sorted(runs, key=lambda run: (run.marks.at, run.begins)))
+
+
+def runs_in(sorted_runs: Iterable[SortedRun]) -> tuple[Run, ...]:
+    """Return the runs of sorted runs, in order."""
+    return tuple(run for sorted_run in sorted_runs for run in sorted_run.runs)
+
+
+def size_of(runs: Iterable[Run]) -> int:
+    """Return the bytes of the rows of runs."""
+    return sum(run.size for run in runs)
+
+
+class Compaction(NamedTuple):
+    """Runs of a bucket that become one sorted run."""
+
+    kind: Kind
+    runs: tuple[Run, ...]  # by position
+    hold: Hold | None = None  # of what is tried again
+
+    @property
+    def level(self) -> int:
+        """Return the level of its results."""
+        return int(self.kind != "level0")
+
+
+class _Places(NamedTuple):
+    """Neighbours in a list of sorted runs."""
+
+    start: int
+    end: int
+
+    def of(self, members: Sequence[SortedRun]) -> Sequence[SortedRun]:
+        return members[self.start : self.end]
+
+
+def pick(runs: Iterable[Run], holds: Sequence[Hold], rules: PlanSettings) -> Iterator[Compaction]:
+    """Yield the compactions that are due in a bucket, given its live runs; no two have a run in common.
+
+    What is held is tried again with all newer runs of its level, or of its group, up to the next hold: one of these may
+    end the rows that fail. These runs may be in another compaction, too.
+    """
+    live = by_position(runs)
+    level1 = [run for run in live if run.marks.level]
+    level0 = sorted_runs(run for run in live if not run.marks.level)
+    yield from _retries("level0", level0, holds)
+    limit = _level0_limit(level1, rules)
+    for places in _free(level0, holds):
+        block, has_oldest = places.of(level0), places.start == 0
+        has_older = bool(level1) or not has_oldest
+        if has_oldest and (level1 or len(block) > 1) and size_of(runs_in(block)) >= limit:
+            yield Compaction("descend", _oldest(block, rules))
+        else:
+            has_newest = places.end == len(level0)
+            for chosen in _Level0(block, rules, has_newest=has_newest, has_older=has_older).due():
+                yield Compaction("level0", _oldest(chosen.of(block), rules))
+    yield from _due_in_level1(level1, holds, rules)
+
+
+def _level0_limit(level1: Sequence[Run], rules: PlanSettings) -> int:
+    """Return the bytes of level 0 from which on its oldest rows descend."""
+    half = rules.max_file_bytes // 2
+    return min(half, max(int(size_of(level1) * _LEVEL0_SHARE), rules.flush_bytes)) if level1 else half
+
+
+def _due_in_level1(level1: Sequence[Run], holds: Sequence[Hold], rules: PlanSettings) -> Iterator[Compaction]:
+    small: list[Run] = []  # neighbouring groups, each of one small run
+    for group in groups_of(level1):
+        members = sorted_runs(group)
+        yield from _retries("level1", members, holds)
+        is_free = [*_free(members, holds)] == [(0, len(members))]
+        chosen = _due_in_group(members, rules) if is_free else None
+        if chosen is not None:
+            yield Compaction("level1", _oldest(chosen.of(members), rules))
+        is_small = is_free and chosen is None and _is_small(group, rules)
+        if not is_small or size_of([*small, *group]) > rules.max_file_bytes:
+            yield from _joined(small, rules)
+            small = []
+        if is_small:
+            small += group
+    yield from _joined(small, rules)
+
+
+def _is_small(group: Sequence[Run], rules: PlanSettings) -> bool:
+    return len(group) == 1 and group[0].size < rules.max_file_bytes * _SMALL_GROUP_SHARE
+
+
+def _joined(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
+    if len(groups) >= rules.fan_in:
+        yield Compaction("level1", by_position(groups))
+
+
+def _retries(kind: Kind, members: Sequence[SortedRun], holds: Iterable[Hold]) -> Iterator[Compaction]:
+    by_start = {places.start: hold for hold in holds if (places := _held(hold, members))}
+    for start, hold in by_start.items():
+        end = min((other for other in by_start if other > start), default=len(members))
+        yield Compaction(kind, runs_in(members[start:end]), hold)
+
+
+def _free(members: Sequence[SortedRun], holds: Iterable[Hold]) -> Iterator[_Places]:
+    """Yield where neighbours are that no hold bars."""
+    barred = sorted({place for hold in holds for place in _held(hold, members)})
+    for before, place in pairwise([-1, *barred, len(members)]):
+        if before + 1 < place:
+            yield _Places(before + 1, place)
+
+
+def _held(hold: Hold, members: Sequence[SortedRun]) -> range:
+    """Return the places of sorted runs that are held; none where the oldest one is not among them."""
+    for start, member in enumerate(members):
+        if any(run.add.id == hold.run for run in member.runs):
+            ends = (place for place in range(start, len(members)) if members[place].at[0] > hold.last)
+            return range(start, next(ends, len(members)))
+    return range(0)
+
+
+def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
+    """Return the oldest runs that one compaction reads: two files, but two sorted runs at least."""
+    totals = accumulate(member.size for member in members)
+    count = sum(total <= 2 * rules.max_file_bytes for total in totals)
+    return runs_in(members[: max(count, 2)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Level0:
+    """Neighbouring sorted runs of level 0."""
+
+    block: Sequence[SortedRun]
+    rules: PlanSettings
+    has_newest: bool  # no newer run is barred
+    has_older: bool  # there are older runs
+
+    def due(self) -> Iterator[_Places]:
+        """Yield where neighbours are due: small new runs, a tier, or all where none is older."""
+        new = len(self.block)
+        while self.has_newest and new and self._is_new(self.block[new - 1]):
+            new -= 1
+        if not self.has_older and new > 1 and _has_garbage(self.block[:new]):
+            yield _Places(0, new)
+            return
+        sizes = [member.size for member in self.block]
+        if self._is_flush_due(self.block[new:]):
+            tier = _tier_due([*sizes[:new], sum(sizes[new:])], self.rules)
+            if tier is not None and tier.end == new + 1:
+                yield _Places(tier.start, len(self.block))
+                return
+            yield _Places(new, len(self.block))
+        if (tier := _tier_due(sizes[:new], self.rules)) is not None:
+            yield tier
+
+    def _is_new(self, member: SortedRun) -> bool:
+        """Return True for a small run that a batch wrote."""
+        is_of_batch = member.at[0] == member.at[1]
+        return is_of_batch and member.size < self.rules.flush_bytes and member.rows < self.rules.flush_rows
+
+    def _is_flush_due(self, new: Sequence[SortedRun]) -> bool:
+        return len(new) > 1 and (
+            len(new) >= self.rules.flush_runs
+            or sum(member.size for member in new) >= self.rules.flush_bytes
+            or sum(member.rows for member in new) >= self.rules.flush_rows
+        )
+
+
+def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places | None:
+    """Return where sorted runs of a group are due: all for garbage, else a tier, or too many of them but the oldest."""
+    is_purged = not members[0].rows
+    if is_purged or (len(members) > 1 and _has_garbage(members)):
+        return _Places(0, len(members))
+    tier = _tier_due([member.size for member in members], rules)
+    return _Places(1, len(members)) if tier is None and len(members) > _DEPTH_MAX else tier
+
+
+def _has_garbage(members: Sequence[SortedRun]) -> bool:
+    """Return True if much of the oldest rows may be garbage; a delete counts twice, as it is garbage itself."""
+    oldest, newer = members[0], members[1:]
+    rows = sum(member.rows + member.deletes for member in newer)
+    return (
+        any(member.has_purges for member in newer)
+        or rows >= _GARBAGE_SHARE * oldest.rows
+        or sum(member.size for member in newer) >= _GARBAGE_SHARE * oldest.size
+    )
+
+
+def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
+    """Return where `fan_in` neighbours of a tier are, given all sizes, old to new; None if there are too few.
+
+    All smaller ones together count as another one if they are as large.
+    """
+    tiers = [_tier(size, rules) for size in sizes]
+    for tier in sorted(set(tiers), reverse=True):
+        start = 0
+        for end in range(1, len(sizes) + 1):
+            if end < len(sizes) and tiers[end] <= tier and tiers[end - 1] <= tier:
+                continue
+            if tiers[start] <= tier:
+                smaller = [size for size, other in zip(sizes[start:end], tiers[start:end], strict=True) if other < tier]
+                is_another = bool(smaller) and _tier(sum(smaller), rules) >= tier
+                if tiers[start:end].count(tier) + is_another >= rules.fan_in:
+                    return _Places(start, end)
+            start = end
+    return None
+
+
+def _tier(size: int, rules: PlanSettings) -> int:
+    """Return the power of `fan_in` that a size is nearest to."""
+    return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, rules.fan_in) + 0.5)
+
+
+class Terms(NamedTuple):
+    """The rows that a compaction may leave out."""
+
+    is_bottommost: bool  # no older run has its keys: deletes and purges leave, and merges become sets
+    expired_ms: int  # with a sequence column, deletes before this time leave; see `fold`
+
+
+def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSettings, now_ms: int) -> Terms:
+    """Return the terms of a compaction of runs, given all live runs of their bucket.
+
+    A delete has expired once it is older than `tombstone_ttl_ms`, both now and when newer runs with its keys were
+    committed: their rows may be older ones that came in time, and are deleted.
+    """
+    ids, first = {run.add.id for run in compacted}, min(run.marks.at[0] for run in compacted)
+    start, end = min(run.begins for run in compacted), _greatest_end(compacted)
+    neighbours = [run for run in bucket if run.add.id not in ids and _is_between(run, start, end)]
+    newer_ms = [run.marks.committed_ms for run in neighbours if run.marks.at[0] > first]
+    is_bottommost = len(newer_ms) == len(neighbours)
+    return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
+
+
+class Cuts(NamedTuple):
+    """Where the results of a compaction end, besides their size."""
+
+    keys: tuple[Key, ...]  # no result has keys on both sides of one
+    moves: tuple[Run, ...]  # large runs that meet no other: their bytes stay, only their level changes
+
+
+def cuts_of(compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings) -> Cuts:
+    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves."""
+    if compaction.kind != "descend":
+        return Cuts((), ())
+    groups = groups_of(run for run in bucket if run.marks.level)
+    keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
+    if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
+        keys.add(key)
+    moves = moves_of(compaction.runs, keys, rules.max_file_bytes)
+    keys |= {run.begins for run in moves}
+    return Cuts(tuple(sorted(keys - {()})), moves)
+
+
+def moves_of(runs: Iterable[Run], cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
+    """Return the runs of a descent that only change their level: they are large, meet no other, and have no cut."""
+    return tuple(
+        run
+        for run, *neighbours in groups_of(runs)
+        if not neighbours
+        and run.size >= max_file_bytes // 4
+        and not any(run.begins < cut <= _end(run, cut) for cut in cuts)
+    )
+
+
+def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
+    """Return the purges of results: each has those from its start to that of the next one, the last up to `end`."""
+    merged = union(purges)
+    bounds: list[Key | None] = [*starts[1:], end]
+    return [clip(merged, start, next_start) for start, next_start in zip(starts, bounds, strict=True)]
+
+
+def _greatest_end(runs: Iterable[Run]) -> Key | None:
+    """Return a key behind which runs have neither rows nor purges; None if there is none."""
+    last: Key = ()
+    for run in runs:
+        if run.ends is None:
+            return None
+        last = max(last, run.ends)
+    return last
+
+
+def _is_between(run: Run, start: Key, end: Key | None) -> bool:
+    return (end is None or run.begins <= end) and start <= _end(run, start)
+
+
+def _end(run: Run, key: Key) -> Key:
+    """Return where a run ends, or a key if it ends nowhere."""
+    return key if run.ends is None else run.ends
