@@ -6,11 +6,13 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.logs import redacted
-from ftfile.core.units import bytes_text, count_text
+from ftfile.core.units import bytes_text, count_text, duration_text
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
@@ -20,21 +22,30 @@ from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
-from ftfile.tools.report import advice
+from ftfile.tools.report.charts import SECONDS
 from ftfile.tools.report.history import CommitColumns, live_files_of, read_commits
 from ftfile.tools.report.page import Contents, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.operate.findings import Finding
+    from ftfile.operate.status import QueryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
+    from ftfile.tools.report.history import Commits, LiveFiles
 
 
-__all__ = ("Report", "report")
+__all__ = ("Report", "of_commits", "of_files", "of_silence", "report")
 
+SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
+SMALL_FILES = 100  # fewer are no burden
+RECENT = 1_000  # versions that tell how things are now
+SLOWER = 3  # times the median of before
+SLOW_S = 1.0
+SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
+SILENT_S = 900
 # Of a status, what `verify` finds as well.
 _COMPARED = ("code-not-asked", "horizon-ahead", "lost-records", "not-hidden", "not-publishable", "not-published")
 
@@ -130,9 +141,9 @@ def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterato
             yield find("unneeded-files", "", "", f"{count_text(files, 'staged file')} of {size}")
     yield from (finding for finding in contents.machine if finding.severity in {"error", "warning"})
     if not contents.is_store:
-        yield from advice.of_files(contents.files, commits, was_vacuumed=status.horizon_ms > 0)
-    yield from advice.of_commits(commits)
-    yield from advice.of_silence(status.queries, commits, contents.made_ms)
+        yield from of_files(contents.files, commits, was_vacuumed=status.horizon_ms > 0)
+    yield from of_commits(commits)
+    yield from of_silence(status.queries, commits, contents.made_ms)
 
 
 def _snapshot(log: CommitLog, *, is_verified: bool) -> Snapshot:
@@ -143,3 +154,49 @@ def _snapshot(log: CommitLog, *, is_verified: bool) -> Snapshot:
         if not is_verified:
             raise
         return Snapshot()
+
+
+def of_silence(queries: Sequence[QueryStatus], commits: Commits, now_ms: int) -> Iterator[Finding]:
+    """Yield a finding if no version came for much longer than usual."""
+    pauses = commits.pauses()[-RECENT:]
+    pauses = pauses[~np.isnan(pauses)]
+    if not queries or not len(pauses):
+        return
+    usual, silent = float(np.quantile(pauses, 0.95)), (now_ms - int(commits.columns["time_ms"][-1])) / 1000
+    if silent > max(SILENT * usual, SILENT_S):
+        yield find(
+            "silence", "", f"a version within {SECONDS.text(usual)}, as usual", f"none for {duration_text(silent)}"
+        )
+
+
+def of_files(files: LiveFiles, commits: Commits, *, was_vacuumed: bool) -> Iterator[Finding]:
+    """Yield findings of many small files, and of removed ones that still take space."""
+    count = len(files.sizes)
+    if count >= SMALL_FILES and files.size_bytes < SMALL_BYTES * count:
+        small, mean = int((files.sizes < SMALL_BYTES).sum()), bytes_text(files.size_bytes // count)
+        actual = f"{count_text(small)} of {count_text(count, 'file')} are smaller, the mean is {mean}"
+        yield find("small-files", "", f"files of {bytes_text(SMALL_BYTES)} or more", actual)
+    removed = int(commits.columns["files_removed"].sum())
+    if removed and not was_vacuumed:
+        actual = f"{count_text(removed, 'file')} were replaced or removed, and nothing was ever vacuumed"
+        yield find("removed-files", "", "", actual)
+
+
+def of_commits(commits: Commits) -> Iterator[Finding]:
+    """Yield findings of recoveries, replays, retries, records that could not be written, and of slower commits."""
+    recent = commits.columns[-RECENT:]
+    if commits.unreadable:
+        text = count_text(commits.unreadable, "version")
+        yield find("unreadable-versions", "", "a record for each version", f"{text} whose record is missing or damaged")
+    if letters := int(commits.columns["bad_records"].sum()):
+        yield find("bad-records", "", "", count_text(letters, "record"))
+    for code, name in (("replays", "replays"), ("recoveries", "recoveries"), ("task-retries", "task_retries")):
+        if total := int(recent[name].sum()):
+            finding = find(code, "", "", f"{count_text(total)} in the newest {count_text(len(recent), 'version')}")
+            yield replace(finding, severity="warning") if total * 10 >= len(recent) else finding
+    seconds = commits.seconds()
+    if len(seconds) > 2 * RECENT:
+        before, now = float(np.median(seconds[:-RECENT])), float(np.median(seconds[-RECENT:]))
+        if now > max(SLOWER * before, SLOW_S):
+            actual = f"{SECONDS.text(now)} in the newest {count_text(RECENT)} versions"
+            yield find("slower-commits", "", f"{SECONDS.text(before)}, as before", actual)

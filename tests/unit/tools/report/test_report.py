@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.operate.findings import DirectoryReport, check, find
 from ftfile.operate.status import OpenFile, UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.tools.report import advice
+from ftfile.tools.report import report as findings
 from ftfile.tools.report.history import LiveFiles
 from ftfile.tools.report.page import OPEN_SHOWN, render
 from tests.unit.tools.cli.running import documents, run
@@ -164,30 +164,30 @@ def test_what_a_comparison_finds_is_told_once(rolled: MicroBatch, monkeypatch: p
 
 def test_many_small_files_and_removed_ones_are_told() -> None:
     commits = commits_of(10)
-    small, few = LiveFiles(np.full(advice.SMALL_FILES, MIB)), LiveFiles(np.full(advice.SMALL_FILES - 1, MIB))
-    (found,) = advice.of_files(small, commits, was_vacuumed=False)
+    small, few = LiveFiles(np.full(findings.SMALL_FILES, MIB)), LiveFiles(np.full(findings.SMALL_FILES - 1, MIB))
+    (found,) = findings.of_files(small, commits, was_vacuumed=False)
     assert (found.code, found.command("/out")) == ("small-files", "ftfile compact /out --dry-run")
-    assert not [*advice.of_files(few, commits, was_vacuumed=False)]
-    large = LiveFiles(np.full(advice.SMALL_FILES, advice.SMALL_BYTES))
-    assert not [*advice.of_files(large, commits, was_vacuumed=False)]
+    assert not [*findings.of_files(few, commits, was_vacuumed=False)]
+    large = LiveFiles(np.full(findings.SMALL_FILES, findings.SMALL_BYTES))
+    assert not [*findings.of_files(large, commits, was_vacuumed=False)]
     commits.columns["files_removed"] = 1
-    assert [each.actual for each in advice.of_files(few, commits, was_vacuumed=False)] == [
+    assert [each.actual for each in findings.of_files(few, commits, was_vacuumed=False)] == [
         "10 files were replaced or removed, and nothing was ever vacuumed"
     ]
-    assert not [*advice.of_files(few, commits, was_vacuumed=True)]
+    assert not [*findings.of_files(few, commits, was_vacuumed=True)]
 
 
 def test_the_history_is_told() -> None:
-    commits = commits_of(3 * advice.RECENT)
+    commits = commits_of(3 * findings.RECENT)
     for name in ("recoveries", "replays", "task_retries"):
         commits.columns[name] = 0
     commits.columns["write"] = 0.1
-    assert not [*advice.of_commits(commits)]
+    assert not [*findings.of_commits(commits)]
     commits.columns["replays"][-1] = 1
     commits.columns["recoveries"][-200:] = 1
     commits.columns["bad_records"][0] = 5
-    commits.columns["write"][-advice.RECENT :] = 9
-    found = {each.code: (each.severity, each.actual) for each in advice.of_commits(commits)}
+    commits.columns["write"][-findings.RECENT :] = 9
+    found = {each.code: (each.severity, each.actual) for each in findings.of_commits(commits)}
     assert found == {
         "bad-records": ("warning", "5 records"),
         "replays": ("info", "1 in the newest 1,000 versions"),
@@ -199,11 +199,11 @@ def test_the_history_is_told() -> None:
 def test_silence_is_told() -> None:
     commits, queries = commits_of(20), contents_of(20).status.queries
     last_ms = int(commits.columns["time_ms"][-1])
-    beyond_ms = 1_000 * advice.SILENT_S + 1
-    assert not [*advice.of_silence(queries, commits, last_ms + beyond_ms - 1)]
-    (told,) = advice.of_silence(queries, commits, last_ms + beyond_ms)
+    beyond_ms = 1_000 * findings.SILENT_S + 1
+    assert not [*findings.of_silence(queries, commits, last_ms + beyond_ms - 1)]
+    (told,) = findings.of_silence(queries, commits, last_ms + beyond_ms)
     assert (told.code, told.expected) == ("silence", "a version within 10 s, as usual")
-    assert not [*advice.of_silence((), commits, last_ms + beyond_ms)]
+    assert not [*findings.of_silence((), commits, last_ms + beyond_ms)]
 
 
 @pytest.mark.slow
