@@ -271,8 +271,11 @@ class LocalFileSystem(FileSystem):
 
     @contextlib.contextmanager
     def _at(self, operation: str, path: str) -> Iterator[Name]:
-        with translated(operation, path, self.root), self._resolved(operation, path) as name:
-            yield name
+        try:
+            with self._resolved(operation, path) as name:
+                yield name
+        except OSError as error:
+            raise storage_error(error, operation, path, self.root) from error
 
     def _resolved(self, operation: str, path: str) -> AbstractContextManager[Name]:
         check_path(operation, path)

@@ -158,7 +158,7 @@ class Template:
 
     def uses(self, name: str) -> bool:
         """Return True if a placeholder occurs."""
-        return any(piece.name == name for piece in self.pieces)
+        return name in [piece.name for piece in self.pieces]
 
     def before_ending(self, *added: _Piece) -> Template:
         """Return a template with more before the ending of its names."""
@@ -172,7 +172,7 @@ class Template:
 
     def fill(self, part: PartFacts) -> str:
         """Return the name of a part."""
-        return "".join(self._text(piece, part) for piece in self.pieces)
+        return "".join([self._text(piece, part) for piece in self.pieces])
 
     def _text(self, piece: _Piece, part: PartFacts) -> str:
         if piece.pattern is not None:
