@@ -1,0 +1,334 @@
+"""A block: some rows as bytes, column by column, from which single values are read without Arrow.
+
+`docs/internals/format.md` has the bytes. A column has one or more buffers, of which the first is its validity; those of
+the columns within it follow. `window.py` decodes several blocks at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData, EncodingError
+from ftfile.kv.key_columns import is_byte_key
+from ftfile.rows.buffers import is_valid, string_parts, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Key = tuple[Any, ...]
+    Values = tuple[Any, ...]
+    Buffer = bytes | memoryview
+    # Reads the value of a row of a block, which never has a null there.
+    Read = Callable[["Block", int], Any]
+
+
+ALIGNMENT = 8  # of the length of a block
+START_BYTES = 4
+_BLOCK_BYTES_MAX = (1 << 32) - 1  # of a block: what its bounds can name
+
+
+class Column(NamedTuple):
+    """Where the buffers of a column, or of one within another, are among those of a block."""
+
+    kind: pa.DataType
+    form: Literal["fixed", "bytes", "list", "struct"]
+    first: int  # number of its validity
+    end: int  # number behind its last buffer, which is that of the last column within it
+    width: int  # bytes of a value; 0 if they have no fixed number
+    children: tuple[Column, ...]  # those within it: of a list its items, of a map a struct of key and value
+
+
+class Layout(NamedTuple):
+    """The columns of a block, and where its buffers are."""
+
+    columns: tuple[Column, ...]
+    head: struct.Struct  # of the bounds of all buffers: where each begins, and the last one ends
+
+
+class Block(NamedTuple):
+    """The bytes of a block that was checked, to read single values of it."""
+
+    data: Buffer
+    bounds: tuple[int, ...]  # where each buffer begins in the data, and the last one ends
+    rows: int  # their number
+
+
+@lru_cache
+def layout_of(schema: pa.Schema) -> Layout:
+    """Return the layout of blocks whose rows have a schema."""
+    columns, first = [], 0
+    for kind in schema.types:
+        columns.append(_column_of(kind, first))
+        first = columns[-1].end
+    return Layout(tuple(columns), struct.Struct(f"<{first + 1}I"))
+
+
+def _column_of(kind: pa.DataType, first: int) -> Column:
+    if is_byte_key(kind):
+        return Column(kind, "bytes", first, first + 3, 0, ())
+    if not pa.types.is_nested(kind):
+        width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
+        return Column(kind, "fixed", first, first + 2, width, ())
+    is_struct = pa.types.is_struct(kind)
+    children: list[Column] = []
+    end = first + (1 if is_struct else 2)
+    for child_kind in _child_kinds(kind):
+        children.append(_column_of(child_kind, end))
+        end = children[-1].end
+    return Column(kind, "struct" if is_struct else "list", first, end, 0, tuple(children))
+
+
+def _child_kinds(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(kind):
+        return [field.type for field in kind]
+    if pa.types.is_map(kind):
+        return [pa.struct([kind.key_field, kind.item_field])]
+    return [kind.value_type]
+
+
+def encode_block(rows: pa.RecordBatch) -> bytes:
+    """Return rows as the bytes of a block; EncodingError if these are more than a block can have."""
+    layout = layout_of(rows.schema)
+    buffers: list[bytes] = []
+    for array, column in zip(rows.columns, layout.columns, strict=True):
+        _append_buffers(array, column, buffers)
+    ends = layout.head.size + np.cumsum([0, *map(len, buffers)])
+    if ends[-1] > _BLOCK_BYTES_MAX:
+        raise EncodingError(f"{rows.num_rows} rows of {ends[-1]} bytes are too many for one block")
+    content = b"".join([layout.head.pack(*ends.tolist()), *buffers])
+    return content + bytes(-len(content) % ALIGNMENT)
+
+
+def _append_buffers(array: pa.Array, column: Column, buffers: list[bytes]) -> None:
+    # Structs without fields tell by their validity how many they are.
+    has_validity = array.null_count or not (column.width or column.children or column.form == "bytes")
+    buffers.append(is_valid(array).tobytes() if has_validity else b"")
+    if column.form == "fixed":
+        buffers.append(_values_bytes(array, column.width))
+    elif column.form == "bytes":
+        starts, content = string_parts(array)
+        lengths = np.diff(starts)
+        # Values of no bytes have starts, so that the number of values is always bounded by the bytes of a block.
+        is_even = len(lengths) > 0 and lengths[0] > 0 and bool((lengths == lengths[0]).all())
+        buffers.append(b"" if is_even else (starts - starts[0]).astype("<u4").tobytes())
+        buffers.append(content[starts[0] : starts[-1]].tobytes())
+    elif column.form == "list":
+        starts = np.zeros(1, np.int32)
+        if len(array):
+            starts = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * START_BYTES)
+        buffers.append((starts - starts[0]).astype("<u4").tobytes())
+        items = array.values
+        if pa.types.is_map(array.type):
+            kind = column.children[0].kind
+            items = pa.StructArray.from_arrays([array.keys, array.items], fields=[*kind])
+        first, end = int(starts[0]), int(starts[-1])
+        _append_buffers(items.slice(first, end - first), column.children[0], buffers)
+    else:
+        for number, child in enumerate(column.children):
+            _append_buffers(array.field(number), child, buffers)
+
+
+def _values_bytes(array: pa.Array, width: int) -> bytes:
+    if not len(array):
+        return b""
+    if pa.types.is_boolean(array.type):
+        return values_of(array.cast(pa.uint8()), np.uint8).tobytes()
+    return memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width].tobytes()
+
+
+def open_block(data: Buffer, rows: int, layout: Layout, path: str, number: int) -> Block:
+    """Return a block of a run; CorruptData unless each value of it lies within its buffer."""
+    if len(data) < layout.head.size:
+        raise CorruptData(path, f"in block {number} the bounds of its buffers", f"{len(data)} bytes")
+    bounds: tuple[int, ...] = layout.head.unpack_from(data)
+    is_inside = bounds[0] == layout.head.size and max(bounds) == bounds[-1]
+    if not (is_inside and 0 <= len(data) - bounds[-1] < ALIGNMENT):
+        raise CorruptData(path, f"in block {number} buffers that follow each other", f"bounds {bounds!r:.200}")
+    block = Block(data, bounds, rows)
+    for column in layout.columns:
+        if not _has_values(block, column, rows):
+            raise CorruptData(path, f"in block {number} {rows} values of {column.kind}", "other buffers")
+    return block
+
+
+def _has_values(block: Block, column: Column, rows: int) -> bool:
+    """Return True if buffers have as many values as there are rows, each within its buffer."""
+    bounds, first = block.bounds, column.first
+    validity_bytes = bounds[first + 1] - bounds[first]
+    if validity_bytes != rows and (validity_bytes or first + 1 == column.end):
+        return False
+    if column.form == "fixed":
+        return bounds[first + 2] - bounds[first + 1] == rows * column.width
+    if column.form == "struct":
+        return all(_has_values(block, child, rows) for child in column.children)
+    if column.form == "list":
+        items = _last_start(block, first + 1, rows)
+        return items is not None and _has_values(block, column.children[0], items)
+    content_bytes = bounds[first + 3] - bounds[first + 2]
+    if bounds[first + 1] == bounds[first + 2]:
+        return content_bytes % rows == 0 < content_bytes if rows else not content_bytes
+    return _last_start(block, first + 1, rows) == content_bytes
+
+
+def _last_start(block: Block, buffer: int, rows: int) -> int | None:
+    """Return the last number of a buffer of starts; None unless these rise from 0."""
+    at = block.bounds[buffer]
+    if block.bounds[buffer + 1] - at != START_BYTES * (rows + 1):
+        return None
+    starts = np.frombuffer(block.data, "<u4", rows + 1, at)
+    return None if starts[0] or (starts[1:] < starts[:-1]).any() else int(starts[-1])
+
+
+def row_finder(layout: Layout, key_columns: int) -> Callable[[Block, int, Key], Values | None]:
+    """Return the function from a block, a row and a key to the columns behind the key, as `as_py` of Arrow has them.
+
+    It returns None if the row has another key; keys are stored values, and never null. A UnicodeDecodeError tells that
+    a value is no text.
+    """
+    keys = [_reader(column, is_key=True) for column in layout.columns[:key_columns]]
+    values = [_reader(column) for column in layout.columns[key_columns:]]
+    if len(keys) > 1:
+
+        def find_several(block: Block, row: int, key: Key) -> Values | None:
+            for read, part in zip(keys, key, strict=True):
+                if read(block, row) != part:
+                    return None
+            return tuple([read(block, row) for read in values])
+
+        return find_several
+    (read_key,) = keys
+    if len(values) == 1:
+        (read_value,) = values
+
+        def find_one(block: Block, row: int, key: Key) -> Values | None:
+            return (read_value(block, row),) if read_key(block, row) == key[0] else None
+
+        return find_one
+
+    def find(block: Block, row: int, key: Key) -> Values | None:
+        return tuple([read(block, row) for read in values]) if read_key(block, row) == key[0] else None
+
+    return find
+
+
+def _reader(column: Column, *, is_key: bool = False) -> Read:
+    """Return the function that reads a value, stored if it is of a key, else as Python has it."""
+    if column.form == "bytes":
+        return _byte_reader(column, is_text=pa.types.is_string(column.kind) and not is_key)
+    if column.form == "list":
+        return _list_reader(column)
+    if column.form == "struct":
+        return _struct_reader(column)
+    kind = column.kind
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if is_number or (is_key and column.width in _INTEGERS):
+        return _number_reader(column)
+    return _decimal_key_reader(column) if is_key else _arrow_reader(column)
+
+
+_INTEGERS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
+_FLOATS = {4: "<f", 8: "<d"}
+_PAIR = struct.Struct("<II")
+
+
+def _number_reader(column: Column) -> Read:
+    validity, values, width = column.first, column.first + 1, column.width
+    unpack = struct.Struct((_FLOATS if pa.types.is_floating(column.kind) else _INTEGERS)[width]).unpack_from
+
+    def read(block: Block, row: int) -> Any:  # noqa: ANN401
+        data, bounds, _ = block
+        at = bounds[validity]
+        if bounds[values] != at and not data[at + row]:
+            return None
+        return unpack(data, bounds[values] + width * row)[0]
+
+    return read
+
+
+def _decimal_key_reader(column: Column) -> Read:
+    values, width = column.first + 1, column.width
+
+    def read(block: Block, row: int) -> int:
+        at = block.bounds[values] + width * row
+        return int.from_bytes(block.data[at : at + width], "little", signed=True)
+
+    return read
+
+
+def _arrow_reader(column: Column) -> Read:
+    """Return the function for flags, dates, times and decimals."""
+    kind, validity, values, width = column.kind, column.first, column.first + 1, column.width
+
+    def read(block: Block, row: int) -> Any:  # noqa: ANN401
+        data, bounds, _ = block
+        at = bounds[validity]
+        if bounds[values] != at and not data[at + row]:
+            return None
+        at = bounds[values] + width * row
+        if width == 1:
+            return data[at] != 0
+        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data[at : at + width])])[0].as_py()
+
+    return read
+
+
+def _byte_reader(column: Column, *, is_text: bool) -> Read:
+    validity, starts, content, end = range(column.first, column.first + 4)
+    unpack = _PAIR.unpack_from
+
+    def read(block: Block, row: int) -> bytes | str | None:
+        data, bounds, rows = block
+        at = bounds[validity]
+        if bounds[starts] != at and not data[at + row]:
+            return None
+        base = bounds[content]
+        if bounds[starts] == base:
+            width = (bounds[end] - base) // rows
+            low = width * row
+            high = low + width
+        else:
+            low, high = unpack(data, bounds[starts] + START_BYTES * row)
+        value = data[base + low : base + high]
+        return str(value, "utf-8") if is_text else bytes(value)
+
+    return read
+
+
+def _list_reader(column: Column) -> Read:
+    validity, starts, (child,) = column.first, column.first + 1, column.children
+    read_item = _reader(child)
+    unpack, unpack_rows = _PAIR.unpack_from, struct.Struct("<I").unpack_from
+    is_map = pa.types.is_map(column.kind)
+
+    def read(block: Block, row: int) -> list[Any] | None:
+        data, bounds, _ = block
+        at = bounds[validity]
+        if bounds[starts] != at and not data[at + row]:
+            return None
+        low, high = unpack(data, bounds[starts] + START_BYTES * row)
+        # The last start is the number of all items.
+        (rows,) = unpack_rows(data, bounds[starts + 1] - START_BYTES)
+        items = Block(data, bounds, rows)
+        values = [read_item(items, number) for number in range(low, high)]
+        return [tuple(entry.values()) for entry in values] if is_map else values
+
+    return read
+
+
+def _struct_reader(column: Column) -> Read:
+    validity = column.first
+    names, fields = [field.name for field in column.kind], [_reader(child) for child in column.children]
+
+    def read(block: Block, row: int) -> dict[str, Any] | None:
+        data, bounds, _ = block
+        at = bounds[validity]
+        if bounds[validity + 1] != at and not data[at + row]:
+            return None
+        return {name: field(block, row) for name, field in zip(names, fields, strict=True)}
+
+    return read

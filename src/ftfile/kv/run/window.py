@@ -1,0 +1,240 @@
+"""Rows of several blocks of a run, decoded at once to Arrow; and single rows gathered from many blocks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData
+from ftfile.kv.run.block import ALIGNMENT, START_BYTES, layout_of
+from ftfile.rows.buffers import from_numpy, strings_from
+from ftfile.rows.messages import with_binaries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.kv.run.block import Block, Buffer, Column, Layout
+
+    Numbers = NDArray[np.int64]
+
+
+COLUMN_BYTES_MAX = (1 << 31) - 1  # of strings, whose offsets are of 32 bits
+
+
+class TooManyBytes(Exception):
+    """Rows have more bytes in a column than one batch can: take fewer."""
+
+
+class Window:
+    """Blocks whose rows are decoded together; all that is wrong with one is `CorruptData`, with its number."""
+
+    def __init__(
+        self, blocks: Sequence[Buffer], rows: NDArray[np.integer], schema: pa.Schema, path: str, numbers: Sequence[int]
+    ) -> None:
+        """Take the bytes of blocks of a run, whose rows have this schema, and their numbers of rows."""
+        self._blocks = blocks
+        self._rows = rows.astype(np.int64)
+        self._schema = schema
+        self._path = path
+        self._numbers = numbers
+        self._layout = layout_of(schema)
+        self._bounds = self._read_bounds(self._layout)
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], schema: pa.Schema, path: str, numbers: Sequence[int]) -> Window:
+        """Return a window of blocks that are open."""
+        rows = np.array([block.rows for block in blocks], np.int64)
+        return cls([block.data for block in blocks], rows, schema, path, numbers)
+
+    def batch(self, places: Sequence[int] | None = None) -> pa.RecordBatch:
+        """Return all rows; with numbers of columns, these alone, in their order."""
+        if places is None:
+            places = range(len(self._schema))
+        try:
+            columns = [self.column(place) for place in places]
+        except TooManyBytes as error:
+            raise CorruptData(self._path, f"in block {self._numbers[0]} columns of less bytes", "too many") from error
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([self._schema.field(place) for place in places]))
+
+    def column(self, place: int) -> pa.Array:
+        """Return a column of all rows, by its number."""
+        array = self._array(self._layout.columns[place], self._rows)
+        if pa.types.is_nested(array.type) or pa.types.is_decimal(array.type):
+            self._check_values(array)
+        return array
+
+    def gather(self, ends: Sequence[int], rows: Numbers) -> pa.RecordBatch:
+        """Return some rows, at least one of each block, as one batch, or raise `TooManyBytes`.
+
+        Rows are numbers within their blocks, those of the first block first; `ends` has the place behind those of each.
+        """
+        counts = np.diff([0, *ends])
+        firsts = np.cumsum(self._rows) - self._rows
+        numbers = from_numpy(rows + np.repeat(firsts, counts), pa.int64())
+        arrays = []
+        for place, column in enumerate(self._layout.columns):
+            if column.form == "bytes":
+                array = self._byte_values(column, [*pairwise([0, *ends])], rows)
+            else:
+                array = self.column(place).take(numbers)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _byte_values(self, column: Column, bounds: Sequence[tuple[int, int]], rows: Numbers) -> pa.Array:
+        """Return values of a column of bytes, given rows of all blocks, and where those of each are among them."""
+        counts = [end - start for start, end in bounds]
+        begins = np.repeat(self._bounds[:, column.first + 2], counts)
+        sizes = self._sizes(column.first + 2)
+        has_starts = self._sizes(column.first + 1) > 0
+        lengths = np.repeat(sizes // np.maximum(self._rows, 1), counts)
+        starts = rows * lengths
+        for number in np.flatnonzero(has_starts).tolist():
+            some = slice(*bounds[number])
+            offsets = self._numbers_in(number, column.first + 1, "<u4").astype(np.int64)
+            starts[some] = offsets[rows[some]]
+            lengths[some] = offsets[rows[some] + 1] - starts[some]
+        if lengths.sum() > COLUMN_BYTES_MAX:
+            raise TooManyBytes
+        starts += begins
+        pairs = [*zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
+        content = b"".join(
+            [
+                block[low:high]
+                for block, (start, end) in zip(self._blocks, bounds, strict=True)
+                for low, high in pairs[start:end]
+            ]
+        )
+        valid = None
+        if (has_validity := self._sizes(column.first) > 0).any():
+            valid = np.ones(len(rows), np.bool_)
+            for number in np.flatnonzero(has_validity).tolist():
+                some = slice(*bounds[number])
+                valid[some] = self._numbers_in(number, column.first, "u1")[rows[some]] != 0
+        return strings_from(np.append(0, np.cumsum(lengths)), np.frombuffer(content, np.uint8), column.kind, valid)
+
+    def _numbers_in(self, block: int, buffer: int, dtype: str) -> NDArray[Any]:
+        begin, end = self._bounds[block, buffer : buffer + 2].tolist()
+        return np.frombuffer(self._blocks[block][begin:end], dtype)
+
+    def _read_bounds(self, layout: Layout) -> Numbers:
+        """Return where each buffer of each block begins, and the last one ends."""
+        head_bytes = layout.head.size
+        sizes = np.array([len(block) for block in self._blocks], np.int64)
+        self._require(sizes >= head_bytes, "the bounds of its buffers")
+        heads = b"".join([block[:head_bytes] for block in self._blocks])
+        bounds = np.frombuffer(heads, "<u4").reshape(len(self._blocks), -1).astype(np.int64)
+        padding = sizes - bounds[:, -1]
+        is_ordered = (bounds[:, 0] == head_bytes) & (bounds[:, 1:] >= bounds[:, :-1]).all(axis=1)
+        self._require(is_ordered & (padding >= 0) & (padding < ALIGNMENT), "buffers that follow each other")
+        return bounds
+
+    def _sizes(self, buffer: int) -> Numbers:
+        """Return the bytes of a buffer in each block."""
+        return self._bounds[:, buffer + 1] - self._bounds[:, buffer]
+
+    def _pieces(self, buffer: int) -> list[Buffer]:
+        begins, ends = self._bounds[:, buffer].tolist(), self._bounds[:, buffer + 1].tolist()
+        return [block[begin:end] for block, begin, end in zip(self._blocks, begins, ends, strict=True)]
+
+    def _joined(self, buffer: int) -> bytes:
+        return b"".join(self._pieces(buffer))
+
+    def _require(self, fits: NDArray[np.bool_], expected: str) -> None:
+        if not fits.all():
+            block = int(np.argmin(fits))
+            actual = f"{len(self._blocks[block])} bytes without them"
+            raise CorruptData(self._path, f"in block {self._numbers[block]} {expected}", actual)
+
+    def _check_values(self, array: pa.Array) -> None:
+        """Refuse decimals with more digits than their type has, and null keys of maps; strings may be any bytes."""
+        try:
+            array.view(with_binaries(array.type)).validate(full=True)
+        except pa.ArrowInvalid as error:
+            expected = f"in blocks {self._numbers[0]} to {self._numbers[-1]} values of {array.type}"
+            raise CorruptData(self._path, expected, f"{error}") from error
+
+    def _array(self, column: Column, rows: Numbers) -> pa.Array:
+        """Return a column, or one within it, of which each block has that many values."""
+        first = column.first
+        buffers: list[pa.Buffer] = []
+        # What takes memory by the number of rows comes last: then each row has bytes of its own.
+        children: list[pa.Array] = []
+        if column.form == "fixed":
+            self._require(self._sizes(first + 1) == rows * column.width, f"{column.kind} values of all rows")
+            content = self._joined(first + 1)
+            if pa.types.is_boolean(column.kind):
+                content = np.packbits(np.frombuffer(content, np.uint8), bitorder="little").tobytes()
+            buffers.append(pa.py_buffer(content))
+        elif column.form == "bytes":
+            offsets = self._byte_offsets(column, rows)
+            buffers += [_offset_buffer(offsets), pa.py_buffer(self._joined(first + 2))]
+        elif column.form == "list":
+            offsets, counts = self._offsets(column, rows, self._pieces(first + 1), self._sizes(first + 1))
+            children.append(self._array(column.children[0], counts))
+            buffers.append(_offset_buffer(offsets))
+        else:
+            children += [self._array(child, rows) for child in column.children]
+        bitmap, nulls = self._validity(column, rows, is_needed=column.first + 1 == column.end)
+        return pa.Array.from_buffers(column.kind, int(rows.sum()), [bitmap, *buffers], nulls, 0, children)
+
+    def _validity(self, column: Column, rows: Numbers, *, is_needed: bool) -> tuple[pa.Buffer | None, int]:
+        """Return the bits of what is not null, and how many values are null."""
+        sizes = self._sizes(column.first)
+        self._require((sizes == rows) | (not is_needed and sizes == 0), "the validity of all rows")
+        if not sizes.any():
+            return None, 0
+        pieces = [
+            piece if len(piece) else b"\1" * count
+            for piece, count in zip(self._pieces(column.first), rows.tolist(), strict=True)
+        ]
+        is_valid = np.frombuffer(b"".join(pieces), np.uint8) != 0
+        return pa.py_buffer(np.packbits(is_valid, bitorder="little")), len(is_valid) - np.count_nonzero(is_valid)
+
+    def _byte_offsets(self, column: Column, rows: Numbers) -> Numbers:
+        """Return the starts of the values of all blocks as one."""
+        start_sizes, sizes = self._sizes(column.first + 1), self._sizes(column.first + 2)
+        counts = np.maximum(rows, 1)
+        # Values of one length have no starts, but at least a byte: so rows are no more than bytes.
+        is_even = (start_sizes == 0) & (sizes % counts == 0) & ((sizes > 0) == (rows > 0))
+        self._require(is_even | (start_sizes > 0), "starts of all values")
+        widths = sizes // counts
+        if is_even.all():
+            return np.append(0, np.cumsum(np.repeat(widths, rows)))
+        pieces = [
+            np.arange(0, size + 1, width, dtype="<u4").tobytes() if even and width else piece or bytes(START_BYTES)
+            for piece, even, width, size in zip(
+                self._pieces(column.first + 1), is_even.tolist(), widths.tolist(), sizes.tolist(), strict=True
+            )
+        ]
+        offsets, ends = self._offsets(column, rows, pieces, np.where(is_even, START_BYTES * (rows + 1), start_sizes))
+        self._require(ends == sizes, "starts that end with the last byte")
+        return offsets
+
+    def _offsets(
+        self, column: Column, rows: Numbers, pieces: Sequence[Buffer], sizes: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        """Return the starts of the values of all blocks as one, and the last start of each block."""
+        self._require(sizes == START_BYTES * (rows + 1), f"starts of all values of {column.kind}")
+        starts = np.frombuffer(b"".join(pieces), "<u4").astype(np.int64)
+        ends = np.cumsum(rows + 1)
+        firsts = ends - rows - 1
+        steps = np.diff(starts, prepend=0)
+        steps[firsts] = 0
+        has_fall = np.add.reduceat(steps < 0, firsts) > 0
+        self._require((starts[firsts] == 0) & ~has_fall, f"rising starts of values of {column.kind}")
+        lasts = starts[ends - 1]
+        before = np.cumsum(lasts) - lasts
+        is_kept = np.ones(len(starts), np.bool_)
+        is_kept[ends[:-1] - 1] = False
+        return (starts + np.repeat(before, rows + 1))[is_kept], lasts
+
+
+def _offset_buffer(offsets: Numbers) -> pa.Buffer:
+    if offsets[-1] > COLUMN_BYTES_MAX:
+        raise TooManyBytes
+    return pa.py_buffer(offsets.astype(np.int32))
