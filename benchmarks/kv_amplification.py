@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.report import Cell, Table
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.picker import by_position, cuts_of, pick, size_of, terms_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.log.format.model import Add, Origin
 

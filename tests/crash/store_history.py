@@ -26,7 +26,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, open_filesys
 from ftfile.testing.micro_batch import StoreBatch
 from tests.crash.store_processes import Killed, Machine, Process
 from tests.kit.store_check import StoreReport, check_store
-from tests.unit.kv.model import Expected
+from tests.unit.kv.histories import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

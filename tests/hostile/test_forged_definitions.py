@@ -15,7 +15,7 @@ import ftfile
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.fs.memory import MemoryFileSystem

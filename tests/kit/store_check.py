@@ -8,6 +8,7 @@
 - **K6** maintenance changes the rows of no version; a batch changes those that it wrote.
 - **K7** a store has one definition: what its first record says of keys, buckets and merges stays.
 - **K8** epochs of an operator rise; that its windows are recorded once, and in their order, is I2.
+- **K10** in each bucket, all runs of level 1 are older than all of level 0.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class StoreReport:
 def check_store(
     fs: FileSystem, *, earlier: StoreReport | None = None, directory: DirectoryReport | None = None
 ) -> StoreReport:
-    """Check K1 to K8, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
+    """Check K1 to K8 and K10, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
 
     Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
     log keeps are checked whose files a vacuum has not taken.
@@ -138,6 +139,10 @@ class _Check:
         return {bucket: sorted(runs, key=lambda run: run.marks.at) for bucket, runs in found.items()}
 
     def _check_runs(self, bucket: str, runs: Sequence[Run], definition: StoreDefinition) -> None:
+        last = max((run.marks.at[1] for run in runs if run.marks.level), default=-1)
+        for run in runs:
+            is_newer = run.marks.level > 0 or run.marks.at[0] > last
+            require(is_newer, "K10", f"run {run.add.id} of level 0 of bucket {bucket} is not newer than all of level 1")
         for place, run in enumerate(runs):
             for other in runs[:place]:
                 text = (

@@ -15,8 +15,8 @@ from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.holds import holds_after
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.plan import acceptable, plan_jobs
+from ftfile.kv.planning.plan import Planner, acceptable
+from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_jobs, seal_marks
 from ftfile.kv.run.writer import BLOCK_BYTES, COMPRESSIONS
 from ftfile.kv.run_files import RunSpool
@@ -58,6 +58,10 @@ class HowWritten:
     compression: str
     block_bytes: int
     storage: Storage
+
+    def planner(self, log: CommitLog) -> Planner:
+        """Return the planner of its jobs, as of now."""
+        return Planner(self.plan, self.definition.key_types, log.ids, log.clock.now_ms())
 
     def spool(self, stage: Stage) -> RunSpool:
         """Return a new file for runs."""
@@ -183,11 +187,12 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)
+    planner = Planner(config.plan, definition.key_types, log.ids, now_ms)
     return Body(
         adds=seal_marks(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        assembly_tasks=due_after(log, state, live, config.plan, failed=change.failed, tasks=change.tasks),
+        assembly_tasks=due_after(log, state, live, planner, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
@@ -217,12 +222,11 @@ def due_after(
     log: CommitLog,
     state: LogState,
     live: Mapping[str, Add],
-    plan: PlanSettings,
+    planner: Planner,
     *,
     failed: Collection[str] = (),
     tasks: int,
 ) -> tuple[AssemblyTask, ...]:
     """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
     holds = holds_after(state.assembly_tasks, failed, live, state.version + 1)
-    jobs = plan_jobs(live.values(), holds, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
-    return seal_jobs(log.fs, jobs)
+    return seal_jobs(log.fs, planner.jobs(live.values(), holds, tasks=tasks))

@@ -16,7 +16,7 @@ from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.holds import failed_ids, is_held
-from ftfile.kv.planning.jobs import Left, groups_of
+from ftfile.kv.planning.plan import compactions_of
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.jobs import Group, Share
+    from ftfile.kv.planning.plan import PlannedCompaction
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
@@ -74,64 +74,27 @@ class Inputs:
         """Open runs side by side, as far as they have rows."""
         parallel(self._files.fs, self.reader, [run for run in runs if run.marks.keys is not None])
 
-    def rows(self, run: Run, cut: Key | None) -> SortedRows:
-        """Return the rows of a run below a cut, without those that a job took before."""
+    def rows(self, run: Run) -> SortedRows:
+        """Return the rows of a run."""
         names = self._definition.keys
-        if run.marks.keys is None or (cut is not None and run.marks.keys[0] >= cut):
+        if run.marks.keys is None:
             return SortedRows(iter(()), self._definition.schema, len(names))
         reader = self.reader(run)
-        start = run.marks.keys[0] if run.add.skip_rows else None
-        return SortedRows(reader.scan(start, cut, read_bytes=self._read_bytes), reader.schema, len(names))
-
-    def left(self, run: Run, cut: Key | None, taken_rows: int) -> Left | None:
-        """Return the rest of a run of which all rows below a cut were taken; None for a run that ends below it.
-
-        CorruptData tells of a run with another number of rows than its record says.
-        """
-        expected, is_done = run.add.rows, run.ends_below(cut)
-        is_left = not is_done and taken_rows < expected
-        batch = next(self.reader(run).scan(cut, read_bytes=self._read_bytes), None) if is_left else None
-        if taken_rows > expected or (taken_rows < expected and batch is None):
-            raise CorruptData(run.add.path, f"{expected} rows", f"{taken_rows} rows")
-        if is_done:
-            return None
-        return Left(taken_rows, None if batch is None else key_reader(batch.columns[: len(self._definition.keys)])(0))
+        return SortedRows(reader.scan(read_bytes=self._read_bytes), reader.schema, len(names))
 
 
-def cut_of(group: Group, inputs: Inputs, job_bytes: int) -> Key | None:
-    """Return the key below which runs of a group have about `job_bytes` to read; None if they all have no more.
-
-    Below it are the rows of at least one block, however large that is.
-    """
-    folded = group.below(None).folded
-    if sum(run.size for run in folded) <= job_bytes:
-        return None
-    inputs.open(folded)
-    least = min(run.begins for run in group.runs)
-    starts = sorted(
-        start
-        for run in folded
-        if run.marks.keys is not None
-        for start in inputs.reader(run).block_starts()
-        if not run.add.skip_rows or start[0] >= run.marks.keys[0]
-    )
-    read_bytes = 0
-    for key, size_bytes in starts:
-        if read_bytes + size_bytes > job_bytes and key > least and read_bytes:
-            return key
-        read_bytes += size_bytes
-    return None
+def check_taken(run: Run, rows: SortedRows) -> None:
+    """Raise a CorruptData unless as many rows of a run were taken as its record says."""
+    if rows.taken != run.add.rows:
+        raise CorruptData(run.add.path, f"{run.add.rows} rows", f"{rows.taken} rows")
 
 
 class FoldedRows:
-    """Rows by key, each key once, from which runs take what comes next.
+    """Rows by key, each key once, from which runs take what comes next; none has rows on both sides of a cut."""
 
-    No run has rows on both sides of a wall, the first key of a run that stays as it is.
-    """
-
-    def __init__(self, tables: Iterator[pa.Table], walls: Iterable[Key], key_columns: int, piece_bytes: int) -> None:
+    def __init__(self, tables: Iterator[pa.Table], cuts: Iterable[Key], key_columns: int, piece_bytes: int) -> None:
         self._tables = tables
-        self._walls = sorted(walls)
+        self._cuts = sorted(cuts)
         self._key_columns = key_columns
         self._piece_bytes = piece_bytes
         self._batches: list[pa.RecordBatch] = []  # the next one comes last
@@ -148,18 +111,18 @@ class FoldedRows:
         return True
 
     def of_one_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
-        """Yield rows up to a wall, or until `is_full` says so of a batch that was yielded."""
+        """Yield rows up to a cut, or until `is_full` says so of a batch that was yielded."""
         is_begun = False
         while self.has_more():
             batch = self._batches.pop()
             key = key_reader(batch.columns[: self._key_columns])
-            passed = bisect.bisect_left(self._walls, key(0))
-            del self._walls[:passed]
+            passed = bisect.bisect_right(self._cuts, key(0))
+            del self._cuts[:passed]
             if passed and is_begun:
                 self._batches.append(batch)
                 return
-            if self._walls and self._walls[0] <= key(batch.num_rows - 1):
-                end = bisect.bisect_left(range(batch.num_rows), self._walls[0], key=key)
+            if self._cuts and self._cuts[0] <= key(batch.num_rows - 1):
+                end = bisect.bisect_left(range(batch.num_rows), self._cuts[0], key=key)
                 self._batches.append(batch.slice(end))
                 batch = batch.slice(0, end)
             is_begun = True
@@ -174,7 +137,7 @@ class Outputs:
 
     open_spool: Callable[[], RunSpool]  # starts a spool
     encoding: str  # key of the definition that says how they are written
-    max_file_bytes: int  # a run ends at about that length, and a spool that has as many bytes
+    max_file_bytes: int  # no run is longer; a spool ends at half as many bytes
 
     def __post_init__(self) -> None:
         self._spools: list[RunSpool] = []
@@ -185,8 +148,17 @@ class Outputs:
         """Return the bytes of rows that a run takes at a time."""
         return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
 
-    def write(self, bucket: str, rows: FoldedRows, origin: Origin) -> Run:
-        """Write a run of the next rows, which has no position yet; without any, an empty run."""
+    def equal_bytes(self, size_bytes: int) -> int:
+        """Return the length at which a run ends, so that the fewest runs of as many bytes are equal."""
+        limit = max(self.max_file_bytes - self.piece_bytes, 1)
+        return -(-size_bytes // max(-(-size_bytes // limit), 1))
+
+    def write(self, bucket: str, rows: FoldedRows, origin: Origin, run_bytes: int | None = None) -> Run:
+        """Write a run of the next rows, which has no position yet; without any, an empty run.
+
+        It ends at about `run_bytes`, by default those of a file.
+        """
+        end_bytes = self.max_file_bytes - self.piece_bytes if run_bytes is None else run_bytes
         if not self._is_open:
             self._spools.append(self.open_spool())
             self._is_open = True
@@ -203,7 +175,7 @@ class Outputs:
             # What the spool still holds back becomes as small as what it has written.
             ratio = (last_position - start) / last_plain_bytes if last_plain_bytes else 1.0
             size_bytes = last_position - start + (plain_bytes - last_plain_bytes) * min(ratio, 1.0)
-            return bool(size_bytes + _INDEX_BYTES * rows_taken >= self.max_file_bytes - self.piece_bytes)
+            return bool(size_bytes + _INDEX_BYTES * rows_taken >= end_bytes)
 
         piece = spool.write(bucket, rows.of_one_run(is_full))
         if spool.position >= self.max_file_bytes // 2:
@@ -270,17 +242,17 @@ class Merger:
 
         A bucket whose runs cannot be merged leaves the others of the job alone, unless the store is away.
         """
-        groups = groups_of(job)
+        compactions = compactions_of(job)
         try:
-            return self._merged(job, groups), []
+            return self._merged(job, compactions), []
         except Exception as error:
-            if len(groups) == 1 or is_away(error):
+            if len(compactions) == 1 or is_away(error):
                 return None, [error]
         rewrites: list[Rewrite] = []
         errors: list[Exception] = []
-        for group in groups:
+        for compaction in compactions:
             try:
-                rewrites.append(self._merged(job, [group]))
+                rewrites.append(self._merged(job, [compaction]))
             except Exception as error:
                 errors.append(error)
                 if is_away(error):
@@ -290,68 +262,66 @@ class Merger:
         inputs, adds = ([add for rewrite in rewrites for add in getattr(rewrite, name)] for name in ("inputs", "adds"))
         return replace(rewrites[0], inputs=tuple(inputs), adds=tuple(adds)), errors
 
-    def _merged(self, job: AssemblyTask, groups: Sequence[Group]) -> Rewrite:
-        """Return the rewrite of groups of a job; if one fails, all that was written is removed."""
+    def _merged(self, job: AssemblyTask, compactions: Sequence[PlannedCompaction]) -> Rewrite:
+        """Return the rewrite of compactions of a job; if one fails, all that was written is removed."""
         inputs: list[Add] = []
         adds: list[Add] = []
         outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
         # Neighbouring buckets of a batch lie side by side in its spools.
         files = OpenFiles(self.stage.fs, maps=False)
-        files = CoalescingFiles(files, (run.add for group in groups for run in group.runs))
+        files = CoalescingFiles(files, (run.add for compaction in compactions for run in compaction.merged))
         try:
-            for group in groups:
-                runs = Inputs(files, self.definition, self.window_bytes // len(group.runs))
-                share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
-                replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
-                inputs += replaced
-                adds += new
+            for compaction in compactions:
+                inputs += [run.add for run in compaction.runs]
+                adds += compaction.moved(self.stage.fs.context.ids)
+                if compaction.merged:
+                    runs = Inputs(files, self.definition, self.window_bytes // len(compaction.merged))
+                    adds += self._written(compaction, runs, outputs)
             outputs.end()
         except BaseException:
             outputs.discard()
             raise
         return Rewrite(tuple(inputs), tuple(adds), self.read_version, job.reason)
 
-    def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Run], dict[str, Left]]:
-        """Write the folded rows of a share; return their runs, and the rests of its inputs."""
-        runs.open(share.folded)
-        inputs = [runs.rows(run, share.cut) for run in share.folded]
-        terms, purges = share.group.terms, [run.marks.purges for run in share.folded]
+    def _written(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
+        """Write the folded rows of a compaction; return the adds of their runs."""
+        runs.open(compaction.merged)
+        inputs = [runs.rows(run) for run in compaction.merged]
+        terms, purges = compaction.terms, [run.marks.purges for run in compaction.merged]
         tables = (
-            fold(window, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+            fold(window, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
             for window in windows_of(inputs, self.window_bytes)
         )
-        # Another run must not lie between the keys of one.
-        walls = [run.marks.keys[0] for run in share.relabelled if run.marks.keys is not None]
-        rows = FoldedRows(self._alike(tables, share), walls, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origin = share.group.runs[0].add.directory_key, _origin(share)
-        written_runs = []
+        alike = self._alike(tables, compaction)
+        rows = FoldedRows(alike, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
+        bucket, origin = compaction.runs[0].add.directory_key, _origin(compaction)
+        run_bytes = outputs.equal_bytes(compaction.size)
+        written = []
         while rows.has_more():
-            written_runs.append(outputs.write(bucket, rows, origin))
-        if not written_runs and not share.relabelled and share.purges:
-            written_runs.append(outputs.write(bucket, rows, origin))
-        rests = {}
-        for run, taken in zip(share.folded, inputs, strict=True):
-            rest = runs.left(run, share.cut, taken.taken)
-            if rest is not None:
-                rests[run.add.id] = rest
-        return written_runs, rests
+            written.append(outputs.write(bucket, rows, origin, run_bytes))
+        for run, taken in zip(compaction.merged, inputs, strict=True):
+            check_taken(run, taken)
+        return [
+            compaction.add_of(result.run or outputs.write(bucket, rows, origin), result.purges)
+            for result in compaction.results(written)
+        ]
 
-    def _alike(self, tables: Iterator[pa.Table], share: Share) -> Iterator[pa.Table]:
+    def _alike(self, tables: Iterator[pa.Table], compaction: PlannedCompaction) -> Iterator[pa.Table]:
         """Yield tables with the same columns: those that the only one has, or that one of several may have."""
         head = list(itertools.islice(tables, 2))
         if len(head) <= 1:
             yield from head
             return
-        ops = reduce(operator.or_, (run.marks.ops for run in share.folded))
-        if share.group.terms.is_bottom and self.definition.sequence is None:
+        ops = reduce(operator.or_, (run.marks.ops for run in compaction.merged))
+        if compaction.terms.is_bottommost and self.definition.sequence is None:
             ops = 1 << SET
         columns = self.definition.names_with(ops)
         for table in itertools.chain(head, tables):
             yield self.definition.aligned(table).select(columns)
 
 
-def _origin(share: Share) -> Origin:
+def _origin(compaction: PlannedCompaction) -> Origin:
     """Return the origin of the rows: the query of the oldest, and the batches of all."""
-    origins = [run.add.origin for run in (*share.folded, *share.relabelled)]
+    origins = [run.add.origin for run in compaction.merged]
     first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
     return Origin(origins[0].query_id, first, last)

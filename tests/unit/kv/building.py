@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +13,11 @@ from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, ops_in
+from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, Left, groups_of
-from ftfile.kv.planning.plan import plan_jobs
+from ftfile.kv.planning.plan import Planner, compactions_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.kv.key_columns import Key, KeyRange
-    from ftfile.kv.planning.jobs import Share
+    from ftfile.kv.planning.plan import PlannedCompaction
 
 __all__ = ("COUNTS", "WORDS", "Builder")
 
@@ -126,48 +128,40 @@ class Builder:
         return commit(self.log, JobAuthor(self.log.ids.unique()), prepare).version
 
     # --------------------------------------------------------------------------------------------------------- jobs
-    def jobs(self, cut: Key | None = None) -> int:
-        """Do all merges that are due, below a cut; return how many."""
-        live = self.log.refresh().segments
-        due = plan_jobs(live.values(), [], self.settings, self.log.ids, now_ms=self.log.clock.now_ms())
+    def jobs(self) -> int:
+        """Do all compactions that are due; return how many."""
+        planner = Planner(self.settings, self.definition.key_types, self.log.ids, self.log.clock.now_ms())
         done = 0
-        for job in due:
-            for group in groups_of(job):
-                below = cut if cut is not None and any(run.begins < cut for run in group.runs) else None
-                share = group.below(below)
-                outputs, left = self._folded(share)
-                replaced, new = share.replacement(outputs, left, self.log.ids)
-                self.record([], replaced, new)
+        for job in planner.jobs(self.log.refresh().segments.values()):
+            for compaction in compactions_of(job):
+                adds = [*compaction.moved(self.log.ids), *(self._compacted(compaction) if compaction.merged else ())]
+                self.record([], [run.add for run in compaction.runs], adds)
                 done += 1
         return done
 
-    def _folded(self, share: Share) -> tuple[list[Run], dict[str, Left]]:
-        tables, left = [], {}
-        for run in share.folded:
-            rows = self.rows_of(run.add)
-            taken = rows.num_rows
-            if share.cut is not None and not run.ends_below(share.cut):
-                keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
-                taken = sum(key < share.cut for key in keys)
-                left[run.add.id] = Left(taken, keys[taken] if taken < len(keys) else None)
-            tables.append(rows.slice(0, taken))
-        if not tables:
-            return [], left
-        purges = [run.marks.purges for run in share.folded]
-        terms = share.group.terms
-        made = fold(tables, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
-        if not made.num_rows and (share.relabelled or not share.purges):
-            return [], left
-        return self.outputs([(share.group.runs[0].add.directory_key, made)]), left
+    def _compacted(self, compaction: PlannedCompaction) -> list[Add]:
+        """Write the rows of a compaction, a run between two cuts."""
+        terms, purges = compaction.terms, [run.marks.purges for run in compaction.merged]
+        tables = [self.rows_of(run.add) for run in compaction.merged]
+        rows = fold(tables, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
+        keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
+        bounds = sorted({0, len(keys), *(bisect_left(keys, cut) for cut in compaction.cuts)})
+        bucket = compaction.runs[0].add.directory_key
+        pieces = [(bucket, rows.slice(start, end - start)) for start, end in pairwise(bounds)]
+        results = compaction.results(self.outputs(pieces) if pieces else [])
+        return [
+            compaction.add_of(result.run or self.outputs([(bucket, rows.slice(0, 0))])[0], result.purges)
+            for result in results
+        ]
 
     def rows_of(self, add: Add) -> pa.Table:
-        """Return the rows of a run that are still its own."""
+        """Return the rows of a run."""
         content = self.log.fs.read(add.path)[add.offset : add.offset + add.length]
         if self._encryption is not None:
             decoder = self._encryption.decoder(layout.storage_identity("segment", add.path, add.offset))
             content = decoder.feed(content) + decoder.finish()
         reader = open_run(content)
-        return pa.Table.from_batches(reader.scan(), reader.schema).slice(add.skip_rows)
+        return pa.Table.from_batches(reader.scan(), reader.schema)
 
     # -------------------------------------------------------------------------------------------------------- files
     @property
@@ -213,7 +207,8 @@ class Builder:
                 () if self._encryption is None else (self._encryption.name,),
             )
             ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
-            found.append(Run(add, Marks((0, 0), ends, (), ops_in(table))))
+            deletes = int((operations(table) == DELETE).sum())
+            found.append(Run(add, Marks((0, 0), ends, (), ops_in(table), deletes=deletes)))
             content += stored
         with self.log.fs.create(path) as file:
             file.write(content)

@@ -19,8 +19,6 @@ from msgspec import structs
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
-from ftfile.kv.planning.holds import Hold
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.picker import (
     Compaction,
     Cuts,
@@ -33,6 +31,7 @@ from ftfile.kv.planning.picker import (
     terms_of,
 )
 from ftfile.kv.planning.plan import acceptable
+from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold, PlanSettings
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, runs_by_bucket
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Origin

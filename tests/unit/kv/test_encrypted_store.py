@@ -82,6 +82,19 @@ def test_jobs_in_records_are_sealed(out: str, ring: Path) -> None:
     assert [run_of(add).marks.keys for add in opened.inputs] == [((b"a",), (b"a",))] * 2
 
 
+def test_cuts_of_jobs_are_sealed(out: str, ring: Path) -> None:
+    query = query_of(out, ring, buckets="1", maxFileSize="2048", flushBytes="2048")
+    words = [f"confidential{number}" for number in range(90)]
+    for batch in range(9):
+        query.run(batch, [rows(*words)])
+    records = [CommitLog(file_system(out)).read_record(version) for version in range(9)]
+    jobs = [job for record in records if record is not None for job in record.assembly_tasks if "cuts" in job.payload]
+    assert jobs
+    assert all(isinstance(job.payload["cuts"], str) for job in jobs)
+    assert b"confidential" not in all_bytes(out)
+    assert rows_of(out, f"file:{ring}") == dict.fromkeys(words, 9)
+
+
 def test_marks_are_sealed_once(out: str, ring: Path) -> None:
     query = query_of(out, ring)
     query.run(0, [rows("a")])

@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.merge_functions import merge_function
-from tests.unit.kv.model import Expected
+from tests.unit.kv.histories import Expected
 
 if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.kv.model import Store, play
+from tests.unit.kv.histories import Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ AT_ONCE = 40
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Merges that are dropped would fill the report."""
+    """Compactions that are dropped would fill the report."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -45,8 +45,9 @@ def test_rows_are_those_of_a_dict(place: int, first_seed: int) -> None:
             raise
     if place + AT_ONCE <= HISTORIES:
         # What histories are about happens in them, or they try nothing.
-        wanted = {"jobs", "rests", "relabelled", "purge", "dropped", "held", "crash"}
+        wanted = {"level0", "descend", "level1", "moved", "cut", "rowless", "full", "purge", "dropped", "held", "crash"}
         assert counts.keys() >= wanted, wanted - counts.keys()
+        assert counts["groups"] > AT_ONCE
 
 
 @pytest.mark.slow
@@ -63,4 +64,4 @@ def test_a_wrong_row_is_noticed() -> None:
         store.batch()
     store.expected.rows.popitem()
     with pytest.raises(AssertionError):
-        store.settle()
+        store.commit([], store.expected, all_done=True)

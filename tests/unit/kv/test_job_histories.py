@@ -1,10 +1,9 @@
-"""Histories of the planner's model with runs in files, which the jobs of tasks read and write."""
+"""Histories of a store with runs in files, which the jobs of tasks read and write."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +13,8 @@ from msgspec import structs
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.plan import PlannedCompaction, job_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -24,14 +24,14 @@ from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
 from ftfile.write.stage import Stage
-from tests.unit.kv.model import STEPS, TTL_MS, Store
+from tests.unit.kv.histories import STEPS, TTL_MS, Store
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import Add, AssemblyTask
+    from ftfile.kv.planning.picker import Compaction, Cuts, Terms
+    from ftfile.log.format.model import Add
 
 HISTORIES = 24
 
@@ -43,23 +43,22 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def draw_settings(rng: random.Random) -> PlanSettings:
+def draw_rules(rng: random.Random) -> PlanSettings:
     """Rules by which all happens to runs of a few kilobytes."""
     return structs.replace(
         DEFAULT_PLAN,
         flush_runs=rng.choice((2, 3, 5)),
         flush_bytes=rng.choice((4000, 10_000)),
         fan_in=rng.choice((2, 3)),
-        job_bytes=rng.choice((3000, 6000, 1 << 20)),
         max_file_bytes=rng.choice((1500, 4000, 1 << 20)),
         tombstone_ttl_ms=TTL_MS,
     )
 
 
 class StoredRuns(Store):
-    """The model, whose runs are in files of a store in memory."""
+    """The store, whose runs are in files of a store in memory."""
 
-    draw_settings = staticmethod(draw_settings)
+    draw_rules = staticmethod(draw_rules)
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -76,7 +75,7 @@ class StoredRuns(Store):
         assert table.num_rows == segment.rows
         return run_of(segment_of(segment, "encoding", Origin("query", 0, 0), {}))
 
-    def _done(self, job: AssemblyTask) -> list[Rewrite]:
+    def _compacted(self, compaction: Compaction, terms: Terms, cuts: Cuts) -> list[Add]:
         merger = Merger(
             self.stage,
             self.definition,
@@ -85,14 +84,16 @@ class StoredRuns(Store):
             len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )
-        rewrite, errors = merger.merge(job)
+        planned = PlannedCompaction(compaction.runs, compaction.level, terms, cuts.keys, self.rules.max_file_bytes)
+        assert planned.moves == cuts.moves
+        rewrite, errors = merger.merge(job_of(compaction.kind, [planned], self.ids, 1))
         assert not errors, errors
         assert rewrite is not None
-        self.counts["rests"] += sum(bool(add.skip_rows) for add in rewrite.adds)
-        kept = {add.path: add for add in rewrite.inputs}
-        self.counts["relabelled"] += sum(add.path in kept and add.rows == kept[add.path].rows for add in rewrite.adds)
-        self.counts["outputs"] += sum(add.path not in kept for add in rewrite.adds)
-        return [replace(rewrite, reason="fresh")]
+        moved = {run.add.path for run in cuts.moves}
+        self.counts["outputs"] += sum(add.path not in moved for add in rewrite.adds)
+        self.counts["cut"] += bool(cuts.keys)
+        self.counts["rowless"] += sum(not add.rows for add in rewrite.adds)
+        return [*rewrite.adds]
 
     def rows_of(self, add: Add) -> pa.Table:
         if add.id not in self.tables:
@@ -100,7 +101,7 @@ class StoredRuns(Store):
                 content = file.read_at(add.offset, add.length)
             reader = RunReader(lambda offset, length: content[offset : offset + length], add.length, "", Cache(1 << 20))
             rows = pa.Table.from_batches(reader.scan(), reader.schema)
-            self.tables[add.id] = rows.slice(add.skip_rows)
+            self.tables[add.id] = rows
         return self.tables[add.id]
 
 
@@ -114,7 +115,6 @@ def test_rows_are_those_of_a_dict(place: int) -> None:
             for step in store.rng.choices([*STEPS], [*STEPS.values()], k=18):
                 step(store)
             store.settle()
-            assert store.is_settled()
             for version in store.versions:
                 store.check(version)
         except BaseException:
@@ -123,5 +123,5 @@ def test_rows_are_those_of_a_dict(place: int) -> None:
         finally:
             MemoryFileSystem.drop(f"jobs-{seed}")
         counts += store.counts
-    wanted = {"jobs", "outputs", "rests", "relabelled", "purge", "crash"}
+    wanted = {"jobs", "outputs", "descend", "level1", "cut", "rowless", "moved", "purge", "crash"}
     assert counts.keys() >= wanted, counts

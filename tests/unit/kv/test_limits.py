@@ -195,7 +195,7 @@ class TestSelections:
 
 class TestPlans:
     def test_runs_below_a_size_are_equally_large(self) -> None:
-        oldest = a_run((0, 1), length=100 * MIB)
+        oldest = a_run((0, 1), length=50 * MIB, rows=9000)
         small = [a_run((at, at + 1), length=length) for at, length in ((2, 8192), (4, 1), (6, 500), (8, 4000))]
         assert [len(at) for _, at in named(plan_of([oldest, *small]))] == [4]
         assert plan_of([oldest, a_run((2, 3), length=40_000), *small[1:]]) == []

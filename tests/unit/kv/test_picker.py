@@ -8,8 +8,6 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from ftfile.kv.planning.holds import Hold
-from ftfile.kv.planning.jobs import DEFAULT_PLAN
 from ftfile.kv.planning.picker import (
     Compaction,
     Cuts,
@@ -22,6 +20,7 @@ from ftfile.kv.planning.picker import (
     sorted_runs,
     terms_of,
 )
+from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -89,7 +88,7 @@ class TestSortedRuns:
 
 class TestLevel0:
     def test_new_runs_are_merged_when_there_are_enough(self) -> None:
-        runs = [a_run((0, 5), size=10 * MIB), *(a_run(version) for version in range(6, 22))]
+        runs = [a_run((0, 5), size=10 * MIB, rows=9000), *(a_run(version) for version in range(6, 22))]
         assert due(runs[:-1]) == []
         assert due(runs) == [("level0", [*range(6, 22)])]
 
@@ -123,6 +122,11 @@ class TestLevel0:
         assert due([oldest, a_run((6, 7), rows=1, size=12 * MIB)]) == [("level0", [0, 6])]
         assert due([oldest, a_run((6, 7), purges=[((1,), (2,))])]) == [("level0", [0, 6])]
         assert due([below(0, (0, 9)), a_run((1, 5), size=MIB, rows=1000), a_run((6, 7), rows=999)]) == []
+
+    def test_what_is_flushed_joins_at_once(self) -> None:
+        new = [a_run(version, rows=30) for version in range(6, 22)]
+        assert due([a_run((0, 5), size=30 * MIB, rows=1200), *new]) == [("level0", [0, *range(6, 22)])]
+        assert due([a_run((0, 5), size=30 * MIB, rows=1201), *new]) == [("level0", [*range(6, 22)])]
 
 
 class TestDescent:

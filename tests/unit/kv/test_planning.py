@@ -1,24 +1,27 @@
-"""What is due, what a job replaces, and which jobs a record takes."""
+"""Jobs of what is due, the results of one, holds, and which jobs a record takes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pytest
+import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, Group, JobTerms, Left, groups_of
-from ftfile.kv.planning.plan import acceptable, plan_jobs
-from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
+from ftfile.kv.planning.holds import failed_ids, hold_of, holds_after, is_held
+from ftfile.kv.planning.picker import Terms
+from ftfile.kv.planning.plan import PlannedCompaction, Planner, Result, acceptable, compactions_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
+from ftfile.kv.planning.runs import Marks, Run, placed, run_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.testing.context import SeededIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pytest
 
     from ftfile.kv.key_columns import KeyRange
 
@@ -40,6 +43,7 @@ def a_run(  # an add of a live run
         tuple(purges),
         others.pop("ops", 1),
         others.pop("committed_ms", 0),
+        others.pop("level", 0),
     )
     name = IDS.unique()
     rows = 0 if keys is None else 100
@@ -47,8 +51,8 @@ def a_run(  # an add of a live run
     return structs.replace(add, rolling_stats=marks.to_json(), **others)
 
 
-def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0, **others: Any) -> list[AssemblyTask]:
-    return plan_jobs(live, holds, others.pop("settings", SETTINGS), IDS, now_ms=now_ms, **others)
+def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0, tasks: int = 1) -> list[AssemblyTask]:
+    return Planner(SETTINGS, [pa.int64()], IDS, now_ms).jobs(live, holds, tasks=tasks)
 
 
 def named(jobs: Sequence[AssemblyTask]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -61,7 +65,7 @@ def points(*versions: int) -> list[tuple[int, int]]:
 
 class TestMarks:
     def test_they_come_back(self) -> None:
-        marks = Marks((1 << 20, 5 << 20), ((b"a", 1), (b"b", -1)), (((), (b"x",)), ((b"y", 2), None)), 5, 99)
+        marks = Marks((1 << 20, 5 << 20), ((b"a", 1), (b"b", -1)), (((), (b"x",)), ((b"y", 2), None)), 5, 99, 1, 7, 8)
         assert Marks.from_json(marks.to_json()) == marks
         assert Marks.from_json(Marks((0, 0), None).to_json()) == Marks((0, 0), None)
 
@@ -71,38 +75,79 @@ class TestMarks:
         assert {run_of(add).marks.committed_ms for add in found} == {123}
 
 
-class TestFlush:
-    def test_new_runs_are_merged_when_there_are_enough(self) -> None:
-        live = [a_run(version) for version in range(SETTINGS.flush_runs)]
-        assert plan_of(live[1:]) == []
-        assert named(plan_of(live)) == [("flush", points(*range(16)))]
-        oldest = a_run((0, 5), length=10 * MIB)
-        live = [oldest, *(a_run(version) for version in range(6, 22))]
-        assert named(plan_of(live)) == [("flush", points(*range(6, 22)))]
-
-    @pytest.mark.parametrize("size", [{"length": MIB}, {"rows": 500_000}])
-    def test_or_have_the_bytes_or_rows(self, size: dict[str, Any]) -> None:
-        oldest = a_run((0, 5), length=100 * MIB)
-        live = [oldest, *(a_run(version, **size) for version in (6, 7))]
-        assert named(plan_of(live)) == [("flush", points(6, 7))]
-        assert plan_of(live[:-1]) == []
-
-    def test_a_large_new_run_is_merged_like_those_that_jobs_wrote(self) -> None:
-        live = [a_run((0, 5), length=100 * MIB), *(a_run(version, length=2 * MIB) for version in (6, 7, 8))]
-        assert plan_of(live) == []
-        live.append(a_run(9, length=2 * MIB))
-        assert named(plan_of(live)) == [("merge", points(6, 7, 8, 9))]
-
+class TestJobs:
     def test_neighbouring_buckets_share_jobs_and_tasks_share_buckets(self) -> None:
         live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(8) for version in range(16)]
         jobs = plan_of(live, tasks=2)
-        assert [[group.runs[0].add.directory_key[-1] for group in groups_of(job)] for job in jobs] == [
+        assert [[each.runs[0].add.directory_key[-1] for each in compactions_of(job)] for job in jobs] == [
             [*"0123"],
             [*"4567"],
         ]
-        assert all(group.terms == JobTerms((0, 15), True, -SETTINGS.tombstone_ttl_ms)
-                   for job in jobs for group in groups_of(job))  # fmt: skip
+        terms = Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
+        assert all(each.terms == terms for job in jobs for each in compactions_of(job))
         assert len(plan_of(live)) == 1
+
+    def test_they_are_what_is_due_as_tasks_do_it(self) -> None:
+        live = [
+            *(a_run(version, (10 * version, 10 * version + 5), 40 * MIB, level=1) for version in range(2)),
+            *(a_run(version, (0, 99), 40 * MIB) for version in (2, 3)),
+        ]
+        (job,) = plan_of(live, now_ms=9)
+        assert named([job]) == [("descend", points(2, 3))]
+        (planned,) = compactions_of(job)
+        assert planned == PlannedCompaction(
+            tuple(map(run_of, live[2:])),
+            1,
+            Terms(is_bottommost=False, expired_ms=9 - SETTINGS.tombstone_ttl_ms),
+            ((0,), (10,), (16,)),
+            SETTINGS.max_file_bytes,
+        )
+        assert planned.moves == ()
+        assert planned.merged == planned.runs
+
+
+class TestResults:
+    def planned(self, *runs: Add, cuts: Sequence[int] = (), is_bottommost: bool = False) -> PlannedCompaction:
+        terms = Terms(is_bottommost=is_bottommost, expired_ms=0)
+        return PlannedCompaction(tuple(map(run_of, runs)), 1, terms, tuple((cut,) for cut in cuts), 100 * MIB)
+
+    def test_they_have_the_level_positions_and_time_of_what_was_merged(self) -> None:
+        move = a_run((1, 2), (50, 60), 25 * MIB, committed_ms=1)
+        planned = self.planned(
+            move, a_run(3, (0, 9), committed_ms=7), a_run((4, 8), (5, 40), committed_ms=5), cuts=[50]
+        )
+        assert [run.add for run in planned.moves] == [move]
+        output = run_of(a_run(0, (0, 40)))
+        marks = run_of(planned.add_of(output, ())).marks
+        assert (marks.at, marks.committed_ms, marks.level, marks.keys) == ((3, 8), 5, 1, ((0,), (40,)))
+        (moved,) = planned.moved(IDS)
+        assert moved.id != move.id
+        assert run_of(moved).marks == Marks((1, 2), ((50,), (60,)), committed_ms=1, level=1)
+        assert structs.replace(moved, id=move.id, rolling_stats=move.rolling_stats) == move
+
+    def test_runs_move_on_their_way_down_alone(self) -> None:
+        planned = self.planned(a_run(1, (50, 60), 25 * MIB, level=1))
+        assert planned.moves == ()
+
+    def test_each_has_purges_up_to_the_next_one_or_a_cut(self) -> None:
+        purges: list[KeyRange] = [((5,), (25,)), ((30,), (31,)), ((45,), None)]
+        planned = self.planned(a_run(1), a_run(2, purges=purges), cuts=[10, 20, 30, 40, 50])
+        outputs = [run_of(a_run(0, keys)) for keys in ((0, 9), (21, 22), (23, 29), (40, 41))]
+        assert [(result.run and result.run.marks.keys, result.purges) for result in planned.results(outputs)] == [
+            (((0,), (9,)), (((5,), (10,)),)),
+            (None, (((10,), (20,)),)),
+            (((21,), (22,)), (((20,), (23,)),)),
+            (((23,), (29,)), (((23,), (25,)),)),
+            (None, (((30,), (31,)),)),
+            (((40,), (41,)), (((45,), (50,)),)),
+            (None, (((50,), None),)),
+        ]
+
+    def test_where_no_older_row_is_purges_leave(self) -> None:
+        planned = self.planned(a_run(2, purges=[((5,), (25,))]), cuts=[10], is_bottommost=True)
+        assert planned.results([]) == []
+        output = run_of(a_run(0, (0, 9)))
+        assert planned.results([output]) == [Result(output, ())]
 
 
 class TestRoom:
@@ -136,160 +181,6 @@ class TestRoom:
         live = [*self.runs(0), *self.runs(1, count=30), *self.runs(2)]
         assert [len(job.inputs) for job in plan_of(live, tasks=4)] == [16]
         assert [len(job.inputs) for job in plan_of(live[16:], tasks=4)] == [30]
-
-
-class TestTiers:
-    def test_the_oldest_joins_when_those_above_have_half_its_size(self) -> None:
-        live = [a_run((0, 5), length=100 * MIB), a_run((6, 8), length=30 * MIB), a_run((9, 10), length=19 * MIB)]
-        assert plan_of(live) == []
-        live[-1] = a_run((9, 10), length=20 * MIB)
-        (job,) = plan_of(live)
-        (group,) = groups_of(job)
-        assert group.terms.is_bottom
-        assert group.terms.at == (0, 10)
-
-    def test_smaller_ones_are_one_more_of_a_tier(self) -> None:
-        sizes = [2000, 32, 32, 32, 8, 8, 8, 6]
-        live = [a_run((version, version + 1), length=size * MIB) for version, size in zip(range(0, 99, 2), sizes)]  # noqa: B905
-        (job,) = plan_of(live)
-        assert len(job.inputs) == 7
-        (job,) = plan_of(live[:3] + live[4:])
-        assert len(job.inputs) == 4
-        assert not groups_of(job)[0].terms.is_bottom
-
-    def test_what_is_held_is_left_alone_and_divides(self) -> None:
-        live = [a_run((version, version), length=4 * MIB) for version in range(9)]
-        live[0] = a_run((0, 0), length=1000 * MIB)
-        retry, *others = named(plan_of(live, [Hold(live[4].id, 4)]))
-        assert retry == ("retry", points(4, 5, 6, 7, 8))
-        assert others == [("merge", points(5, 6, 7, 8))]
-        assert named(plan_of(live)) == [("merge", points(*range(1, 9)))]
-
-
-class TestCut:
-    """A merge of two runs, cut at 50: its output reaches over what is left of them."""
-
-    LIVE = (a_run((0, 4), (0, 99), 9 * MIB), a_run((5, 6), (10, 80), 9 * MIB), a_run((7, 7), (60, 70), 9 * MIB))
-
-    def merged(self) -> tuple[dict[str, Add], Rewrite]:
-        (job,) = plan_of(self.LIVE)
-        (group,) = groups_of(job)
-        share = group.below((50,))
-        assert [run.add.id for run in share.folded] == [add.id for add in self.LIVE[:2]]
-        output = Run(structs.replace(self.LIVE[0], id="output", path="output"), Marks((0, 0), ((0,), (49,)), (), 1))
-        left = {self.LIVE[0].id: Left(60, (51,)), self.LIVE[1].id: Left(40, (52,))}
-        rewrite = Rewrite(*share.replacement([output], left, IDS), 0)
-        return {add.id: add for add in (*rewrite.adds, self.LIVE[2])}, rewrite
-
-    def test_the_planner_goes_on_there(self) -> None:
-        live, rewrite = self.merged()
-        assert len(acceptable({add.id: add for add in self.LIVE}, [rewrite])) == 1
-        more = [a_run((version, version), length=3 * MIB) for version in range(8, 12)]
-        jobs = plan_of([*live.values(), *more])
-        assert named(jobs) == [("continue", [(0, 4), (5, 6), (7, 7)]), ("merge", points(8, 9, 10, 11))]
-        (group,) = groups_of(jobs[0])
-        assert group.terms.at == (0, 7)
-        assert group.terms.is_bottom
-        assert [(run.marks.keys, run.add.skip_rows, run.add.rows) for run in group.runs[:2]] == [
-            (((51,), (99,)), 60, 40),
-            (((52,), (80,)), 40, 60),
-        ]
-
-    def test_it_is_one_run_when_all_is_done(self) -> None:
-        live, _ = self.merged()
-        (job,) = plan_of([*live.values()])
-        share = groups_of(job)[0].below(None)
-        output = Run(structs.replace(self.LIVE[0], id="other", path="other"), Marks((0, 0), ((51,), (99,)), (), 1))
-        inputs, adds = share.replacement([output], {}, IDS)
-        assert len(inputs) == 3
-        (stretch,) = stretches_of(map(run_of, [live["output"], *adds]))
-        assert stretch.at == (0, 7)
-        assert stretch.unfinished == ()
-        assert plan_of([live["output"], *adds]) == []
-
-
-class TestPurges:
-    def share_of(self, *runs: Add, is_bottom: bool = False, relabel_bytes: int = MIB) -> Group:
-        return Group(tuple(map(run_of, runs)), JobTerms((0, 9), is_bottom, 0), relabel_bytes)
-
-    def test_across_a_cut_both_parts_have_them(self) -> None:
-        purged = a_run(5, (0, 90), purges=[((20,), (70,))])
-        share = self.share_of(a_run(4, (0, 90)), purged).below((50,))
-        output = Run(a_run(0), Marks((0, 0), ((0,), (49,)), (), 1))
-        left = {run.add.id: Left(50, (50,)) for run in share.folded}
-        _, adds = share.replacement([output], left, IDS)
-        assert [run_of(add).marks.purges for add in adds] == [(((20,), (50,)),), (), (((50,), (70,)),)]
-
-    def test_a_run_with_nothing_but_purges_is_left_without_rows(self) -> None:
-        purged = a_run(5, None, purges=[((20,), None)])
-        share = self.share_of(a_run(4, (0, 30)), purged).below((50,))
-        assert share.purges == (((20,), (50,)),)
-        _, (output, rest) = share.replacement(
-            [Run(a_run(0, None), Marks((0, 0), None, (), 0))], {purged.id: Left(0, None)}, IDS
-        )
-        assert run_of(output).marks == Marks((0, 9), None, (((20,), (50,)),), 0)
-        assert run_of(rest).marks == Marks((5, 5), None, (((50,), None),))
-
-    def test_at_the_bottom_they_leave(self) -> None:
-        share = self.share_of(a_run(4), a_run(5, purges=[((20,), (70,))]), is_bottom=True).below(None)
-        assert share.purges == ()
-        _, (output,) = share.replacement([Run(a_run(0), Marks((0, 0), ((0,), (100,)), (), 1))], {}, IDS)
-        assert run_of(output).marks.purges == ()
-
-    def test_each_output_has_those_from_its_first_key_on(self) -> None:
-        large = a_run(3, (40, 50), 2 * MIB, purges=[((60,), (65,))])
-        small = a_run(4, (0, 90), purges=[((5,), (9,)), ((52,), (99,))])
-        share = self.share_of(
-            large, a_run(2, (0, 30)), a_run(5, (70, 90)), a_run(6, None, purges=small_purges())
-        ).below(None)
-        assert [run.add.id for run in share.relabelled] == [large.id]
-        assert small.rows
-        outputs = [Run(a_run(0), Marks((0, 0), keys, (), 1)) for keys in (((0,), (30,)), ((70,), (90,)))]
-        _, adds = share.replacement(outputs, {}, IDS)
-        assert [run_of(add).marks.purges for add in adds] == [(((5,), (9,)),), (((52,), (70,)),), (((70,), (99,)),)]
-        assert all(apart(run_of(one), run_of(other)) for one in adds for other in adds if one is not other)
-
-
-def small_purges() -> list[KeyRange]:
-    return [((5,), (9,)), ((52,), (99,))]
-
-
-class TestRelabel:
-    def relabelled(self, *others: Add, cut: int | None = None, is_bottom: bool = False, **large: Any) -> bool:
-        runs = [run_of(each) for each in (a_run(1, (40, 50), **{"length": 2 * MIB, **large}), *others)]
-        share = Group(tuple(runs), JobTerms((0, 9), is_bottom, 0), MIB).below(None if cut is None else (cut,))
-        return bool(share.relabelled)
-
-    def test_a_large_run_that_meets_no_other(self) -> None:
-        assert self.relabelled(a_run(2, (51, 60)), a_run(3, (0, 39)))
-        assert not self.relabelled(a_run(2, (50, 60)))
-        assert not self.relabelled(a_run(2, (0, 40)))
-        assert not self.relabelled(length=MIB - 1)
-
-    def test_none_under_a_purge_or_with_one_over_others(self) -> None:
-        assert not self.relabelled(a_run(2, None, purges=[((45,), (46,))]))
-        assert self.relabelled(a_run(2, None, purges=[((51,), None)]))
-        assert not self.relabelled(a_run(2, (60, 70)), purges=[((65,), (80,))])
-
-    def test_none_that_a_cut_divides(self) -> None:
-        assert self.relabelled(cut=51)
-        assert not self.relabelled(cut=50)
-
-    def test_at_the_bottom_none_of_which_rows_leave_or_change(self) -> None:
-        assert self.relabelled(is_bottom=True)
-        assert not self.relabelled(is_bottom=True, ops=0b101)
-        assert not self.relabelled(is_bottom=True, ops=0b10)
-        assert self.relabelled(ops=0b111)
-
-    def test_its_bytes_stay(self) -> None:
-        large = a_run(1, (40, 50), 2 * MIB, skip_rows=7)
-        share = Group((run_of(large), run_of(a_run(2, (0, 9)))), JobTerms((0, 9), False, 0), MIB).below(None)
-        inputs, adds = share.replacement([Run(a_run(0), Marks((0, 0), ((0,), (9,)), (), 1))], {}, IDS)
-        assert len(inputs) == 2
-        found = run_of(adds[1])
-        assert found.add.id != large.id
-        assert found.marks.at == (0, 9)
-        assert structs.replace(found.add, id=large.id, rolling_stats=large.rolling_stats) == large
 
 
 class TestAccept:
@@ -331,10 +222,12 @@ class TestHolds:
         _, holds = self.failing(self.LIVE[3].path)
         assert holds == [Hold(self.LIVE[3].id, 3)]
         more = [a_run(version) for version in range(16, 20)]
-        (retry, *others) = plan_of([*self.LIVE, *more], holds)
+        retry, job = plan_of([*self.LIVE, *more], holds)
         assert [add.id for add in retry.inputs] == [add.id for add in (*self.LIVE[3:], *more)]
-        assert named(others) == [("flush", points(*range(4, 20))), ("merge", points(0, 1, 2))]
-        assert [groups_of(job)[0].terms.is_bottom for job in others] == [False, True]
+        older, newer = compactions_of(job)
+        assert [run.marks.at for run in older.runs] == points(0, 1, 2)
+        assert [run.marks.at for run in newer.runs] == points(*range(4, 20))
+        assert (older.terms.is_bottommost, newer.terms.is_bottommost) == (True, False)
 
     def test_values_that_have_no_result_hold_the_runs_that_were_merged(self) -> None:
         _, holds = self.failing()
@@ -343,9 +236,8 @@ class TestHolds:
         retry, flush = plan_of([*self.LIVE, *more], holds)
         assert (retry.id, retry.attempts, hold_of(retry)) == (self.LIVE[0].id, 1, holds[0])
         assert len(retry.inputs) == 32
-        assert sum(add.logical_length for add in retry.inputs) * 1_000_000 < retry.payload["jobBytes"]  # it has no cut
-        assert groups_of(retry)[0].terms == JobTerms((0, 31), True, -SETTINGS.tombstone_ttl_ms)
-        assert named([flush]) == [("flush", points(*range(16, 32)))]
+        assert compactions_of(retry)[0].terms == Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
+        assert named([flush]) == [("level0", points(*range(16, 32)))]
 
     def test_one_that_failed_often_is_left_out_for_a_while(self) -> None:
         job, holds = self.failing()
@@ -380,15 +272,6 @@ class TestHolds:
         rest = {add.id: add for add in live if add.directory_key == "b=00001"}
         (hold,) = holds_after([job], [job.id], rest, 1)
         assert rest[hold.run].directory_key == "b=00001"
-
-
-def test_deletes_expire_by_the_commits_of_newer_runs() -> None:
-    day_ms = 86_400_000
-    live = [a_run(version, length=3 * MIB) for version in range(4)]
-    newer = a_run(4, committed_ms=8 * day_ms)
-    for others, expired_ms in (([], 3 * day_ms), ([newer], 1 * day_ms)):
-        (job,) = plan_of([*live, *others], now_ms=10 * day_ms)
-        assert groups_of(job)[0].terms.expired_ms == expired_ms
 
 
 def test_a_run_that_is_left_counts_by_its_rows() -> None:

@@ -7,8 +7,10 @@ import struct
 from pathlib import Path
 
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.planning.holds import Hold, retries
-from ftfile.kv.planning.runs import Marks, run_of, stretches_of
+from ftfile.kv.planning.picker import Terms
+from ftfile.kv.planning.plan import PlannedCompaction, Planner, job_of
+from ftfile.kv.planning.rules import Hold
+from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.directory import TRAILER
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -30,14 +32,18 @@ def test_names_in_records_are_those_of_the_code() -> None:
     config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
     settings = config.settings()
     add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=MARKS)
-    hold = Hold("id", 0, attempts=3, not_before=64)
-    (retry,) = retries(stretches_of([run_of(add)]), [hold], config.plan, SeededIds(), now_ms=0, tasks=1)
+    planner = Planner(config.plan, [], SeededIds(), 0)
+    (retry,) = planner.jobs([add], [Hold("id", 0, attempts=3, not_before=64)])
+    planned = PlannedCompaction((run_of(add),), 1, Terms(is_bottommost=True, expired_ms=0), ((b"a",),), 1)
+    job = job_of("descend", [planned], SeededIds(), 1)
+    (group,) = job.payload["groups"]
     written = {
         "definition": config.definition.to_json(),
         "settings": settings["store"],
         "plan": settings["store"]["plan"],
         "marks": MARKS,
-        "job": retry.payload,
+        "job": job.payload | retry.payload,
+        "group": group,
     }
     assert {*settings} == {"store", "storage", "durability"}
     tables = dict(re.findall(r"<!-- names: (\w+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE))

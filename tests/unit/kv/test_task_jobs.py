@@ -17,7 +17,9 @@ from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.jobs import DEFAULT_PLAN, JobTerms, PlanSettings, job_of
+from ftfile.kv.planning.picker import Terms
+from ftfile.kv.planning.plan import PlannedCompaction, job_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -94,11 +96,10 @@ class Bench:
         return structs.replace(add, rolling_stats=marks.to_json())
 
     def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyTask:
-        chosen = []
-        for adds in groups:
-            runs = tuple(map(run_of, adds))
-            chosen.append((runs, JobTerms((runs[0].marks.at[0], runs[-1].marks.at[1]), True, 0)))
-        return job_of("flush", chosen, settings, self.fs.context.ids, tasks)
+        terms = Terms(is_bottommost=True, expired_ms=0)
+        limit = settings.max_file_bytes
+        planned = [PlannedCompaction(tuple(map(run_of, adds)), 0, terms, (), limit) for adds in groups]
+        return job_of("level0", planned, self.fs.context.ids, tasks)
 
     def do(
         self, jobs: list[AssemblyTask], version: int = 0, partition: int = 0, fs: FileSystem | None = None
@@ -206,24 +207,45 @@ class TestResult:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         assert sum(add.length for add in runs) > 2 * limit
         job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=limit))
-        job = structs.replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
         ((made,), _) = bench.do([job])
         lengths = [add.length for add in made.adds]
         assert max(lengths) <= limit < sum(lengths)
-        assert min(lengths[:-1]) > limit // 2
-        assert len({add.path for add in made.adds}) == len(lengths)
+        assert min(lengths[:-1]) > limit // 3
+        assert len({add.path for add in made.adds}) == 4
         assert len(bench.rows(made.adds)) == 30_000
 
-    def test_too_much_to_read_is_cut_by_keys(self, bench: Bench) -> None:
+    def test_outputs_are_of_equal_length(self, bench: Bench) -> None:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
-        job = bench.job(runs, settings=structs.replace(SETTINGS, job_bytes=sum(add.length for add in runs) // 4))
-        ((made,), _) = bench.do([job])
-        folded, *rests = made.adds
-        assert len(rests) == 2
-        assert 5_000 < folded.rows < 20_000
-        assert [add.rows + add.skip_rows for add in rests] == [15_000, 15_000]
-        assert folded.rows == sum(add.skip_rows for add in rests)
-        assert {add.path for add in rests} == {add.path for add in runs}
+        total = sum(add.length for add in runs)
+        job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=total * 5 // 8))
+        ((result,), _) = bench.do([job])
+        first, second = (add.length for add in result.adds)
+        assert abs(first - second) < total // 10
+
+    def test_rows_end_at_cuts_and_purges_without_rows_have_a_run(self, bench: Bench) -> None:
+        runs = [run_of(bench.run(range(start, 100, 2))) for start in (0, 1)]
+        purged = run_of(bench.run([]))
+        marks = replace(purged.marks, purges=(((50,), (60,)), ((200,), None)))
+        runs.append(run_of(purged.marked(marks)))
+        terms = Terms(is_bottommost=False, expired_ms=0)
+        planned = PlannedCompaction(tuple(runs), 1, terms, ((30,), (50,), (100,)), 1 << 30)
+        ((result,), _) = bench.do([job_of("descend", [planned], bench.fs.context.ids, 1)])
+        results = [run_of(add).marks for add in result.adds]
+        assert [marks.keys for marks in results] == [((0,), (29,)), ((30,), (49,)), ((60,), (99,)), None]
+        assert [marks.purges for marks in results] == [(), (), (((50,), (60,)),), (((200,), None),)]
+        assert {(marks.at, marks.level) for marks in results} == {((1 << 20, 3 << 20), 1)}
+
+    def test_a_run_that_moves_keeps_its_bytes(self, bench: Bench) -> None:
+        large, small = bench.run(range(30_000)), bench.run([40_000])
+        terms = Terms(is_bottommost=True, expired_ms=0)
+        planned = PlannedCompaction((run_of(large), run_of(small)), 1, terms, (), 1 << 16)
+        before = {info.path for info in bench.fs.list("_ftfile/staged/job/0")}
+        ((result,), _) = bench.do([job_of("descend", [planned], bench.fs.context.ids, 1)])
+        assert result.inputs == (large, small)
+        moved, other = result.adds
+        assert (moved.path, moved.offset, run_of(moved).marks.level) == (large.path, large.offset, 1)
+        assert bench.rows([other]) == {40_000: 1}
+        assert len({info.path for info in bench.fs.list("_ftfile/staged/job/0")} - before) == 1
 
 
 class TestMemory:

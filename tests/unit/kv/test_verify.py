@@ -41,8 +41,7 @@ def test_a_whole_store(store: Builder) -> None:
     for number in range(9):
         store.merge({str(key): number for key in range(30)})
         store.purge("1", "2")
-    assert store.jobs(cut=(b"4",)) > 0
-    assert any(add.skip_rows for add in store.log.refresh().segments.values())
+    assert store.jobs() > 0
     report = kv.verify(store.path)
     assert report.damaged == ()
     assert report.runs == len(store.log.refresh().segments)

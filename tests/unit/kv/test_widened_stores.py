@@ -164,7 +164,6 @@ class History:
         self.versions += [dict(self.rows)] * (head.version + 1 - len(self.versions))
         narrow = [add for add in head.segments.values() if self.is_wide and "more" not in _columns(head, add.encoding)]
         self.counts["narrow beside wide"] += bool(0 < len(narrow) < len(head.segments))
-        self.counts["narrow rests"] += sum(add.skip_rows > 0 for add in narrow)
         self.counts["narrow, due"] += bool({add.id for add in narrow} & _due(head))
 
     def look(self) -> None:
@@ -246,7 +245,7 @@ def test_rows_of_histories_are_those_of_a_dict() -> None:
         counts.update(history.counts)
         MemoryFileSystem.drop("widened")
         forget_logs()
-    assert min(counts[name] for name in ("narrow beside wide", "narrow rests", "narrow, due", "late jobs")) > 0, counts
+    assert min(counts[name] for name in ("narrow beside wide", "narrow, due", "late jobs")) > 0, counts
 
 
 def query(query_id: str = FIRST, **options: str) -> StoreBatch:

@@ -17,7 +17,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, open_filesys
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import StoreReport, check_store
-from tests.unit.kv.model import Expected
+from tests.unit.kv.histories import Expected
 
 if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key

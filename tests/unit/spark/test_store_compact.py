@@ -15,7 +15,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
-from ftfile.kv.planning.jobs import DEFAULT_PLAN
+from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
@@ -61,9 +61,9 @@ def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactRepor
     return report
 
 
-def how_with(job_bytes: int) -> HowWritten:
+def how_with(max_file_bytes: int) -> HowWritten:
     """What shares depend on of how a store is written."""
-    return cast("HowWritten", SimpleNamespace(plan=structs.replace(DEFAULT_PLAN, job_bytes=job_bytes)))
+    return cast("HowWritten", SimpleNamespace(plan=structs.replace(DEFAULT_PLAN, max_file_bytes=max_file_bytes)))
 
 
 def staged_by_jobs(out: str) -> int:
@@ -122,7 +122,7 @@ class TestRounds:
             )
             for place, size in enumerate(sizes)
         ]
-        work = Merging(how_with(10), 0)
+        work = Merging(how_with(5), 0)
         found = [work.size_of(job) for job in compaction._round_of(work, jobs, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares
 

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from ftfile.kv.planning.jobs import groups_of, job_of, terms_of
+from ftfile.kv.planning.plan import compactions_of
+from ftfile.kv.planning.rules import Hold
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
-    from ftfile.core.context import IdSource
-    from ftfile.kv.planning.jobs import PlanSettings
-    from ftfile.kv.planning.runs import Stretch
     from ftfile.log.format.model import Add, AssemblyTask
 
 
 # A retry that failed as often is left out for a number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
-# A retry that ended at a cut would begin anew at the next one, and never come behind it.
-_UNCUT_BYTES = 1 << 62
-
-
-class Hold(NamedTuple):
-    """Neighbouring runs of a bucket that could not be merged, such as a damaged one, or values without a sum.
-
-    They are tried again with all newer runs of the bucket, since one of these may have ended or replaced the rows that
-    fail. Meanwhile other runs are merged without them.
-    """
-
-    run: str  # id of the oldest; the hold ends with it
-    last: int  # position of the newest row
-    attempts: int = 1  # that failed
-    not_before: int = 0  # version before which no task tries again
-
-    def bars(self, stretches: Sequence[Stretch]) -> range:
-        """Return the places of the stretches that it holds; none where its run is in none of them."""
-        for start, stretch in enumerate(stretches):
-            if any(run.add.id == self.run for run in stretch.runs):
-                ends = (place for place in range(start, len(stretches)) if stretches[place].at[0] > self.last)
-                return range(start, next(ends, len(stretches)))
-        return range(0)
 
 
 def hold_of(job: AssemblyTask) -> Hold | None:
@@ -75,34 +48,11 @@ def holds_after(
             if hold.run in live:
                 holds.append(_tried_again(hold, version) if job.id in failed else hold)
         elif job.id in failed:
-            for group in groups_of(job):
-                if all(run.add.id in live for run in group.runs):
-                    runs = [run for run in group.runs if run.add.id in failed] or [*group.runs]
+            for compaction in compactions_of(job):
+                if all(run.add.id in live for run in compaction.runs):
+                    runs = [run for run in compaction.runs if run.add.id in failed] or [*compaction.runs]
                     holds.append(Hold(runs[0].add.id, max(run.marks.at[1] for run in runs)))
     return holds
-
-
-def retries(
-    stretches: Sequence[Stretch],
-    holds: Iterable[Hold],
-    settings: PlanSettings,
-    ids: IdSource,
-    *,
-    now_ms: int,
-    tasks: int,
-) -> Iterator[AssemblyTask]:
-    """Yield the retry of each hold of a bucket: its runs and all newer ones, up to those of another hold, at once."""
-    settings = structs.replace(settings, job_bytes=_UNCUT_BYTES)
-    places = {bars.start: hold for hold in holds if (bars := hold.bars(stretches))}
-    bucket_runs = [run for stretch in stretches for run in stretch.runs]
-    for start, hold in places.items():
-        end = min((other for other in places if other > start), default=len(stretches))
-        runs = tuple(run for stretch in stretches[start:end] for run in stretch.runs)
-        terms = terms_of((stretches[start].at[0], stretches[end - 1].at[1]), bucket_runs, settings, now_ms)
-        job = job_of("retry", [(runs, terms)], settings, ids, tasks)
-        payload = job.payload | {"hold": {"run": hold.run, "last": hold.last}}
-        payload |= {"notBefore": hold.not_before} if hold.not_before else {}
-        yield structs.replace(job, id=hold.run, attempts=hold.attempts, payload=payload)
 
 
 def _tried_again(hold: Hold, version: int) -> Hold:

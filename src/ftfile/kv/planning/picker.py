@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.kv.key_columns import Key, KeyRange
-    from ftfile.kv.planning.holds import Hold
-    from ftfile.kv.planning.jobs import PlanSettings
+    from ftfile.kv.planning.rules import Hold, PlanSettings
     from ftfile.kv.planning.runs import Run
 
     Kind = Literal["level0", "descend", "level1"]
@@ -175,7 +174,7 @@ def _due_in_level1(level1: Sequence[Run], holds: Sequence[Hold], rules: PlanSett
         chosen = _due_in_group(members, rules) if is_free else None
         if chosen is not None:
             yield Compaction("level1", _oldest(chosen.of(members), rules))
-        is_small = is_free and chosen is None and _is_small(group, rules)
+        is_small = is_free and chosen is None and is_small_group(group, rules)
         if not is_small or size_of([*small, *group]) > rules.max_file_bytes:
             yield from _joined(small, rules)
             small = []
@@ -184,7 +183,8 @@ def _due_in_level1(level1: Sequence[Run], holds: Sequence[Hold], rules: PlanSett
     yield from _joined(small, rules)
 
 
-def _is_small(group: Sequence[Run], rules: PlanSettings) -> bool:
+def is_small_group(group: Sequence[Run], rules: PlanSettings) -> bool:
+    """Return True for a group of one run that is to be joined with its neighbours."""
     return len(group) == 1 and group[0].size < rules.max_file_bytes * _SMALL_GROUP_SHARE
 
 
@@ -220,7 +220,7 @@ def _held(hold: Hold, members: Sequence[SortedRun]) -> range:
 def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
     """Return the oldest runs that one compaction reads: two files, but two sorted runs at least."""
     totals = accumulate(member.size for member in members)
-    count = sum(total <= 2 * rules.max_file_bytes for total in totals)
+    count = sum(total <= rules.read_bytes for total in totals)
     return runs_in(members[: max(count, 2)])
 
 
@@ -238,16 +238,18 @@ class _Level0:
         new = len(self.block)
         while self.has_newest and new and self._is_new(self.block[new - 1]):
             new -= 1
-        if not self.has_older and new > 1 and _has_garbage(self.block[:new]):
-            yield _Places(0, new)
+        is_flush_due = self._is_flush_due(self.block[new:])
+        end = len(self.block) if is_flush_due else new
+        if not self.has_older and new and end > 1 and _has_garbage(self.block[:end]):
+            yield _Places(0, end)
             return
         sizes = [member.size for member in self.block]
-        if self._is_flush_due(self.block[new:]):
+        if is_flush_due:
             tier = _tier_due([*sizes[:new], sum(sizes[new:])], self.rules)
             if tier is not None and tier.end == new + 1:
-                yield _Places(tier.start, len(self.block))
+                yield _Places(tier.start, end)
                 return
-            yield _Places(new, len(self.block))
+            yield _Places(new, end)
         if (tier := _tier_due(sizes[:new], self.rules)) is not None:
             yield tier
 

@@ -1,195 +1,203 @@
-"""Which runs are due to be merged, and which merges a record can take: asked by the commit for every head it tries."""
+"""Which compactions are due, and which a record can take: asked by the commit for every head it tries."""
 
 from __future__ import annotations
 
-import math
+import bisect
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.holds import retries
-from ftfile.kv.planning.jobs import job_of, terms_of
-from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket, stretches_of
+from ftfile.kv.key_columns import decode_key, encode_key
+from ftfile.kv.planning.picker import Terms, cuts_of, moves_of, pick, purges_between, size_of, terms_of
+from ftfile.kv.planning.runs import Run, apart, run_of, runs_by_bucket
+from ftfile.log.format.model import Add, AssemblyTask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from ftfile.core.context import IdSource
-    from ftfile.kv.planning.holds import Hold
-    from ftfile.kv.planning.jobs import JobTerms, PlanSettings
+    from ftfile.kv.key_columns import Key, KeyRange
+    from ftfile.kv.planning.picker import Compaction, Kind
+    from ftfile.kv.planning.rules import Hold, PlanSettings
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import Add, AssemblyTask
 
 
-# Below it all runs count as equally large: most of their cost is a file.
-_SMALL_BYTES = 8192
 # Runs that a record may name in jobs that have not failed, 500 bytes each; one bucket may have more.
 _RUNS_MAX = 10_000
-_FLUSH, _MERGE, _CONTINUE = "flush", "merge", "continue"
+_KINDS: tuple[Kind, ...] = ("level0", "descend", "level1")
 
 _log = get_logger(__name__)
 
 
-class _Window(NamedTuple):
-    """Runs of a bucket, neighbours in position, that are due."""
+class Result(NamedTuple):
+    """A run that a compaction writes, and the purges that it has; without a run, there must be one without rows."""
 
-    reason: str
-    runs: tuple[Run, ...]
-    terms: JobTerms
+    run: Run | None
+    purges: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True)
+class PlannedCompaction:
+    """A compaction of runs of a bucket, as a task does it."""
+
+    runs: tuple[Run, ...]  # by position
+    level: int  # of its results
+    terms: Terms
+    cuts: tuple[Key, ...]  # no result has keys on both sides of one
+    max_file_bytes: int  # of a result
+
+    @cached_property
+    def moves(self) -> tuple[Run, ...]:
+        """Return the runs whose bytes stay as they are, and whose level changes."""
+        descends = self.level > self.runs[0].marks.level
+        return moves_of(self.runs, self.cuts, self.max_file_bytes) if descends else ()
+
+    @cached_property
+    def merged(self) -> tuple[Run, ...]:
+        """Return the runs that become new ones."""
+        ids = {run.add.id for run in self.moves}
+        return tuple(run for run in self.runs if run.add.id not in ids)
 
     @property
     def size(self) -> int:
-        return sum(run.size for run in self.runs)
+        """Return the bytes that are read."""
+        return size_of(self.merged)
+
+    @property
+    def purges(self) -> tuple[KeyRange, ...]:
+        """Return the purges that results have: none where no older row is."""
+        return () if self.terms.is_bottommost else tuple(purge for run in self.merged for purge in run.marks.purges)
+
+    def results(self, written: Sequence[Run]) -> list[Result]:
+        """Return runs that were written, by key, with their purges: each from its first key or cut to the next one."""
+        by_cut: defaultdict[int, list[Run]] = defaultdict(list)
+        for run in written:
+            by_cut[bisect.bisect_right(self.cuts, run.begins)].append(run)
+        starts: list[Key] = []
+        runs: list[Run | None] = []
+        for number, start in enumerate([(), *self.cuts]):
+            starts += [start, *(run.begins for run in by_cut[number][1:])]
+            runs += by_cut[number] or [None]
+        purges = purges_between(self.purges, starts, None)
+        return [Result(run, ranges) for run, ranges in zip(runs, purges, strict=True) if run is not None or ranges]
+
+    def add_of(self, run: Run, purges: tuple[KeyRange, ...]) -> Add:
+        """Return the add of a result."""
+        at = self.merged[0].marks.at[0], max(member.marks.at[1] for member in self.merged)
+        committed_ms = min(member.marks.committed_ms for member in self.merged)
+        return run.marked(replace(run.marks, at=at, purges=purges, committed_ms=committed_ms, level=self.level))
+
+    def moved(self, ids: IdSource) -> list[Add]:
+        """Return the adds of the runs that move: a new level and a new id."""
+        return [run.marked(replace(run.marks, level=self.level), id=ids.unique()) for run in self.moves]
 
 
-def plan_jobs(
-    live: Iterable[Add],
-    holds: Sequence[Hold],
-    settings: PlanSettings,
-    ids: IdSource,
-    *,
-    now_ms: int,
-    tasks: int = 1,
-) -> list[AssemblyTask]:
-    """Return all jobs that are due among live runs: nothing that was due is remembered, but for holds.
+def job_of(reason: str, compactions: Sequence[PlannedCompaction], ids: IdSource, tasks: int) -> AssemblyTask:
+    """Return the job of compactions of several buckets, which follow the same rules."""
+    payload: dict[str, object] = {
+        "groups": [
+            {
+                "runs": len(compaction.runs),
+                "level": compaction.level,
+                "isBottommost": compaction.terms.is_bottommost,
+                "expiredMs": compaction.terms.expired_ms,
+            }
+            for compaction in compactions
+        ],
+        "maxBytesPerFile": compactions[0].max_file_bytes,
+        "taskCount": tasks,
+    }
+    if any(compaction.cuts for compaction in compactions):
+        payload["cuts"] = [[encode_key(key) for key in compaction.cuts] for compaction in compactions]
+    inputs = tuple(run.add for compaction in compactions for run in compaction.runs)
+    return AssemblyTask(ids.unique(), reason, inputs, payload=payload)
 
-    A retry is about one bucket; another job is about one, or about neighbouring buckets with few bytes. These have no
-    run in common, and none that is held. A retry takes newer runs, which may be in another job, too: of two results
-    the one with the oldest row is taken.
-    """
-    jobs: list[AssemblyTask] = []
-    windows: list[_Window] = []
-    for runs in runs_by_bucket(map(run_of, live)).values():
-        stretches = stretches_of(runs)
-        jobs += retries(stretches, holds, settings, ids, now_ms=now_ms, tasks=tasks)
-        barred = {place for hold in holds for place in hold.bars(stretches)}
-        windows += _due_in(stretches, barred, settings, now_ms)
-    room = _RUNS_MAX
-    for reason in (_CONTINUE, _FLUSH, _MERGE):
-        for groups in _groups([window for window in windows if window.reason == reason], settings, tasks):
-            named = sum(len(runs) for runs, _ in groups)
-            # Smaller ones do not overtake: a large one would wait for ever.
-            if named > room < _RUNS_MAX:
-                return jobs
-            room -= named
-            jobs.append(job_of(reason, groups, settings, ids, tasks))
-    return jobs
+
+def compactions_of(job: AssemblyTask) -> tuple[PlannedCompaction, ...]:
+    """Return the compactions of a job, in their order."""
+    groups = job.payload["groups"]
+    cuts = job.payload.get("cuts") or [()] * len(groups)
+    compactions, start = [], 0
+    for group, keys in zip(groups, cuts, strict=True):
+        runs = tuple(map(run_of, job.inputs[start : start + group["runs"]]))
+        start += group["runs"]
+        terms = Terms(group["isBottommost"], group["expiredMs"])
+        cut_keys = tuple(map(decode_key, keys))
+        compactions.append(PlannedCompaction(runs, group["level"], terms, cut_keys, job.payload["maxBytesPerFile"]))
+    return tuple(compactions)
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans the jobs of a store."""
+
+    settings: PlanSettings
+    key_types: Sequence[pa.DataType]
+    ids: IdSource
+    now_ms: int
+
+    def jobs(self, live: Iterable[Add], holds: Sequence[Hold] = (), *, tasks: int = 1) -> list[AssemblyTask]:
+        """Return all jobs that are due among live runs: nothing that was due is remembered, but for holds.
+
+        A retry is about one bucket; another job is about one, or about neighbouring buckets with few bytes. These have
+        no run in common, and none that is held. A retry takes newer runs, which may be in another job, too: of two
+        results the one with the oldest row is taken.
+        """
+        jobs: list[AssemblyTask] = []
+        due: dict[Kind, list[PlannedCompaction]] = {kind: [] for kind in _KINDS}
+        for runs in runs_by_bucket(map(run_of, live)).values():
+            for compaction in pick(runs, holds, self.settings):
+                planned = self.planned(compaction, runs)
+                if compaction.hold is None:
+                    due[compaction.kind].append(planned)
+                else:
+                    jobs.append(_retry_of(compaction.hold, job_of("retry", [planned], self.ids, tasks)))
+        room = _RUNS_MAX
+        for kind, compactions in due.items():
+            for group in _groups(compactions, self.settings, tasks):
+                named = sum(len(compaction.runs) for compaction in group)
+                # Smaller ones do not overtake: a large one would wait for ever.
+                if named > room < _RUNS_MAX:
+                    return jobs
+                room -= named
+                jobs.append(job_of(kind, group, self.ids, tasks))
+        return jobs
+
+    def planned(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
+        """Return a compaction as a task does it, given all live runs of its bucket."""
+        terms = terms_of(compaction.runs, bucket, self.settings, self.now_ms)
+        cuts = cuts_of(compaction, bucket, self.key_types, self.settings)
+        return PlannedCompaction(compaction.runs, compaction.level, terms, cuts.keys, self.settings.max_file_bytes)
+
+
+def _retry_of(hold: Hold, job: AssemblyTask) -> AssemblyTask:
+    payload = job.payload | {"hold": {"run": hold.run, "last": hold.last}}
+    payload |= {"notBefore": hold.not_before} if hold.not_before else {}
+    return structs.replace(job, id=hold.run, attempts=hold.attempts, payload=payload)
 
 
 def _groups(
-    windows: Sequence[_Window], settings: PlanSettings, tasks: int
-) -> Iterator[list[tuple[tuple[Run, ...], JobTerms]]]:
-    """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes and runs of a job."""
-    budget = min(settings.job_bytes, -(-sum(window.size for window in windows) // tasks))
-    group: list[_Window] = []
+    compactions: Sequence[PlannedCompaction], settings: PlanSettings, tasks: int
+) -> Iterator[list[PlannedCompaction]]:
+    """Yield compactions by job: neighbours together, in shares for the tasks, up to the bytes and runs of a job."""
+    budget = min(settings.read_bytes, -(-sum(compaction.size for compaction in compactions) // tasks))
+    group: list[PlannedCompaction] = []
     size_bytes = runs = 0
-    for window in windows:
-        if group and (size_bytes + window.size > budget or runs + len(window.runs) > _RUNS_MAX):
-            yield [(member.runs, member.terms) for member in group]
+    for compaction in compactions:
+        if group and (size_bytes + compaction.size > budget or runs + len(compaction.runs) > _RUNS_MAX):
+            yield group
             group, size_bytes, runs = [], 0, 0
-        group.append(window)
-        size_bytes += window.size
-        runs += len(window.runs)
+        group.append(compaction)
+        size_bytes += compaction.size
+        runs += len(compaction.runs)
     if group:
-        yield [(member.runs, member.terms) for member in group]
-
-
-def _due_in(
-    stretches: list[Stretch], barred: Collection[int], settings: PlanSettings, now_ms: int
-) -> Iterator[_Window]:
-    """Yield the windows of a bucket that are due; they have no stretch in common, and none of the places barred."""
-    bucket_runs = [run for stretch in stretches for run in stretch.runs]
-
-    def window(reason: str, runs: Iterable[Run], start: int, end: int) -> _Window:
-        at = stretches[start].at[0], stretches[end - 1].at[1]
-        return _Window(reason, tuple(runs), terms_of(at, bucket_runs, settings, now_ms))
-
-    for start, end in _blocks(stretches, barred):
-        if stretches[start].unfinished:
-            yield window(_CONTINUE, stretches[start].unfinished, start, end)
-            continue
-        block, has_newest = stretches[start:end], end == len(stretches)
-        for reason, first, last in _choices(block, settings, has_oldest=start == 0, has_newest=has_newest):
-            members = stretches[start + first : start + last]
-            yield window(reason, (run for stretch in members for run in stretch.runs), start + first, start + last)
-
-
-def _blocks(stretches: Sequence[Stretch], barred: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield the places of stretches that are neighbours and not barred, and of each unfinished one by itself."""
-    start = 0
-    for place, stretch in enumerate(stretches):
-        if place in barred or stretch.unfinished:
-            if start < place:
-                yield start, place
-            if place not in barred:
-                yield place, place + 1
-            start = place + 1
-    if start < len(stretches):
-        yield start, len(stretches)
-
-
-def _choices(
-    block: Sequence[Stretch], settings: PlanSettings, *, has_oldest: bool, has_newest: bool
-) -> Iterator[tuple[str, int, int]]:
-    """Yield what is due of neighbours: why, and the places from which and up to which."""
-    new = len(block)
-    while has_newest and new and _is_new(block[new - 1], settings):
-        new -= 1
-    sizes = [stretch.size for stretch in block]
-    if _is_flush_due(block[new:], settings):
-        chosen = _merge([*sizes[:new], sum(sizes[new:])], settings, has_oldest=has_oldest)
-        if chosen is not None and chosen[1] == new + 1:
-            yield _MERGE, chosen[0], len(block)
-            return
-        yield _FLUSH, new, len(block)
-    chosen = _merge(sizes[:new], settings, has_oldest=has_oldest)
-    if chosen is not None:
-        yield _MERGE, *chosen
-
-
-def _is_new(stretch: Stretch, settings: PlanSettings) -> bool:
-    """Return True for a small run that a batch wrote."""
-    add = stretch.runs[0].add
-    return stretch.at[0] == stretch.at[1] and stretch.size < settings.flush_bytes and add.rows < settings.flush_rows
-
-
-def _is_flush_due(new: Sequence[Stretch], settings: PlanSettings) -> bool:
-    return len(new) > 1 and (
-        len(new) >= settings.flush_runs
-        or sum(stretch.size for stretch in new) >= settings.flush_bytes
-        or sum(run.add.rows for stretch in new for run in stretch.runs) >= settings.flush_rows
-    )
-
-
-def _merge(sizes: Sequence[int], settings: PlanSettings, *, has_oldest: bool) -> tuple[int, int] | None:
-    """Return the places of the neighbours to be merged to one, given their sizes, old to new; None if none are due.
-
-    They are all of them, once those above the oldest one have half of its size. Else they are those of a tier, when
-    there are `fan_in` of them; all smaller ones together count as another one if they are as large.
-    """
-    if has_oldest and len(sizes) > 1 and 2 * sum(sizes[1:]) >= sizes[0]:
-        return 0, len(sizes)
-    tiers = [_tier(size, settings) for size in sizes]
-    for tier in sorted(set(tiers), reverse=True):
-        start = 0
-        for end in range(1, len(sizes) + 1):
-            if end < len(sizes) and tiers[end] <= tier and tiers[end - 1] <= tier:
-                continue
-            if tiers[start] <= tier:
-                smaller = [
-                    size
-                    for size, other_tier in zip(sizes[start:end], tiers[start:end], strict=True)
-                    if other_tier < tier
-                ]
-                is_another = bool(smaller) and _tier(sum(smaller), settings) >= tier
-                if tiers[start:end].count(tier) + is_another >= settings.fan_in:
-                    return start, end
-            start = end
-    return None
-
-
-def _tier(size: int, settings: PlanSettings) -> int:
-    """Return the power of `fan_in` that a size is nearest to."""
-    return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, settings.fan_in) + 0.5)
+        yield group
 
 
 def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:

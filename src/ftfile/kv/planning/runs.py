@@ -12,12 +12,12 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from ftfile.core.checksum import Decoding
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
 from ftfile.kv.definition import StoreDefinition, joined
@@ -34,7 +34,7 @@ from ftfile.kv.key_columns import (
 )
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
-from ftfile.log.format.model import Count, convert
+from ftfile.log.format.model import Count, Level, convert
 from ftfile.log.sealed import SealedFileSystem, keys_of
 from ftfile.log.state import SharedMap
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _INDEX_BITS = 20
 _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
+_CUTS = "cuts"
 # Of live runs that a commit opens for every head.
 _KEPT = 1 << 16
 # What `open_marks` has checked, by the id of the run: its marks, and the types of the key columns.
@@ -65,7 +66,7 @@ class MarkNumbers(Struct, frozen=True, rename="camel"):
     at: tuple[Count, Count]
     ops: Count
     committed_ms: Count
-    level: Annotated[int, Meta(ge=0, le=1)]
+    level: Level
     deletes: Count
     plain_bytes: Count
 
@@ -277,7 +278,15 @@ def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyTask]) -> tuple[AssemblyTas
     """Return due jobs as a record has them."""
     if not isinstance(fs, SealedFileSystem):
         return tuple(jobs)
-    return tuple(structs.replace(job, inputs=seal_marks(fs, job.inputs)) for job in jobs)
+    envelope = AesGcm(fs.key_id, fs.keys)
+    sealed_jobs = []
+    for job in jobs:
+        sealed = structs.replace(job, inputs=seal_marks(fs, job.inputs))
+        if _CUTS in job.payload:
+            text = _seal(job.payload[_CUTS], envelope, _cuts_identity(job))
+            sealed = structs.replace(sealed, payload=job.payload | {_CUTS: text})
+        sealed_jobs.append(sealed)
+    return tuple(sealed_jobs)
 
 
 def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
@@ -310,7 +319,7 @@ def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
     """Return the state of a log with readable marks of live runs and of due jobs; raises as `open_marks`."""
     opened = open_marks(fs, head.segments.values(), kinds)
-    jobs = tuple(structs.replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds))) for job in head.assembly_tasks)
+    jobs = tuple(_opened_job(fs, job, kinds) for job in head.assembly_tasks)
     if keys_of(fs) is None:
         return head
     segments = SharedMap({add.id: add for add in opened})
@@ -321,9 +330,7 @@ def _sealed(add: Add, envelope: AesGcm) -> Add:
     stats = dict(add.rolling_stats)
     hidden = {name: stats.pop(name) for name in _HIDDEN if name in stats}
     if _SEALED not in stats:
-        stream = envelope.encoder(_identity(add))
-        content = stream.feed(json.dumps(hidden).encode()) + stream.finish()
-        stats[_SEALED] = base64.b64encode(content).decode()
+        stats[_SEALED] = _seal(hidden, envelope, _identity(add))
     return structs.replace(add, rolling_stats=stats)
 
 
@@ -335,13 +342,35 @@ def _opened(add: Add, keys: Keys) -> Add:
         return structs.replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
 
 
+def _opened_job(fs: FileSystem, job: AssemblyTask, kinds: Sequence[pa.DataType]) -> AssemblyTask:
+    """Return a due job with readable marks and cuts."""
+    payload, keys = job.payload, keys_of(fs)
+    if isinstance(sealed := payload.get(_CUTS), str):
+        if keys is None:
+            raise CorruptData(layout.LOG, "cuts of a due job as keys", "sealed ones")
+        with stream_errors(layout.LOG):
+            payload = payload | {_CUTS: _open(keys, sealed, _cuts_identity(job))}
+    with Decoding(layout.LOG, "the cuts of a due job"):
+        for texts in payload.get(_CUTS, ()):
+            for text in texts:
+                check_key(decode_key(text), kinds)
+    return structs.replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds)), payload=payload)
+
+
+def _seal(value: object, envelope: AesGcm, identity: str) -> str:
+    stream = envelope.encoder(identity)
+    return base64.b64encode(stream.feed(json.dumps(value).encode()) + stream.finish()).decode()
+
+
 @lru_cache(_KEPT)
-def _open(keys: Keys, sealed: str, identity: str) -> dict[str, Any]:
+def _open(keys: Keys, sealed: str, identity: str) -> Any:  # noqa: ANN401 - JSON
     stream = AesGcm(keys=keys).decoder(identity)
-    content = stream.feed(base64.b64decode(sealed)) + stream.finish()
-    document: dict[str, Any] = json.loads(content)
-    return document
+    return json.loads(stream.feed(base64.b64decode(sealed)) + stream.finish())
 
 
 def _identity(add: Add) -> str:
     return f"marks {add.id}"
+
+
+def _cuts_identity(job: AssemblyTask) -> str:
+    return f"cuts {job.id}"

@@ -14,16 +14,16 @@ from ftfile.core.progress import Tracker
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.holds import Hold, failed_ids, hold_of, holds_after, is_held
-from ftfile.kv.planning.jobs import job_of, terms_of
-from ftfile.kv.planning.plan import plan_jobs
+from ftfile.kv.planning.holds import failed_ids, hold_of, holds_after, is_held
+from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
+from ftfile.kv.planning.plan import job_of
+from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import (
     open_state,
     recorded_key_types,
     run_of,
     runs_by_bucket,
     seal_marks,
-    stretches_of,
 )
 from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
@@ -35,12 +35,12 @@ from ftfile.write.workers import Threads, Work
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.kv.driver import HowWritten
-    from ftfile.kv.planning.runs import Stretch
+    from ftfile.kv.planning.rules import PlanSettings
+    from ftfile.kv.planning.runs import Run
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Record
@@ -160,7 +160,7 @@ class Merges:
         return Body(
             adds=seal_marks(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_tasks=due_after(log, state, live, how.plan, tasks=tasks),
+            assembly_tasks=due_after(log, state, live, how.planner(log), tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -174,9 +174,10 @@ class Merges:
 
 
 def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequence[AssemblyTask]:
-    """Return the first jobs, up to `jobBytes` for each worker, one at least."""
-    room = at_once * work.how.plan.job_bytes
-    sizes = (max(work.size_of(job), 1) for job in jobs[:-1])
+    """Return the first jobs, up to two files for each worker, one at least."""
+    job_bytes = work.how.plan.read_bytes
+    room = at_once * job_bytes
+    sizes = (min(max(work.size_of(job), 1), job_bytes) for job in jobs[:-1])
     return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
@@ -202,8 +203,7 @@ def all_due(
     """Return the jobs that are due at a head, shared among workers, with holds beside those of its record."""
     recorded = {hold.run: hold for hold in holds_after(head.assembly_tasks, (), head.segments, head.version)}
     all_holds = [*(recorded | {hold.run: hold for hold in holds}).values()]
-    live, now_ms = head.segments.values(), log.clock.now_ms()
-    return plan_jobs(live, all_holds, how.plan, log.ids, now_ms=now_ms, tasks=at_once)
+    return how.planner(log).jobs(head.segments.values(), all_holds, tasks=at_once)
 
 
 class Done(NamedTuple):
@@ -227,8 +227,8 @@ class Merging(Work[AssemblyTask, Done]):
     read_version: int
 
     def size_of(self, piece: AssemblyTask) -> int:
-        """Return the bytes of the runs that a job reads at once."""
-        return min(sum(add.length for add in piece.inputs), self.how.plan.job_bytes)
+        """Return the bytes of the runs of a job."""
+        return sum(add.length for add in piece.inputs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Done]:
         """Yield the result of each job, up to one that finds that the store is away."""
@@ -328,45 +328,63 @@ def merge_all(merges: Merges, *, full: bool) -> CompactReport:
 
 
 class _FullMerges:
-    """Chooses merges that leave one stretch in each bucket, of the runs that are live when it is first asked."""
+    """Chooses compactions until level 0 is empty and each group is a run without deletes, of the runs live at first."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._end: int | None = None  # position of the newest row that is merged
-        self._begun: set[str] = set()  # buckets all runs of which were to be merged
+        self._end: int | None = None  # position of the newest row that is compacted
+        self._groups: dict[str, set[str]] = {}  # ids of runs of level 1, by bucket, when its level 0 had descended
 
     def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[AssemblyTask]:
-        """Yield a job for each bucket that has more to merge, and nothing that failed."""
+        """Yield a job for each compaction that is left, and nothing that failed."""
         held = {hold.run for hold in holds}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
+        planner = how.planner(self._log)
         for bucket, runs in buckets.items():
-            stretches = [stretch for stretch in stretches_of(runs) if stretch.at[1] <= self._end]
-            reason, chosen = self._due_in(bucket, stretches, held)
-            if chosen:
-                at = chosen[0].at[0], chosen[-1].at[1]
-                all_runs = tuple(run for stretch in chosen for run in stretch.runs)
-                merged = chosen[0].unfinished if reason == "continue" else all_runs
-                terms = terms_of(at, runs, how.plan, self._log.clock.now_ms())
-                yield job_of(reason, [(merged, terms)], how.plan, self._log.ids, 1)
+            old_runs = [run for run in runs if run.marks.at[1] <= self._end]
+            for compaction in self._due_in(bucket, old_runs, held, how.plan):
+                yield job_of(compaction.kind, [planner.planned(compaction, runs)], self._log.ids, 1)
 
     def _due_in(
-        self, bucket: str, stretches: Sequence[Stretch], held: AbstractSet[str]
-    ) -> tuple[str, Sequence[Stretch]]:
-        """Return why stretches of a bucket are to be merged, and which: one that is not finished, or all, or none."""
-        has_failed = False
-        for stretch in stretches:
-            if not held.isdisjoint(run.add.id for run in stretch.runs):
-                has_failed = True  # by itself: newer rows may end or replace those that fail
-            elif stretch.unfinished:
-                return "continue", [stretch]
-        if has_failed and bucket in self._begun:
-            return "", ()
-        is_plain = all(
-            run.marks.ops == 1 << SET and not run.marks.purges for stretch in stretches for run in stretch.runs
-        )
-        if len(stretches) <= 1 and (is_plain or bucket in self._begun):
-            return "", ()
-        self._begun.add(bucket)
-        return "compact", stretches
+        self, bucket: str, runs: Sequence[Run], held: Collection[str], rules: PlanSettings
+    ) -> Iterator[Compaction]:
+        """Yield the descent of all of level 0; once that is done, each group that is more than a run without deletes.
+
+        Small neighbours are compacted together. A run that a group became is not compacted again for deletes that it
+        must have.
+        """
+        level0 = by_position(run for run in runs if not run.marks.level)
+        level1 = [run for run in runs if run.marks.level]
+        is_sorted = not level1 and len(sorted_runs(level0)) == 1 and all(map(_is_plain, level0))
+        if level0 and not is_sorted and not _has_any(level0, held):
+            yield Compaction("descend", level0)
+            return
+        first_ids = self._groups.setdefault(bucket, {run.add.id for run in level1})
+        for group in _joined_groups(level1, rules):
+            is_due = len(group) > 1 or (not _is_plain(group[0]) and group[0].add.id in first_ids)
+            if is_due and not _has_any(group, held):
+                yield Compaction("level1", by_position(group))
+
+
+def _joined_groups(level1: Sequence[Run], rules: PlanSettings) -> list[list[Run]]:
+    """Return the groups of level 1, small neighbours as one."""
+    joined: list[list[Run]] = []
+    last_is_small = False
+    for group in groups_of(level1):
+        is_small = is_small_group(group, rules)
+        if is_small and last_is_small and size_of([*joined[-1], *group]) <= rules.max_file_bytes:
+            joined[-1] += group
+        else:
+            joined.append(group)
+        last_is_small = is_small
+    return joined
+
+
+def _has_any(runs: Iterable[Run], ids: Collection[str]) -> bool:
+    return any(run.add.id in ids for run in runs)
+
+
+def _is_plain(run: Run) -> bool:
+    return run.marks.ops == 1 << SET and not run.marks.purges

@@ -15,11 +15,11 @@ from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.definition import check_buckets, code_of, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
-from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
+from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs, check_taken
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
-from ftfile.kv.planning.jobs import terms_of
+from ftfile.kv.planning.picker import terms_of
 from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.format.model import Body, Origin, Remove
@@ -149,7 +149,7 @@ class _NewBuckets:
         encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
         key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
         adds = [
-            run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms), encoding=key)
+            run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms, level=1), encoding=key)
             for number in sorted(runs_by_group)
             for run in self.groups[number][1]
         ]
@@ -229,15 +229,14 @@ class _Folded(NamedTuple):
     def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a bucket, each key once; of merges without an older row, as the sets that they are."""
         purges = [run.marks.purges for run in runs]
-        at = runs[0].marks.at[0], max(run.marks.at[1] for run in runs)
-        terms = terms_of(at, runs, self.how.plan, self.now_ms)
-        sources = [self.inputs.rows(run, None) for run in runs]
+        terms = terms_of(runs, runs, self.how.plan, self.now_ms)
+        sources = [self.inputs.rows(run) for run in runs]
         definition = self.how.definition
         for window in windows_of(sources, self.window_bytes):
-            rows = fold(window, definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+            rows = fold(window, definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
             yield from definition.aligned(rows).to_batches()
         for run, source in zip(runs, sources, strict=True):
-            self.inputs.left(run, None, source.taken)
+            check_taken(run, source)
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:

@@ -23,6 +23,7 @@ else:
 # Of lengths, versions, times and other numbers.
 NUMBER_MAX = (1 << 63) - 1
 Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Level = Annotated[int, Meta(ge=0, le=1)]  # of a run of a store
 Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
-from ftfile.log.format.model import MIGRATION, Count, convert
+from ftfile.log.format.model import MIGRATION, Count, Level, convert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +57,8 @@ class _FilesPlan(Struct, rename="camel"):
 
 class _Group(Struct, rename="camel"):
     runs: Count
-    at: tuple[Count, Count]
-    is_bottom: bool
+    level: Level
+    is_bottommost: bool
     expired_ms: int
 
 
@@ -71,10 +71,9 @@ class _MergePlan(Struct, rename="camel"):
     """The plan of a task that merges runs of a store."""
 
     groups: list[_Group]
-    relabel_bytes: Count
     max_bytes_per_file: Count
-    job_bytes: Count
     task_count: Count
+    cuts: str | list[list[list[str | int]]] | None = None  # sealed, or keys for each group
     hold: _Hold | None = None
     not_before: Count = 0
 

@@ -16,9 +16,11 @@ from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.kv.driver import how_written
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.jobs import DEFAULT_PLAN
-from ftfile.kv.planning.runs import run_of, stretches_of
+from ftfile.kv.planning.plan import compactions_of
+from ftfile.kv.planning.rules import DEFAULT_PLAN
+from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
+from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
@@ -138,25 +140,43 @@ class TestCompact:
 
 
 class TestDeletes:
-    @pytest.mark.slow
-    def test_of_a_merge_under_way_stay_as_long_as_a_late_row_could_come_back(self, clock: ManualClock) -> None:
+    def test_they_stay_as_long_as_a_late_row_could_come_back(self, clock: ManualClock) -> None:
+        """A full compaction leaves a delete that a newer row needs, also one that it does not read."""
         options = {"keyColumns": "k", "sequenceColumn": "at", "deleteColumn": "gone", "tombstoneTtl": "60s"}
-        small = {"buckets": "1", "flushIntervalCount": "2", "jobBytes": "4096", "blockBytes": "4096"}
-        query = StoreBatch(PATH, {"k": "string", "at": "long", "gone": "boolean"}, options | small)
-        keys = [f"k{number:05d}" for number in range(4000)]
-        query.run(0, [[{"k": key, "at": 5, "gone": False} for key in keys]])
-        query.run(1, [[{"k": keys[-1], "at": 10, "gone": True}]])
-        query.run(2, [[{"k": keys[-1], "at": 7, "gone": False}]])  # late; the task merges the first keys of the others
-        runs = map(run_of, CommitLog(open_filesystem(PATH)).refresh().segments.values())
-        assert [len(stretch.unfinished) for stretch in stretches_of(runs)] == [2, 0]
+        query = StoreBatch(PATH, {"k": "string", "at": "long", "gone": "boolean"}, options | {"buckets": "1"})
+        query.run(0, [[{"k": "a", "at": 5, "gone": False}, {"k": "b", "at": 5, "gone": False}]])
+        query.run(1, [[{"k": "a", "at": 10, "gone": True}]])
+        log = CommitLog(open_filesystem(PATH))
+        merges = compaction._FullMerges(log)  # noqa: SLF001
+        how = how_written(log.refresh(), log.fs)
+        (job,) = merges.choose(log.refresh(), how, ())
+        query.run(2, [[{"k": "a", "at": 7, "gone": False}]])  # late
         clock.advance(3600)
+        assert [add.id for add in job.inputs] == [*log.refresh().segments][:2]
+        (job,) = merges.choose(log.refresh(), how, ())
+        assert len(job.inputs) == 2, "the newest run came later"
+        (planned,) = compactions_of(job)
+        newest = max(map(run_of, log.refresh().segments.values()), key=lambda run: run.marks.at)
+        assert planned.terms.expired_ms == newest.marks.committed_ms - 60_000
         kv.compact(PATH, full=True, context=current())
         with kv.open(PATH, context=current()) as store:
-            assert store.get(keys[-1]) is None
-            assert store.get(keys[-2]) == 5
-        runs = map(run_of, CommitLog(open_filesystem(PATH)).refresh().segments.values())
-        assert [stretch.unfinished for stretch in stretches_of(runs)] == [()]
+            assert store.get("a") is None
+            assert store.get("b") == 5
         check_store(open_filesystem(PATH))
+
+    def test_what_must_stay_is_written_once(self, clock: ManualClock) -> None:
+        """A delete that has not expired does not keep a full compaction going."""
+        options = {"keyColumns": "k", "sequenceColumn": "at", "deleteColumn": "gone", "tombstoneTtl": "60s"}
+        query = StoreBatch(PATH, {"k": "string", "at": "long", "gone": "boolean"}, options | {"buckets": "1"})
+        query.run(0, [[{"k": "a", "at": 5, "gone": False}, {"k": "b", "at": 5, "gone": False}]])
+        query.run(1, [[{"k": "a", "at": 10, "gone": True}]])
+        reports = [kv.compact(PATH, full=True, context=current()) for _ in range(2)]
+        assert [report.records for report in reports] == [2, 1]
+        clock.advance(3600)
+        kv.compact(PATH, full=True, context=current())
+        (add,) = CommitLog(open_filesystem(PATH)).refresh().segments.values()
+        assert add.rows == 1
+        assert kv.compact(PATH, full=True, context=current()).records == 0
 
 
 class TestThreads:
@@ -199,9 +219,8 @@ class TestThreads:
         write(query, 3)
         log = CommitLog(open_filesystem(PATH))
         head = log.refresh()
-        jobs = plan.plan_jobs(
-            head.segments.values(), (), structs.replace(DEFAULT_PLAN, flush_runs=2), log.ids, now_ms=0, tasks=4
-        )
+        settings = structs.replace(DEFAULT_PLAN, flush_runs=2)
+        jobs = plan.Planner(settings, [], log.ids, 0).jobs(head.segments.values(), tasks=4)
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
         monkeypatch.setattr(Merger, "merge", lambda *_: (None, [silent]))

@@ -8,6 +8,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import CommitError, ConfigError, CorruptData
+from ftfile.kv.planning.runs import run_of
 from ftfile.kv.upkeep import rebucket as module
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
@@ -37,6 +38,7 @@ class TestRebucket:
         report = kv.rebucket(PATH, buckets, context=current())
         assert (report.version, report.buckets, report.rows) == (3, buckets, len(WORDS))
         assert runs_of(PATH) == report.runs_written <= buckets
+        assert {run_of(add).marks.level for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()} == {1}
         assert rows_of(PATH) == expected(3)
         assert rows_of(PATH, 2) == expected(3)
         assert CommitLog(open_filesystem(PATH)).refresh().assembly_tasks == ()

@@ -41,7 +41,7 @@ def record(make: Callable[[LogState], Body]) -> None:
 
 def replaced(run: Add, **marks: Any) -> Body:
     """Return the body that gives a run other marks."""
-    changed = run_of(run).marked(replace(run_of(run).marks, **marks), id="broken-1")
+    changed = run_of(run).marked(replace(run_of(run).marks, **marks), id=f"broken-{run.id}")
     return Body(adds=(changed,), removes=(Remove.of(run),))
 
 
@@ -145,6 +145,17 @@ class TestBroken:
         check_store(open_filesystem(PATH))
         record(lambda _: Body(tables=set_opening("w", Opening(*opening, "id"))))
         assert broken() == "K8"
+
+    def test_k10_a_run_of_level_1_that_is_newer_than_one_of_level_0(self) -> None:
+        record(lambda head: replaced(runs(head)[0], level=1))
+        check_store(open_filesystem(PATH))
+        record(lambda head: replaced(runs(head)[1], level=1, at=run_of(runs(head)[1]).marks.at))
+        record(lambda head: replaced(runs(head)[0], level=0))
+        assert broken() == "K10"
+
+    def test_k2_another_number_of_deletes(self) -> None:
+        record(lambda head: replaced(runs(head)[0], deletes=1))
+        assert broken() == "K2"
 
     def test_a_window_that_comes_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with kv.KeyValueStore(PATH, writer="w", maintenance="none", context=current()) as store:
