@@ -44,7 +44,7 @@ COLUMNS = (
 )
 NOTE = (
     "One bucket, {flushes:,} batches of {rows} rows with values of {value} bytes, each of which counts as a flush "
-    "(`flushSize`), with `maxFileSize`, `jobBytes` and the rows of a flush scaled down alike; a vacuum every {vacuum} "
+    "(`flushSize`), with `maxFileSize` and the rows of a flush scaled down alike; a vacuum every {vacuum} "
     "batches. `run bytes` are those of new runs in records, for each byte of the runs that batches bring, these "
     "included; `written bytes` those given to system calls, the log and its checkpoints included, for each such byte. "
     "`disk` is the whole directory after the last vacuum, for each byte of one merged run."
@@ -100,7 +100,6 @@ def _config(path: Path) -> StoreConfig:
         "buckets": "1",
         "flushSize": str(FLUSH_ROWS // 2),
         "flushBytes": str(flush_bytes),
-        "jobBytes": str(128 * flush_bytes),
         "maxFileSize": str(64 * flush_bytes),
         "vacuumInterval": "0s",
         "compression": "none",

@@ -117,7 +117,6 @@ class History:
         self.options = {
             "flushIntervalCount": str(rng.choice((2, 3, 5))),
             "flushBytes": str(rng.choice((3000, 1 << 20))),
-            "jobBytes": str(rng.choice((4096, 1 << 28))),
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
             "blockBytes": "4096",
             "vacuumInterval": "0s",

@@ -98,7 +98,7 @@ def test_a_stream_goes_on_meanwhile(spark: SparkSession, paths: Paths, monkeypat
     """The record of the compaction comes behind a batch that its tasks did not know."""
     script = Script(paths["script"]).write(BATCHES, available=2)
     ones = words(spark, paths).selectExpr("word", "1 as n")
-    query = start(ones, paths, merge="n:sum", flushIntervalCount=1000, maxFileSize="8k", jobBytes="8k")
+    query = start(ones, paths, merge="n:sum", flushIntervalCount=1000, maxFileSize="8k")
     available = 2
 
     def commit_late(*arguments: Any) -> Any:

@@ -178,7 +178,7 @@ def compact(  # noqa: PLR0913 - all by name
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
 
     Tasks of Spark merge, and this process records. What is recorded stays, and a vacuum deletes what failed tasks left.
-    Of a store, each round of jobs is a record: up to `jobBytes` for each task. Safe beside writers and readers.
+    Of a store, each round of jobs is a record: up to two files for each task. Safe beside writers and readers.
 
     Args:
         spark: a session whose executors have this version of ftfile, and see the path.

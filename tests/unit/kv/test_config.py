@@ -58,7 +58,7 @@ def test_each_option_has_its_place() -> None:
     found = config(
         keyColumns="WORD,At", bucketBy="word", buckets="4", merge="n:sum", deleteColumn="GONE", compression="none",
         blockBytes="64KiB", maxFileSize="1MiB", flushSize="7", flushBytes="2KiB", flushIntervalCount="3",
-        jobBytes="4MiB", tombstoneTtl="1d", grace="5min", vacuumInterval="0s", maxOpenBytes="9KiB",
+        tombstoneTtl="1d", grace="5min", vacuumInterval="0s", maxOpenBytes="9KiB",
         badRecords="drop", maxRecordBytes="1KiB", onSchemaChange="widen", fingerprint="strong", onGap="accept",
         durability="close", txnAppId="app", txnVersion="3",
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_each_option_has_its_place() -> None:
     assert found.delete_column == "gone"
     assert found.schema.names == ["word", "n", "gone", "at"]
     assert found.definition.schema.names == ["word", "at", "n"]
-    assert found.plan == PlanSettings(3, 2048, 7, 4, 4 << 20, 1 << 20, 86_400_000)
+    assert found.plan == PlanSettings(3, 2048, 7, 4, 1 << 20, 86_400_000)
     assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == ("none", 1 << 16, 300, 0)
     common = found.common
     assert (common.max_open_bytes, common.bad_records, common.max_record_bytes) == (9216, "drop", 1024)

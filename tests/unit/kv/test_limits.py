@@ -210,7 +210,7 @@ class TestPlans:
 class TestJobs:
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(due_jobs, "_CACHE_BYTES", 0)
-        query = counting(out, buckets="1", flushIntervalCount="3", jobBytes="2000", blockBytes="512")
+        query = counting(out, buckets="1", flushIntervalCount="3", blockBytes="512")
         for batch in range(3):
             query.run(batch, [rows(*map(str, range(batch, 900, 2)))])
         kv.compact(out)

@@ -61,7 +61,6 @@ class History:
             "onNewQuery": "continue",
             "buckets": str(rng.choice((1, 2))),
             "flushIntervalCount": str(rng.choice((2, 3))),
-            "jobBytes": str(rng.choice((4096, 8192, 1 << 28))),
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
             "blockBytes": "4096",
             "compression": "none",

@@ -42,7 +42,6 @@ class WholeStore:
             "buckets": str(rng.choice((1, 2, 4))),
             "flushIntervalCount": str(rng.choice((2, 3, 5))),
             "flushBytes": str(rng.choice((3000, 1 << 20))),
-            "jobBytes": str(rng.choice((4096, 1 << 28))),
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
             "tombstoneTtl": "1000d",
             "vacuumInterval": "0s",

@@ -95,7 +95,7 @@ class TestRounds:
         check_store(file_system(out))
 
     def test_a_round_takes_the_bytes_of_a_job_for_each_task(self, out: str) -> None:
-        options = {"jobBytes": "4096", "maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+        options = {"maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
         expected = write(query_at(out, buckets="2", **options), range(3), keys=2000)
         session = Session()
         report = run(session, out, tasks=2, full=True)
@@ -140,7 +140,7 @@ class TestFailures:
         assert rows_of(out) == expected
 
     def test_rounds_before_stay_when_spark_gives_up(self, out: str) -> None:
-        options = {"jobBytes": "4096", "maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+        options = {"maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
         expected = write(query_at(out, buckets="2", **options), range(3), keys=2000)
         with pytest.raises(RuntimeError, match="as often as it may"):
             run(Session(fails_in=2), out, full=True)

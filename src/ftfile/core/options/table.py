@@ -41,7 +41,6 @@ STORE: tuple[Option, ...] = (
     _store_option("flushBytes", kinds.SIZE, default=2 << 20),
     _store_option("flushSize", kinds.COUNT, default=1_000_000),
     _store_option("maxFileSize", kinds.SIZE, default=128 << 20),
-    _store_option("jobBytes", kinds.SIZE, default=256 << 20),
     _store_option("grace", kinds.DURATION, default=7200.0),
     _store_option("vacuumInterval", kinds.DURATION, default=3600.0),
     Option("readChangeFeed", kinds.BOOLEAN, default=False, used_by=kinds.STORE_FOLLOW),

@@ -18,7 +18,6 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
     flush_bytes: Count  # or they have as many bytes,
     flush_rows: Count  # or rows
     fan_in: Count  # runs of similar size that are merged to one
-    job_bytes: Count  # a job that has more bytes to read is cut by keys
     max_file_bytes: Count = msgspec.field(name="maxBytesPerFile")  # of a run that a job writes
     # With a sequence column, how long a deleted row stays deleted when older rows come late.
     tombstone_ttl_ms: Count
@@ -31,7 +30,6 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
             flush_bytes=parsed["flushBytes"],
             flush_rows=parsed["flushSize"],
             fan_in=4,
-            job_bytes=parsed["jobBytes"],
             max_file_bytes=parsed["maxFileSize"],
             tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
         )

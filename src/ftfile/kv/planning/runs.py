@@ -156,14 +156,6 @@ class Run(NamedTuple):
             return None
         return max([*purge_ends, self.marks.keys[1]] if self.marks.keys else purge_ends, default=())
 
-    def ends_below(self, cut: Key | None) -> bool:
-        """Return True if no row or purge of it reaches a key; None stands behind all keys."""
-        if cut is None:
-            return True
-        return all(end is not None and end <= cut for _, end in self.marks.purges) and (
-            self.marks.keys is None or self.marks.keys[1] < cut
-        )
-
     def marked(self, marks: Marks, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
         """Return its add with other marks, and other attributes."""
         return structs.replace(self.add, rolling_stats=marks.to_json(), **changes)
@@ -234,36 +226,6 @@ def position_of(version: int, index: int = 0) -> int:
 def version_of(position: int) -> int:
     """Return the version of a position."""
     return position >> _INDEX_BITS
-
-
-class Stretch(NamedTuple):
-    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one."""
-
-    runs: tuple[Run, ...]  # by position
-    at: tuple[int, int]  # first and last position
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of its rows."""
-        return sum(run.size for run in self.runs)
-
-    @property
-    def unfinished(self) -> tuple[Run, ...]:
-        """Return the runs that a merge has not taken yet, of which other runs are the result."""
-        return tuple(run for run in self.runs if run.marks.at != self.at)
-
-
-def stretches_of(runs: Iterable[Run]) -> list[Stretch]:
-    """Return the runs of a bucket as stretches, old to new."""
-    groups: list[tuple[list[Run], int]] = []
-    for run in sorted(runs, key=lambda run: run.marks.at):
-        first, last = run.marks.at
-        if groups and first <= groups[-1][1]:
-            groups[-1][0].append(run)
-            groups[-1] = (groups[-1][0], max(last, groups[-1][1]))
-        else:
-            groups.append(([run], last))
-    return [Stretch(tuple(members), (members[0].marks.at[0], last)) for members, last in groups]
 
 
 def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:

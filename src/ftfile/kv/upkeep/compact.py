@@ -175,9 +175,9 @@ class Merges:
 
 def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequence[AssemblyTask]:
     """Return the first jobs, up to two files for each worker, one at least."""
-    job_bytes = work.how.plan.read_bytes
-    room = at_once * job_bytes
-    sizes = (min(max(work.size_of(job), 1), job_bytes) for job in jobs[:-1])
+    read_bytes = work.how.plan.read_bytes
+    room = at_once * read_bytes
+    sizes = (min(max(work.size_of(job), 1), read_bytes) for job in jobs[:-1])
     return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
@@ -281,7 +281,7 @@ def compact(  # noqa: PLR0913 - all by name
     files of `maxFileSize`, without deleted rows: reads are fastest then, and everything is written once more.
 
     A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that merge
-    the same runs the later one gives way. It records its work every `jobBytes` of each thread, so that an interruption
+    the same runs the later one gives way. It records its work every two files of each thread, so that an interruption
     loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
     `dry_run`, it writes nothing, and returns what it would merge first. `progress` is called in this thread with a
     `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction.

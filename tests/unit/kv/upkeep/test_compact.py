@@ -80,7 +80,7 @@ class TestCompact:
         assert kv.compact(PATH, full=True, context=current()).records == 0
 
     def test_a_large_bucket_takes_several_records(self) -> None:
-        query = counts(buckets="1", flushIntervalCount="1000", jobBytes="4096", maxFileSize="4096", blockBytes="4096")
+        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096", blockBytes="4096")
         expected = write(query, 3, words=4000)
         report = kv.compact(PATH, full=True, context=current())
         assert report.records > 2

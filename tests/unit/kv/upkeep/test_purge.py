@@ -62,7 +62,7 @@ class TestPurge:
 
     @pytest.mark.slow
     def test_a_purge_across_cuts_is_in_all_parts(self) -> None:
-        query = counts(buckets="1", flushIntervalCount="1000", jobBytes="4096", maxFileSize="4096", blockBytes="4096")
+        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096", blockBytes="4096")
         words = [f"w{number:04d}" for number in range(3000)]
         for batch in range(2):
             query.run(batch, [[{"word": word, "n": 1} for word in words]])
