@@ -72,6 +72,13 @@ def test_texts_of_a_segment_may_be_any_bytes_as_those_of_spark() -> None:
         read_value(message)
 
 
+@pytest.mark.parametrize(("read", "error"), [(read_segment, CorruptData), (read_value, EncodingError)])
+def test_another_message_behind_the_rows_is_refused(read: Callable[[bytes], object], error: type[Exception]) -> None:
+    message = bytes(ROWS.serialize())
+    with pytest.raises(error, match="no message of rows"):
+        read(message + message)
+
+
 def test_a_segment_of_fewer_rows_than_its_record_says_is_refused() -> None:
     joiner = RowJoiner(None, RowSegments(ROWS.schema), None)  # type: ignore[arg-type]
     with pytest.raises(CorruptData, match="5 rows"):

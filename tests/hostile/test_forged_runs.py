@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +17,16 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import writer
-from ftfile.kv.run.directory import SMALL_PLAIN_BYTES, bytes_behind_pages, decode_directory, encode_directory
+from ftfile.kv.run.index import decode_index, encode_index, index_bytes_of
 from ftfile.kv.run.pages import PageShape
-from tests.hostile.forging import message_of
+from ftfile.kv.run.window import SMALL_PLAIN_BYTES
 from tests.hostile.watched import bound_time, late, unbound_time
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.kv.run.directory import Directory
+    from ftfile.kv.run.index import Index
 
 ROWS = 4200  # with pages
 BATCH = numbered(ROWS)
@@ -50,38 +52,32 @@ class Forged:
 
     def __init__(self, batch: pa.RecordBatch = BATCH, compression: str = "none") -> None:
         self.content = bytearray(written([batch], NUMBERS, ["id"], compression, 4096))
-        behind = bytes_behind_pages(memoryview(self.content), len(self.content), "a")
-        self._start = len(self.content) - behind
-        self.directory, _ = decode_directory(memoryview(self.content)[self._start :], len(self.content), "a")
-        self.end_bytes = next(
-            size
-            for size in range(len(self.content))
-            if crc32(self.content[-size:] if size else b"") == self.directory.end_crc
-        )
+        self._start = len(self.content) - index_bytes_of(memoryview(self.content), len(self.content), "a")
+        self.index = decode_index(memoryview(self.content)[self._start :], len(self.content), "a")
 
     def change_pages(self, change: Callable[[np.ndarray], None]) -> bytes:
-        directory = self.directory
-        crcs = directory.page_crcs.copy()
+        index = self.index
+        crcs = index.page_crcs.copy()
         for page in range(len(crcs)):
-            start, end = directory.page_range(page)
+            start, end = index.page_range(page)
             slots = np.frombuffer(self.content[start:end], "<u4").copy()
             change(slots)
             self.content[start:end] = slots.tobytes()
             crcs[page] = crc32(slots.tobytes())
-        return self.with_directory(replace(directory, page_crcs=crcs))
+        return self.with_index(replace(index, page_crcs=crcs))
 
     def change_block(self, old: bytes, new: bytes) -> bytes:
         """Put other bytes in the place of some that the first block has; of those that it has again, the last ones."""
-        start, end = self.directory.block_range(0)
-        place = self.content.rindex(old, start, end)
+        end = int(self.index.block_ends[0])
+        place = self.content.rindex(old, 0, end)
         self.content[place : place + len(new)] = new
-        crcs = self.directory.block_crcs.copy()
-        crcs[0] = crc32(self.content[start:end])
-        return self.with_directory(replace(self.directory, block_crcs=crcs))
+        crcs = self.index.block_crcs.copy()
+        crcs[0] = crc32(self.content[:end])
+        return self.with_index(replace(self.index, block_crcs=crcs))
 
-    def with_directory(self, directory: Directory) -> bytes:
-        end = bytes(self.content[-self.end_bytes :])
-        return bytes(self.content[: self._start]) + encode_directory(directory, self._start, len(end)) + end
+    def with_index(self, index: Index) -> bytes:
+        index = replace(index, blocks_crc=crc32(self.content[: self.index.pages_offset]))
+        return bytes(self.content[: self._start]) + encode_index(index, self._start)
 
 
 def read_all(content: bytes) -> None:
@@ -107,10 +103,8 @@ def some_numbers(generator: random.Random, bits: int) -> int:
 
 def test_a_forgery_of_nothing_is_the_run() -> None:
     forged = Forged()
-    assert forged.with_directory(forged.directory) == forged.content
-    assert (
-        open_run(forged.with_directory(forged.directory)).multi_get(BATCH, hash_rows([BATCH["id"]]))[1].num_rows == ROWS
-    )
+    assert forged.with_index(forged.index) == forged.content
+    assert open_run(forged.with_index(forged.index)).multi_get(BATCH, hash_rows([BATCH["id"]]))[1].num_rows == ROWS
 
 
 def test_a_page_without_an_empty_slot_is_refused() -> None:
@@ -127,10 +121,10 @@ def test_a_page_without_an_empty_slot_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["a block behind the last one", "a row behind the last one", "no place"])
 def test_a_page_with_places_of_no_row_is_refused(kind: str) -> None:
     forged = Forged()
-    place_mask = (1 << forged.directory.shape.place_bits) - 1
+    place_mask = (1 << forged.index.shape.place_bits) - 1
     place = {
         "a block behind the last one": place_mask,
-        "a row behind the last one": 1 << forged.directory.row_bits,
+        "a row behind the last one": 1 << forged.index.row_bits,
         "no place": 0,
     }[kind]
 
@@ -144,14 +138,19 @@ def test_a_page_with_places_of_no_row_is_refused(kind: str) -> None:
         run.get(key, hashed)
 
 
+READS: list[Callable[[Any], object]] = [
+    lambda run: run.get((0,), int(hash_rows([pa.array([0])])[0])),
+    lambda run: run.multi_get(BATCH.slice(0, 1), hash_rows([pa.array([0])])),
+    lambda run: [*run.scan()],
+    lambda run: [*run.scan(columns=["text"])],
+    lambda run: run.verify(),
+]
+
+
 def test_texts_behind_the_end_of_a_block_are_refused() -> None:
     content = Forged().change_block(OFFSETS, FAR)
-    for call in (
-        lambda run: run.get(*keys_of(BATCH)[1]),
-        lambda run: [*run.scan()],
-        lambda run: [*run.scan(columns=["text"])],
-    ):
-        with pytest.raises(CorruptData, match="rows as Arrow has them"):
+    for call in READS:
+        with pytest.raises(CorruptData, match="in block 0"):
             call(open_run(content))
 
 
@@ -162,71 +161,94 @@ def test_a_value_that_is_no_text_is_none_of_pythons() -> None:
         run.get(*keys_of(BATCH)[1])
 
 
-LONG_BYTES, HUGE_BYTES = 4_321_987, 8 << 30
-LONG = pa.record_batch([pa.array([1]), pa.array(["x" * LONG_BYTES])], schema=NUMBERS)
-READS: list[Callable[[Any], object]] = [
-    lambda run: run.get((1,), int(hash_rows([pa.array([1])])[0])),
-    lambda run: [*run.scan()],
-    lambda run: [*run.scan(columns=["id"])],
-    lambda run: run.verify(),
-]
+HUGE_BYTES = (1 << 32) - 1
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_a_block_that_declares_more_than_it_can_have_is_refused(compression: str) -> None:
-    declared = LONG_BYTES.to_bytes(8, "little"), HUGE_BYTES.to_bytes(8, "little")
-    content = Forged(LONG, compression).change_block(*declared)
+@pytest.mark.parametrize("size", [1, 8, 1 << 16, HUGE_BYTES])
+def test_a_block_that_declares_other_bytes_than_it_has_is_refused(compression: str, size: int) -> None:
+    forged = Forged(BATCH.slice(0, 20), compression)
+    sizes = forged.index.plain_bytes.copy()
+    sizes[0] = max(size, sizes[0] + size) if size < HUGE_BYTES else size
+    content = forged.with_index(replace(forged.index, plain_bytes=sizes))
     for read in READS:
-        with pytest.raises(CorruptData, match=f"at most .* bytes, decompressed.*{str(HUGE_BYTES)[:4]}"):
+        with pytest.raises(CorruptData, match=r"in block 0|block 0 with crc32|at most .* bytes, decompressed"):
             read(open_run(content))
     assert pa.default_memory_pool().max_memory() < HUGE_BYTES
 
 
+def test_a_length_of_another_block_is_refused() -> None:
+    forged = Forged(compression="lz4")
+    for place, read in itertools.product((0, 3), READS):
+        content = bytearray(forged.content)
+        content[place] ^= 0x80
+        with pytest.raises(CorruptData, match="the length of others"):
+            read(open_run(bytes(content)))
+
+
+LONG = pa.record_batch([pa.array([0]), pa.array(["x" * 4_321_987])], schema=NUMBERS)
+
+
 def test_a_block_that_is_decompressed_to_far_more_than_its_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(read(open_run(written([LONG], NUMBERS, ["id"], "zstd"))) != [] for read in READS)
-    monkeypatch.setattr(writer, "_padding", lambda _: None)
+    zstd = pa.Codec("zstd")
+    monkeypatch.setattr(writer, "compress", lambda content, _: zstd.compress(content, asbytes=True))
     content = written([LONG], NUMBERS, ["id"], "zstd")
-    for read in READS:
-        with pytest.raises(CorruptData, match=f"at most {SMALL_PLAIN_BYTES} bytes, decompressed"):
-            read(open_run(content))
+    with pytest.raises(CorruptData, match=f"at most {SMALL_PLAIN_BYTES} bytes, decompressed"):
+        open_run(content)
 
 
-def test_another_message_behind_that_of_a_block_is_refused() -> None:
+def test_first_keys_that_are_null_or_too_few_are_refused() -> None:
     forged = Forged(BATCH.slice(0, 200))
-    directory = forged.directory
-    assert directory.blocks > 1
-    one = replace(
-        directory,
-        block_ends=directory.block_ends[-1:],
-        block_rows=directory.block_rows[:1] * 0 + directory.rows,
-        block_crcs=np.array([crc32(forged.content[directory.header_bytes : int(directory.block_ends[-1])])], "<u4"),
-        first_keys=directory.first_keys.take(pa.array([0, directory.blocks])),
-        row_bits=8,
-    )
-    with pytest.raises(CorruptData, match="no message of rows"):
-        [*open_run(forged.with_directory(one)).scan()]
+    keys = forged.index.first_keys
+    nulls = pa.record_batch([pa.array([None] * keys.num_rows, pa.int64())], schema=pa.schema([("id", pa.int64())]))
+    for other in (nulls, keys.slice(1)):
+        with pytest.raises(CorruptData, match="first keys"):
+            open_run(forged.with_index(replace(forged.index, first_keys=other)))
 
 
-class _Message:
-    """Takes the place of rows that are to be written."""
-
-    def __init__(self, content: bytes) -> None:
-        self.serialize = lambda: content
-
-
-def test_first_keys_that_are_compressed_are_refused() -> None:
+def test_another_last_key_is_noticed() -> None:
     forged = Forged(BATCH.slice(0, 200))
-    keys: Any = _Message(message_of(forged.directory.first_keys, compression="zstd"))
-    with pytest.raises(CorruptData, match="compressed rows of"):
-        open_run(forged.with_directory(replace(forged.directory, first_keys=keys)))
+    ids = [*forged.index.first_keys.column(0).to_pylist()[:-1], 10_000]
+    keys = pa.record_batch([pa.array(ids)], schema=forged.index.first_keys.schema)
+    with pytest.raises(CorruptData, match="the last key"):
+        open_run(forged.with_index(replace(forged.index, first_keys=keys))).verify()
 
 
-def test_an_end_that_is_no_footer_is_refused() -> None:
-    forged = Forged()
-    forged.content[-40:-10] = bytes(30)
-    end = bytes(forged.content[-forged.end_bytes :])
-    with pytest.raises(CorruptData, match="a footer of Arrow"):
-        open_run(forged.with_directory(replace(forged.directory, end_crc=crc32(end))))
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("id", pa.float64()), ("text", pa.string())]),
+        pa.schema([("id", pa.list_(pa.int64())), ("text", pa.string())]),
+    ],
+    ids=["float", "list"],
+)
+def test_keys_of_types_that_no_key_has_are_refused(schema: pa.Schema) -> None:
+    forged = Forged(BATCH.slice(0, 200))
+    with pytest.raises(CorruptData, match="1 key columns"):
+        open_run(forged.with_index(replace(forged.index, schema=schema)))
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"fields":[{"name":"id","type":"fork"}]}', "[" * 50_000, "\udcff"])
+def test_a_schema_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = Forged(BATCH.slice(0, 200))
+    encoded = text.encode(errors="surrogateescape")
+    monkeypatch.setattr("ftfile.kv.run.index.spark_schema_json", lambda _: SimpleNamespace(encode=lambda: encoded))
+    with pytest.raises(CorruptData, match="the schema of rows"):
+        open_run(forged.with_index(forged.index))
+
+
+@pytest.mark.parametrize("depth", [31, 33, 200, 400, 5000])
+def test_a_schema_of_any_depth_is_read_or_refused(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = '{"type":"map","keyType":"string","valueContainsNull":true,"valueType":' * depth + '"long"' + "}" * depth
+    text = '{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"text","type":' + kind + "}]}"
+    forged = Forged(BATCH.slice(0, 200))
+    monkeypatch.setattr("ftfile.kv.run.index.spark_schema_json", lambda _: text)
+    content = forged.with_index(forged.index)
+    if 2 * depth > 64:
+        with pytest.raises(CorruptData, match="the schema of rows"):
+            open_run(content)
+    read_all(content)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +257,7 @@ def test_an_end_that_is_no_footer_is_refused() -> None:
         {"rows": ROWS + 1},
         {"row_bits": 200},
         {"key_columns": 3},
-        {"header_bytes": 1 << 31},
+        {"plain_bytes": None},
         {"pages_offset": 1 << 62},
         {"shape": PageShape(2, 3, 20)},
         {"shape": PageShape(2, 1 << 31, 20)},
@@ -244,22 +266,24 @@ def test_an_end_that_is_no_footer_is_refused() -> None:
     ],
     ids=str,
 )
-def test_a_directory_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
+def test_an_index_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
     forged = Forged()
-    for name in ("block_rows", "block_ends"):
+    for name in ("block_rows", "block_ends", "plain_bytes"):
         if name in change:
-            change = {name: getattr(forged.directory, name)[::-1].copy()}
-            if name == "block_rows":
+            change = {name: getattr(forged.index, name)[::-1].copy()}
+            if name != "block_ends":
                 change[name][0] += 1
-    with pytest.raises(CorruptData):
-        open_run(forged.with_directory(replace(forged.directory, **change)))
+    content = forged.with_index(replace(forged.index, **change))
+    for read in READS:
+        with pytest.raises(CorruptData):
+            read(open_run(content))
 
 
 def test_another_number_of_rows_in_a_block_is_refused() -> None:
     forged = Forged()
-    rows = forged.directory.block_rows.copy()
+    rows = forged.index.block_rows.copy()
     rows[0], rows[1] = rows[0] - 1, rows[1] + 1
-    run = open_run(forged.with_directory(replace(forged.directory, block_rows=rows)))
+    run = open_run(forged.with_index(replace(forged.index, block_rows=rows)))
     with pytest.raises(CorruptData, match="in block 0"):
         [*run.scan()]
 
@@ -269,11 +293,11 @@ def test_reads_of_a_run_with_any_bytes_end(seed: int) -> None:
     generator = random.Random(seed)
     for _ in range(4):
         forged = Forged()
-        block = generator.randrange(forged.directory.blocks)
-        start, end = forged.directory.block_range(block)
-        crcs = forged.directory.block_crcs.copy()
+        block = generator.randrange(forged.index.blocks)
+        start, end = (int(forged.index.block_ends[number]) if number >= 0 else 0 for number in (block - 1, block))
+        crcs = forged.index.block_crcs.copy()
         for _ in range(3):
             place = generator.randrange(start, min(end, start + 400) - 8)
             forged.content[place : place + 4] = some_numbers(generator, 32).to_bytes(4, "little")
         crcs[block] = crc32(forged.content[start:end])
-        read_all(forged.with_directory(replace(forged.directory, block_crcs=crcs)))
+        read_all(forged.with_index(replace(forged.index, block_crcs=crcs)))

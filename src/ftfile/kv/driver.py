@@ -18,7 +18,8 @@ from ftfile.kv.planning.holds import holds_after
 from ftfile.kv.planning.plan import Planner, acceptable
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_jobs, seal_marks
-from ftfile.kv.run.writer import BLOCK_BYTES, COMPRESSIONS
+from ftfile.kv.run.window import COMPRESSIONS
+from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_store, file_as_config_error, store_of

@@ -1,6 +1,6 @@
 """Runs in files: those of an attempt in one file, and runs opened where they lie, mapped or read piece by piece.
 
-Each begins at a multiple of 64 bytes, as Arrow wants it. Small runs that are neighbours in a file are read by one call.
+Each begins at a multiple of 64 bytes. Small runs that are neighbours in a file are read by one call.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class OpenFiles:
 
 
 def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
-    """Return the run of a segment, whose directory is read and verified; blocks and pages are when they are used.
+    """Return the run of a segment, whose index is read and verified; blocks and pages are when they are used.
 
     Raises:
         CorruptData: its bytes are not those that were written.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,10 +16,12 @@ from ftfile.kv.planning.runs import apart, open_state, recorded_key_types, run_o
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of, open_with_keys
+from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import key_at
+from tests.unit.kv.documented_run import Documented
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,7 +80,8 @@ def table_of(fs: FileSystem, add: Add) -> pa.Table:
     if add.filters:
         identity = storage_identity("segment", add.path, add.offset)
         content = Chain.for_reading(add.filters, keys_of(fs)).decode(content, identity)
-    return pa.ipc.open_file(io.BytesIO(content)).read_all()
+    run = Documented(content)
+    return pa.Table.from_pylist(run.rows, schema=arrow_schema(run.schema))
 
 
 def rows_of(path: str, ring: str | None = None) -> dict[Any, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.core.errors import CorruptData, EncodingError
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.kv.run import block as codec
 from ftfile.kv.run import window as windows
-from ftfile.kv.run.block import Block, encode_block, layout_of, open_block, row_finder
-from ftfile.kv.run.window import TooManyBytes, Window
+from ftfile.kv.run.block import Block, encode_block, encode_blocks, layout_of, open_block, row_finder
+from ftfile.kv.run.window import COMPRESSIONS, EXPANSION_MAX, TooManyBytes, Window, compress, decompress, decompress_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,14 +89,18 @@ def cut(batch: pa.RecordBatch, ends: list[int]) -> list[pa.RecordBatch]:
     return [batch.slice(start, end - start) for start, end in pairwise(bounds)]
 
 
+def encoded(piece: pa.RecordBatch) -> bytes:
+    return encode_block(piece, layout_of(piece.schema))
+
+
 def window_of(pieces: list[pa.RecordBatch], contents: list[bytes] | None = None) -> Window:
-    contents = contents or [encode_block(piece) for piece in pieces]
+    contents = contents or [encoded(piece) for piece in pieces]
     rows = np.array([piece.num_rows for piece in pieces])
-    return Window(contents, rows, pieces[0].schema, "a.spool", range(len(pieces)))
+    return Window(contents, rows, layout_of(pieces[0].schema), "a.spool", range(len(pieces)))
 
 
 def opened(piece: pa.RecordBatch, number: int = 0) -> Block:
-    return open_block(encode_block(piece), piece.num_rows, layout_of(piece.schema), "a.spool", number)
+    return open_block(encoded(piece), piece.num_rows, layout_of(piece.schema), "a.spool", number)
 
 
 ENDS = st.lists(st.integers(1, 7), max_size=4)
@@ -108,6 +113,14 @@ def test_blocks_that_are_decoded_together_are_their_rows(batch: pa.RecordBatch, 
     decoded.validate(full=True)
     assert decoded.to_pylist() == batch.to_pylist()
     assert decoded.schema == batch.schema
+
+
+@pytest.mark.slow
+@given(batches(), ENDS)
+def test_blocks_that_are_encoded_together_are_those_of_each(batch: pa.RecordBatch, ends: list[int]) -> None:
+    pieces = cut(batch, ends)
+    cuts = [0, *accumulate(piece.num_rows for piece in pieces)]
+    assert encode_blocks(batch, cuts, layout_of(batch.schema)) == [encoded(piece) for piece in pieces]
 
 
 @pytest.mark.slow
@@ -130,7 +143,7 @@ def test_each_value_is_that_of_arrow(batch: pa.RecordBatch, ends: list[int]) -> 
 def test_rows_that_are_gathered_are_those_that_arrow_takes(batch: pa.RecordBatch, ends: list[int], step: int) -> None:
     pieces = cut(batch, ends)
     rows = [np.arange(0, piece.num_rows, step + 1) for piece in pieces]
-    window = Window.of([opened(piece) for piece in pieces], batch.schema, "a.spool", range(len(pieces)))
+    window = Window.of([opened(piece) for piece in pieces], layout_of(batch.schema), "a.spool", range(len(pieces)))
     gathered = window.gather(np.cumsum([len(some) for some in rows]).tolist(), np.concatenate(rows))
     gathered.validate(full=True)
     expected = [row for piece, some in zip(pieces, rows, strict=True) for row in piece.take(pa.array(some)).to_pylist()]
@@ -152,7 +165,7 @@ def refusal(call: Callable[[], object]) -> str | None:
 def test_forged_blocks_are_refused_or_have_values(batch: pa.RecordBatch, ends: list[int], data: st.DataObject) -> None:
     """A number of a block becomes another one: single reads, and all rows at once, agree whether it is a block."""
     pieces = cut(batch, ends)
-    contents = [encode_block(piece) for piece in pieces]
+    contents = [encoded(piece) for piece in pieces]
     number = data.draw(st.integers(0, len(pieces) - 1))
     forged, piece = bytearray(contents[number]), pieces[number]
     at = 4 * data.draw(st.integers(0, len(forged) // 4 - 1))
@@ -190,7 +203,7 @@ HUGE = (1 << 32) - 1
 
 def forge(batch: pa.RecordBatch, buffer: int, values: dict[int, int]) -> bytes:
     """The bytes of a block with other numbers in a buffer, or among the bounds, whose number is -1."""
-    content = bytearray(encode_block(batch))
+    content = bytearray(encoded(batch))
     at = 0 if buffer < 0 else struct.unpack_from("<I", content, 4 * buffer)[0]
     for place, value in values.items():
         struct.pack_into("<I", content, at + 4 * place, value)
@@ -222,27 +235,27 @@ def test_numbers_that_do_not_fit_are_refused(batch: pa.RecordBatch, buffer: int,
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, 3, layout_of(batch.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([encode_block(batch), content], np.array([3, 3]), batch.schema, "a.spool", [6, 7]).batch()
+        Window([encoded(batch), content], np.array([3, 3]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
 
 
 @pytest.mark.parametrize("batch", [TEXTS, LISTS], ids=["texts", "lists"])
 @pytest.mark.parametrize("rows", [0, 2, 4, HUGE])
 def test_another_number_of_rows_is_refused(batch: pa.RecordBatch, rows: int) -> None:
-    content = encode_block(batch)
+    content = encoded(batch)
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, rows, layout_of(batch.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([content], np.array([rows]), batch.schema, "a.spool", [7]).batch()
+        Window([content], np.array([rows]), layout_of(batch.schema), "a.spool", [7]).batch()
 
 
 def test_strings_may_be_any_bytes() -> None:
     texts = pa.array([b"\xff", b"a"], pa.binary()).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts)
     batch = pa.record_batch([pa.array([1, 2]), texts, lists], names=["k", "t", "l"])
-    decoded = Window([encode_block(batch)] * 2, np.array([2, 2]), batch.schema, "a.spool", [6, 7]).batch()
+    decoded = Window([encoded(batch)] * 2, np.array([2, 2]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
     assert decoded["t"].view(pa.binary()).to_pylist() == [b"\xff", b"a"] * 2
-    block = open_block(encode_block(batch), 2, layout_of(batch.schema), "a.spool", 7)
-    gathered = Window.of([block], batch.schema, "a.spool", [7]).gather([1], np.array([0]))
+    block = open_block(encoded(batch), 2, layout_of(batch.schema), "a.spool", 7)
+    gathered = Window.of([block], layout_of(batch.schema), "a.spool", [7]).gather([1], np.array([0]))
     assert gathered["t"].view(pa.binary()).to_pylist() == [b"\xff"]
     with pytest.raises(UnicodeDecodeError):
         row_finder(layout_of(batch.schema), 1)(block, 0, (1,))
@@ -257,17 +270,17 @@ def test_starts_behind_a_block_are_refused() -> None:
 
 def test_texts_are_gathered_from_the_blocks_that_have_them() -> None:
     pieces = [TEXTS[:1], TEXTS, TEXTS[1:]]
-    window = Window.of([opened(piece) for piece in pieces], TEXTS.schema, "a.spool", [0, 1, 2])
+    window = Window.of([opened(piece) for piece in pieces], layout_of(TEXTS.schema), "a.spool", [0, 1, 2])
     assert window.gather([1, 3, 4], np.array([0, 0, 2, 1])).column("t").to_pylist() == ["a", "a", "def", "def"]
 
 
 @pytest.mark.parametrize("size", [0, 3, 23])
 def test_a_block_that_ends_early_is_refused(size: int) -> None:
-    content = encode_block(TEXTS)[:size]
+    content = encoded(TEXTS)[:size]
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, 3, layout_of(TEXTS.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([content], np.array([3]), TEXTS.schema, "a.spool", [7]).batch()
+        Window([content], np.array([3]), layout_of(TEXTS.schema), "a.spool", [7]).batch()
 
 
 def test_values_that_no_writer_writes_are_refused() -> None:
@@ -275,18 +288,18 @@ def test_values_that_no_writer_writes_are_refused() -> None:
     batch = pa.record_batch(
         [pa.array([1]), ["tt"], pa.array([Decimal(7)], pa.decimal128(3, 0)), [["ll"]]], schema=schema
     )
-    content = encode_block(batch)
+    content = encoded(batch)
     seven = b"\7\0\0\0\0\0\0\0"
     at = content.rindex(seven)
     forged = content[:at] + seven[::-1] + content[at + len(seven) :]
     with pytest.raises(CorruptData, match="in blocks 7 to 7 values of"):
-        Window([forged], np.array([1]), schema, "a.spool", [7]).batch()
+        Window([forged], np.array([1]), layout_of(schema), "a.spool", [7]).batch()
 
 
 def test_values_of_one_length_have_no_starts() -> None:
     schema = pa.schema([KEY, ("b", pa.binary())])
     rows = [pa.record_batch([pa.array(range(99)), pa.array([value] * 99)], schema=schema) for value in (b"x" * 20, b"")]
-    even, empty = (encode_block(batch) for batch in rows)
+    even, empty = (encoded(batch) for batch in rows)
     assert len(even) == 24 + 99 * 28 + 4
     assert len(empty) == 24 + 99 * 8 + 100 * 4
     assert window_of(rows).batch().to_pylist() == [row for batch in rows for row in batch.to_pylist()]
@@ -318,15 +331,51 @@ def test_keys_of_every_type_are_read_as_they_are_stored() -> None:
 
 
 def test_more_bytes_than_bounds_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_BLOCK_BYTES_MAX", 100)
+    monkeypatch.setattr(codec, "BLOCK_BYTES_MAX", 100)
     with pytest.raises(EncodingError, match="too many for one block"):
-        encode_block(TEXTS.take(pa.array([0, 1, 2] * 9)))
+        encoded(TEXTS.take(pa.array([0, 1, 2] * 9)))
 
 
 def test_columns_of_more_bytes_than_one_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "COLUMN_BYTES_MAX", 5)
+    monkeypatch.setattr(windows, "_OFFSET_MAX", 5)
     with pytest.raises(CorruptData, match="in block 0 columns of less bytes"):
         window_of([TEXTS]).batch()
+    monkeypatch.setattr(windows, "COLUMN_BYTES_MAX", 5)
     with pytest.raises(TooManyBytes):
         window_of([TEXTS]).gather([3], np.array([1, 2, 2]))
     assert window_of([TEXTS]).gather([2], np.array([1, 2])).num_rows == 2
+
+
+@pytest.mark.parametrize("depth", [64, 65])
+def test_columns_deep_within_others(depth: int) -> None:
+    kind = pa.int8()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    schema = pa.schema([KEY, ("l", kind)])
+    batch = pa.record_batch([pa.array([1]), pa.nulls(1, kind)], schema=schema)
+    if depth > 64:
+        with pytest.raises(SchemaError, match="more than 64 levels within others"):
+            encoded(batch)
+    else:
+        assert window_of([batch]).batch() == batch
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_blocks_come_back_from_what_they_are_compressed_to(compression: str, seed: int) -> None:
+    generator = random.Random(seed)
+    blocks = [generator.randbytes(size) + bytes(size) for size in (8, 16, 30_000, 40_000, 2_200_000, 4_000_000)]
+    stored = [compress(block, compression) for block in blocks]
+    for block, compressed in zip(blocks, stored, strict=True):
+        assert decompress(compressed, len(block), compression) == block
+    for end in range(1, len(blocks)):
+        sizes = [len(block) for block in blocks[:end]]
+        assert decompress_all(stored[:end], sizes, compression) == blocks[:end]
+
+
+def test_bytes_that_compress_well_are_no_shorter_than_readers_take() -> None:
+    block = bytes(9_000_000)
+    stored = compress(block, "zstd")
+    assert len(block) <= EXPANSION_MAX * len(stored)
+    assert decompress(stored, len(block), "zstd") == block
+    assert decompress_all([stored, stored], [len(block)] * 2, "zstd") == [block] * 2
+    assert len(compress(bytes(900_000), "zstd")) < 900_000 / EXPANSION_MAX

@@ -34,7 +34,7 @@ def test_the_defaults() -> None:
     assert found.plan == DEFAULT_PLAN
     assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == (
         "lz4",
-        1 << 17,
+        1 << 14,
         7200,
         3600,
     )

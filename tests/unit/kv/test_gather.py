@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ftfile.kv.run.blocks import Block, gathered
+from ftfile.kv.run.block import encode_block, layout_of, open_block
+from ftfile.kv.run.window import Window
 
 COLUMNS: dict[str, Any] = {
     "key": lambda row: row,
@@ -37,13 +38,15 @@ def test_gathered_rows(name: str, seed: int) -> None:
     (whole,) = table.combine_chunks().to_batches()
     batches = [whole.slice(start, end - start) for start, end in pairwise(bounds) if start < end]
     blocks, rows, ends, expected = [], [], [], []
+    layout = layout_of(table.schema)
     for batch in batches:
         own = np.sort(generator.integers(0, batch.num_rows, 7))
-        blocks.append(Block(batch, 1))
+        blocks.append(open_block(encode_block(batch, layout), batch.num_rows, layout, "a.spool", 0))
         rows.append(own)
         ends.append(7 * len(blocks))
         expected.append(batch.take(pa.array(own)))
-    found = gathered(blocks, ends, np.concatenate(rows), table.schema)
+    window = Window.of(blocks, layout, "a.spool", range(len(blocks)))
+    found = window.gather(ends, np.concatenate(rows))
     found.validate(full=True)
     assert found.to_pylist() == [row for batch in expected for row in batch.to_pylist()]
     assert found.schema == table.schema

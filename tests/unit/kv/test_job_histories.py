@@ -44,13 +44,13 @@ def quiet() -> Iterator[None]:
 
 
 def draw_rules(rng: random.Random) -> PlanSettings:
-    """Rules by which all happens to runs of a few kilobytes."""
+    """Rules by which all happens to runs of some hundred bytes."""
     return structs.replace(
         DEFAULT_PLAN,
         flush_runs=rng.choice((2, 3, 5)),
-        flush_bytes=rng.choice((4000, 10_000)),
+        flush_bytes=rng.choice((1000, 2500)),
         fan_in=rng.choice((2, 3)),
-        max_file_bytes=rng.choice((1500, 4000, 1 << 20)),
+        max_file_bytes=rng.choice((400, 1000, 1 << 20)),
         tombstone_ttl_ms=TTL_MS,
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.run.writer import COMPRESSIONS
+from ftfile.kv.run.window import COMPRESSIONS
 from tests.unit.damage import damaged
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 
@@ -121,8 +121,8 @@ def test_other_keys_go_on_beside_a_damaged_block() -> None:
 
 def test_a_run_of_a_newer_version_is_refused() -> None:
     content = bytearray(written([numbered(1)], NUMBERS, ["id"]))
-    content[content.rindex(b"FTFRUN") + 6] = 2
-    with pytest.raises(CorruptData, match=r"found version 2\. Read it with a newer ftfile"):
+    content[content.rindex(b"FTFRUN") + 6] = 3
+    with pytest.raises(CorruptData, match=r"found version 3\. Read it with a newer ftfile"):
         open_run(bytes(content))
 
 

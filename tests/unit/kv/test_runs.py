@@ -1,10 +1,9 @@
-"""Runs are read as they were written: by Arrow, by single keys, by many, by ranges; in memory that is bounded."""
+"""Runs are read as they were written: by single keys, by many, by ranges; in memory that is bounded."""
 
 from __future__ import annotations
 
 import datetime
 import random
-import weakref
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ import pytest
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import reader as reading
-from ftfile.kv.run.blocks import Block
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
-from ftfile.kv.run.writer import COMPRESSIONS, PAGED_ROWS_MIN, write_run
+from ftfile.kv.run.window import COMPRESSIONS, Window
+from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
 from tests.unit.kv.runs import NUMBERS, Stream, Written, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
@@ -76,13 +75,6 @@ def typed(rows: int) -> pa.RecordBatch:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("rows", SIZES)
 class TestReading:
-    def test_as_an_arrow_file(self, rows: int, compression: str) -> None:
-        batch = numbered(rows)
-        content = written([batch], NUMBERS, ["id"], compression)
-        assert len(content) % 64 == 0
-        assert pa.ipc.open_file(pa.py_buffer(content)).read_all().equals(table_of([batch]))
-        assert pa.ipc.open_stream(pa.py_buffer(content[8:])).read_all().equals(table_of([batch]))
-
     def test_single_keys(self, rows: int, compression: str) -> None:
         batch = numbered(rows)
         run = open_run(written([batch], NUMBERS, ["id"], compression))
@@ -179,8 +171,7 @@ class TestWriting:
 
     def test_blocks_have_about_the_length_asked_for(self) -> None:
         content = written([numbered(40_000)], NUMBERS, ["id"], "none", 8192)
-        file = pa.ipc.open_file(pa.py_buffer(content))
-        sizes = [file.get_batch(number).nbytes for number in range(file.num_record_batches)]
+        sizes = [size for _, size in open_run(content).block_starts()]
         assert max(sizes) <= 9000
         assert np.median(sizes) >= 6000
 
@@ -194,8 +185,7 @@ class TestWriting:
         run.verify()
         for key, hashed in keys_of(batch)[::13]:
             assert run.get(key, hashed) == (values[key[0]],)
-        file = pa.ipc.open_file(pa.py_buffer(content))
-        assert max(file.get_batch(number).nbytes for number in range(file.num_record_batches)) < 4_000_000
+        assert max(size for _, size in run.block_starts()) < 4_000_000
 
     @pytest.mark.parametrize(
         ("ids", "pieces", "message"),
@@ -244,10 +234,10 @@ class TestTouching:
         assert file.reads == [(0, len(file.content))]
 
     def test_a_key_takes_a_page_and_a_block(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "END_BYTES", 100)  # too few for the footer, and then for the directory
+        monkeypatch.setattr(reading, "END_BYTES", 100)  # enough for the trailer, and too few for the index
         file = Written(written([numbered(20_000)], NUMBERS, ["id"]))
         run = RunReader(file.read_range, len(file.content), "a.spool", Cache(1 << 20))
-        assert len(file.reads) == 3
+        assert len(file.reads) == 2
         file.reads.clear()
         key, hashed = keys_of(numbered(1))[0]
         assert run.get(key, hashed) == ("text 0 ",)
@@ -268,8 +258,7 @@ class TestTouching:
         keys = batch.select(["id"])
         for _ in range(2):
             assert len(run.multi_get(keys, hash_rows(keys.columns))[0]) == 20_000
-        blocks = pa.ipc.open_file(pa.py_buffer(written([batch], NUMBERS, ["id"]))).num_record_batches
-        assert calls == [9, blocks]
+        assert calls == [9, len(run.block_starts())]
 
     def test_answers_are_right_without_a_cache(self) -> None:
         batch = numbered(6000)
@@ -279,25 +268,23 @@ class TestTouching:
         keys = batch.select(["id"])
         assert len(run.multi_get(keys, hash_rows(keys.columns))[0]) == 6000
 
-    def test_a_page_that_is_built_takes_the_memory_of_some_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_that_is_built_takes_the_memory_of_a_window(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A run of few rows has none; its rows may be long, and compressed to nothing."""
-        blocks: weakref.WeakSet[Block] = weakref.WeakSet()
-        most = [0]
-
-        class Counted(Block):
-            __slots__ = ("__weakref__",)
-
-            def __init__(self, *arguments: Any, **options: Any) -> None:
-                super().__init__(*arguments, **options)
-                blocks.add(self)
-                most[0] = max(most[0], len(blocks))
-
-        monkeypatch.setattr("ftfile.kv.run.reader.Block", Counted)
+        monkeypatch.setattr(reading, "_WINDOW_BYTES", 20_000)
         texts = pa.RecordBatch.from_arrays([pa.array(range(64)), pa.array(["a" * 5000] * 64)], schema=NUMBERS)
         run = open_run(written([texts], NUMBERS, ["id"]), cache_bytes=20_000)
+        sizes: list[int] = []
+        window = Window
+
+        def counted(blocks: list[bytes], *rest: Any) -> Any:
+            sizes.append(sum(map(len, blocks)))
+            return window(blocks, *rest)
+
+        monkeypatch.setattr(reading, "Window", counted)
         for key, hashed in keys_of(texts):
             assert run.get(key, hashed) == ("a" * 5000,)
-        assert 8 <= most[0] <= 16
+        assert len(sizes) > 8
+        assert max(sizes) <= 20_000
 
     def test_release_empties_the_cache(self) -> None:
         cache = Cache(1 << 30)

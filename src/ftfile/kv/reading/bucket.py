@@ -13,8 +13,8 @@ from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
 from ftfile.kv.key_columns import contain, key_array, overlap
 from ftfile.kv.merge_functions import LAST
-from ftfile.kv.run.blocks import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
+from ftfile.kv.run.window import TooManyBytes
 from ftfile.rows.buffers import bools_from, from_numpy
 
 if TYPE_CHECKING:

@@ -7,29 +7,33 @@ the columns within it follow. `window.py` decodes several blocks at once.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import CorruptData, EncodingError
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.kv.key_columns import is_byte_key
-from ftfile.rows.buffers import is_valid, string_parts, values_of
+from ftfile.rows.buffers import is_valid, string_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     Key = tuple[Any, ...]
     Values = tuple[Any, ...]
     Buffer = bytes | memoryview
+    Numbers = NDArray[np.int64]
     # Reads the value of a row of a block, which never has a null there.
     Read = Callable[["Block", int], Any]
 
 
 ALIGNMENT = 8  # of the length of a block
 START_BYTES = 4
-_BLOCK_BYTES_MAX = (1 << 32) - 1  # of a block: what its bounds can name
+_NESTED_LEVELS_MAX = 64  # of columns within others; those of a map are two levels
+BLOCK_BYTES_MAX = 0x7E00_0000  # that LZ4 can compress at once
 
 
 class Column(NamedTuple):
@@ -46,6 +50,7 @@ class Column(NamedTuple):
 class Layout(NamedTuple):
     """The columns of a block, and where its buffers are."""
 
+    schema: pa.Schema
     columns: tuple[Column, ...]
     head: struct.Struct  # of the bounds of all buffers: where each begins, and the last one ends
 
@@ -58,27 +63,30 @@ class Block(NamedTuple):
     rows: int  # their number
 
 
-@lru_cache
 def layout_of(schema: pa.Schema) -> Layout:
-    """Return the layout of blocks whose rows have a schema."""
+    """Return the layout of blocks whose rows have a schema; SchemaError if columns are too deep within others."""
     columns, first = [], 0
     for kind in schema.types:
         columns.append(_column_of(kind, first))
         first = columns[-1].end
-    return Layout(tuple(columns), struct.Struct(f"<{first + 1}I"))
+    return Layout(schema, tuple(columns), struct.Struct(f"<{first + 1}I"))
 
 
-def _column_of(kind: pa.DataType, first: int) -> Column:
+def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
     if is_byte_key(kind):
         return Column(kind, "bytes", first, first + 3, 0, ())
     if not pa.types.is_nested(kind):
         width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
         return Column(kind, "fixed", first, first + 2, width, ())
+    if depth == _NESTED_LEVELS_MAX:
+        raise SchemaError(
+            f"the schema cannot be stored: it has columns more than {_NESTED_LEVELS_MAX} levels within others"
+        )
     is_struct = pa.types.is_struct(kind)
     children: list[Column] = []
     end = first + (1 if is_struct else 2)
     for child_kind in _child_kinds(kind):
-        children.append(_column_of(child_kind, end))
+        children.append(_column_of(child_kind, end, depth + 1))
         end = children[-1].end
     return Column(kind, "struct" if is_struct else "list", first, end, 0, tuple(children))
 
@@ -91,54 +99,86 @@ def _child_kinds(kind: pa.DataType) -> list[pa.DataType]:
     return [kind.value_type]
 
 
-def encode_block(rows: pa.RecordBatch) -> bytes:
-    """Return rows as the bytes of a block; EncodingError if these are more than a block can have."""
-    layout = layout_of(rows.schema)
-    buffers: list[bytes] = []
+def encode_block(rows: pa.RecordBatch, layout: Layout) -> bytes:
+    """Return all rows as the bytes of a block; EncodingError if these are more than a block can have."""
+    return encode_blocks(rows, [0, rows.num_rows], layout)[0]
+
+
+def encode_blocks(rows: pa.RecordBatch, cuts: Sequence[int], layout: Layout) -> list[bytes]:
+    """Return the bytes of a block for the rows between each two of these numbers; EncodingError as `encode_block`."""
+    buffers: list[list[Buffer]] = []
     for array, column in zip(rows.columns, layout.columns, strict=True):
-        _append_buffers(array, column, buffers)
-    ends = layout.head.size + np.cumsum([0, *map(len, buffers)])
-    if ends[-1] > _BLOCK_BYTES_MAX:
-        raise EncodingError(f"{rows.num_rows} rows of {ends[-1]} bytes are too many for one block")
-    content = b"".join([layout.head.pack(*ends.tolist()), *buffers])
-    return content + bytes(-len(content) % ALIGNMENT)
+        _append_buffers(array, column, np.asarray(cuts), buffers)
+    return [_joined(parts, layout) for parts in zip(*buffers, strict=True)]
 
 
-def _append_buffers(array: pa.Array, column: Column, buffers: list[bytes]) -> None:
-    # Structs without fields tell by their validity how many they are.
-    has_validity = array.null_count or not (column.width or column.children or column.form == "bytes")
-    buffers.append(is_valid(array).tobytes() if has_validity else b"")
-    if column.form == "fixed":
-        buffers.append(_values_bytes(array, column.width))
+def _joined(buffers: Sequence[Buffer], layout: Layout) -> bytes:
+    bounds = [*accumulate(map(len, buffers), initial=layout.head.size)]
+    if bounds[-1] > BLOCK_BYTES_MAX:
+        raise EncodingError(f"rows of {bounds[-1]} bytes are too many for one block")
+    return b"".join((layout.head.pack(*bounds), *buffers, bytes(-bounds[-1] % ALIGNMENT)))
+
+
+def _append_buffers(array: pa.Array, column: Column, cuts: Numbers, buffers: list[list[Buffer]]) -> None:
+    """Append each buffer of a column as a list of those of all blocks, which end at these numbers of rows."""
+    bounds = [*pairwise(cuts.tolist())]
+    buffers.append(_validities(array, bounds, is_needed=column.first + 1 == column.end))
+    if column.form == "struct":
+        for number, child in enumerate(column.children):
+            _append_buffers(array.field(number), child, cuts, buffers)
+    elif column.form == "fixed":
+        content, width = _value_bytes(array, column.width), column.width
+        buffers.append([content[width * start : width * end] for start, end in bounds])
     elif column.form == "bytes":
-        starts, content = string_parts(array)
-        lengths = np.diff(starts)
-        # Values of no bytes have starts, so that the number of values is always bounded by the bytes of a block.
-        is_even = len(lengths) > 0 and lengths[0] > 0 and bool((lengths == lengths[0]).all())
-        buffers.append(b"" if is_even else (starts - starts[0]).astype("<u4").tobytes())
-        buffers.append(content[starts[0] : starts[-1]].tobytes())
-    elif column.form == "list":
+        starts, data = string_parts(array)
+        buffers.append(_byte_starts(starts, bounds))
+        ends, content = starts[cuts].tolist(), data.data
+        buffers.append([content[start:end] for start, end in pairwise(ends)])
+    else:
         starts = np.zeros(1, np.int32)
         if len(array):
             starts = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * START_BYTES)
-        buffers.append((starts - starts[0]).astype("<u4").tobytes())
+        buffers.append([_shifted(starts, start, end) for start, end in bounds])
         items = array.values
         if pa.types.is_map(array.type):
-            kind = column.children[0].kind
-            items = pa.StructArray.from_arrays([array.keys, array.items], fields=[*kind])
-        first, end = int(starts[0]), int(starts[-1])
-        _append_buffers(items.slice(first, end - first), column.children[0], buffers)
-    else:
-        for number, child in enumerate(column.children):
-            _append_buffers(array.field(number), child, buffers)
+            items = pa.StructArray.from_arrays([array.keys, array.items], fields=[*column.children[0].kind])
+        first = int(starts[0])
+        items = items.slice(first, int(starts[-1]) - first)
+        _append_buffers(items, column.children[0], starts[cuts].astype(np.int64) - first, buffers)
 
 
-def _values_bytes(array: pa.Array, width: int) -> bytes:
-    if not len(array):
-        return b""
+def _validities(array: pa.Array, bounds: Sequence[tuple[int, int]], *, is_needed: bool) -> list[Buffer]:
+    """Return the validity of each block: empty without nulls, unless the number of values is known by it alone."""
+    if not array.null_count and not is_needed:
+        return [b""] * len(bounds)
+    valid = is_valid(array)
+    return [b"" if valid[start:end].all() and not is_needed else valid[start:end].tobytes() for start, end in bounds]
+
+
+def _value_bytes(array: pa.Array, width: int) -> memoryview:
     if pa.types.is_boolean(array.type):
-        return values_of(array.cast(pa.uint8()), np.uint8).tobytes()
-    return memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width].tobytes()
+        array = array.cast(pa.uint8())
+    return memoryview(array.buffers()[1] or b"").cast("B")[array.offset * width :] if len(array) else memoryview(b"")
+
+
+def _byte_starts(starts: NDArray[np.int32], bounds: Sequence[tuple[int, int]]) -> list[Buffer]:
+    """Return the starts of each block; none where all values have one length, which is not 0.
+
+    Values of no bytes have starts, so that the number of values is always bounded by the bytes of a block.
+    """
+    lengths = np.diff(starts)
+    if len(lengths) and lengths[0] and (lengths == lengths[0]).all():
+        return [b"" if start < end else bytes(START_BYTES) for start, end in bounds]
+    return [
+        b""
+        if start < end and lengths[start] and (lengths[start:end] == lengths[start]).all()
+        else _shifted(starts, start, end)
+        for start, end in bounds
+    ]
+
+
+def _shifted(starts: NDArray[np.int32], start: int, end: int) -> bytes:
+    return bytes((starts[start : end + 1] - starts[start]).astype("<u4"))
 
 
 def open_block(data: Buffer, rows: int, layout: Layout, path: str, number: int) -> Block:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import bisect
 import mmap
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
-from ftfile.kv.run.directory import (
-    END_OF_STREAM,
-    EXPANSION_MAX,
-    SMALL_PLAIN_BYTES,
-    bytes_behind_pages,
-    decode_directory,
-    padded,
-    require_crc,
-)
+from ftfile.kv.run.block import layout_of, open_block, row_finder
+from ftfile.kv.run.index import decode_index, index_bytes_of, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
+from ftfile.kv.run.window import Window, decompress, decompress_all, joined
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy
-from ftfile.rows.messages import decompressed_bytes, validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from ftfile.kv.run.block import Block
     from ftfile.kv.run.pages import Cache
 
     Key = tuple[Any, ...]
@@ -39,10 +34,11 @@ if TYPE_CHECKING:
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
 
-END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
+END_BYTES = 256 << 10  # of the first read: the index of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
-_HASHED_BLOCKS = 8  # at once: rows of a small file may take far more memory than the file
-_ARROW_ALIGNMENT = 8  # of its buffers, which a run has within its file
+_WINDOW_BYTES = 1 << 20  # decompressed at a time by a scan, if it reads as many at a time
+# What the objects of a block or a page take whose bytes lie in a mapped file, without its bounds; and each of these.
+MAPPED_BYTES, _BOUND_BYTES = 512, 36
 
 _Value = TypeVar("_Value")
 
@@ -72,7 +68,7 @@ class RunReader:
         cache: Cache,
         parallel: Parallel = _in_turn,
     ) -> None:
-        """Read directory and schema of a run, of which `read_range` returns bytes by offset and length.
+        """Read the index of a run, of which `read_range` returns bytes by offset and length.
 
         The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once. CorruptData
         tells that there is no run of this length.
@@ -84,19 +80,24 @@ class RunReader:
         self._parallel = parallel
         self._whole: Shelf[memoryview] = Shelf(1)  # all bytes of a run that the first read has
         end, needed = self._read_end()
-        behind_pages = memoryview(bytes(end[-needed:]))  # of its own: a view would keep all that was read
-        self._directory, self.schema = decode_directory(behind_pages, length_bytes, path)
-        directory = self._directory
-        self._schema_message = bytes(self.schema.serialize())
-        self.rows = directory.rows
-        self._first_key_of = key_reader(directory.first_keys.columns)
-        self.first_key = self._first_key_of(0) if directory.blocks else None
-        self.last_key = self._first_key_of(directory.blocks) if directory.blocks else None
-        self._blocks: Shelf[Block] = Shelf(directory.blocks)
-        self._may_map = True
-        self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
-        has_pages = len(directory.page_crcs) > 0
-        self._shape = directory.shape if has_pages else one_page(self.rows, directory.blocks << self._row_bits)
+        # The bytes of the index are copied: a view would keep all that was read.
+        self._index = index = decode_index(memoryview(bytes(end[-needed:])), length_bytes, path)
+        self.schema, self.rows = index.schema, index.rows
+        self._layout = layout_of(index.schema)
+        self._find = row_finder(self._layout, index.key_columns)
+        # Their items are numbers of Python.
+        self._ends: memoryview[int] = index.block_ends.data
+        self._sizes: memoryview[int] = index.plain_bytes.data
+        self._counts: memoryview[int] = index.block_rows.data
+        self._crcs: memoryview[int] = index.block_crcs.data
+        self._plain_ends = np.cumsum(index.plain_bytes, dtype=np.uint64)
+        self._first_key_of = key_reader(index.first_keys.columns)
+        self.first_key = self._first_key_of(0) if index.blocks else None
+        self.last_key = self._first_key_of(index.blocks) if index.blocks else None
+        self._blocks: Shelf[Block] = Shelf(index.blocks)
+        self._row_bits, self._row_mask = index.row_bits, (1 << index.row_bits) - 1
+        has_pages = len(index.page_crcs) > 0
+        self._shape = index.shape if has_pages else one_page(self.rows, index.blocks << self._row_bits)
         self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
         self._table: Shelf[PageTable] = Shelf(1)
         self._keeps_table = True
@@ -114,6 +115,7 @@ class RunReader:
         fingerprint_mask, place_end = shape.fingerprint_mask, shape.place_end
         pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
         blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
+        find = self._find
 
         def get(key: Key, hashed: int) -> tuple[Any, ...] | None:
             high = hashed >> PAGE_SHIFT
@@ -128,7 +130,8 @@ class RunReader:
                     number = place >> row_bits
                     block = blocks[number] or load_block(number)
                     blocks_used[number] = 1
-                    if (row := block.find(place & row_mask, key)) is not None:
+                    row = find(block, place & row_mask, key)
+                    if row is not None:
                         return row
                 slot = slot + 1 & slot_mask
             return None
@@ -162,13 +165,13 @@ class RunReader:
 
         None stands for the first row, all rows behind, all columns. It reads `read_bytes` or a block at a time.
         """
-        blocks = range(self._directory.blocks)
+        blocks = range(self._index.blocks)
         first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0
         behind = bisect.bisect_left(blocks, end, key=self._first_key_of) if end is not None else len(blocks)
         names = self.schema.names
-        key_names = names[: self._directory.key_columns] if (start, end) != (None, None) else []
-        fields = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
-        for batch in self._read_blocks(range(max(first, 0), behind), fields, read_bytes):
+        key_names = names[: self._index.key_columns] if (start, end) != (None, None) else []
+        places = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
+        for _, batch in self._windows(range(max(first, 0), behind), places, read_bytes):
             low, high = 0, batch.num_rows
             if key_names:
                 key = key_reader([batch.column(name) for name in key_names])
@@ -179,35 +182,39 @@ class RunReader:
 
     def block_starts(self) -> list[tuple[Key, int]]:
         """Return the first key of each block, and its bytes."""
-        ends = self._directory.block_ends.tolist()
-        starts = [self._directory.header_bytes, *ends[:-1]]
-        bounds = zip(starts, ends, strict=True)
-        return [(self._first_key_of(block), end - start) for block, (start, end) in enumerate(bounds)]
+        return [
+            (self._first_key_of(block), end - start)
+            for block, (start, end) in enumerate(pairwise([0, *self._ends.tolist()]))
+        ]
 
     def verify(self) -> None:
         """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
-        directory = self._directory
-        header = self._read(0, directory.header_bytes)
-        require_crc(header, directory.header_crc, "the header of the Arrow file", self._path)
-        behind_blocks = directory.block_range(directory.blocks - 1)[1] if directory.blocks else len(header)
-        gap = self._read(behind_blocks, directory.pages_offset)
-        if gap != END_OF_STREAM.ljust(padded(behind_blocks + len(END_OF_STREAM)) - behind_blocks, b"\0"):
-            raise CorruptData(self._path, "an end of stream behind the blocks", f"{bytes(gap)!r}")
         last: Key | None = None
-        for number, batch in enumerate(self._read_blocks(range(directory.blocks))):
-            keys = batch.columns[: directory.key_columns]
+        for numbers, batch in self._windows(range(self._index.blocks)):
+            keys = batch.columns[: self._index.key_columns]
             key = key_reader(keys)
+            rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
+            firsts = [0, *np.cumsum(rows)[:-1].tolist()]
             rises = first_fall(keys) is None and (last is None or last < key(0))
-            if not rises or key(0) != self._first_key_of(number):
-                raise self._corrupt(number, "keys that rise from the first one in the directory", f"{key(0)!r}")
+            if not rises or [*map(key, firsts)] != [*map(self._first_key_of, numbers)]:
+                raise self._corrupt(numbers[0], "keys that rise from the first one in the index", f"{key(0)!r}")
             last = key(batch.num_rows - 1)
-            self._require_found(number, hash_rows(keys), (number << self._row_bits) + np.arange(batch.num_rows))
+            self._check_pages(
+                numbers[0], hash_rows(keys), (numbers[0] << self._row_bits) + places_of(rows, self._row_bits)
+            )
+        if last != self.last_key:
+            raise CorruptData(self._path, f"the last key {self.last_key!r:.200}", f"{last!r:.200}")
+        checksum = 0
+        for start in range(0, self._index.pages_offset, SCAN_BYTES):
+            checksum = crc32(self._read(start, min(start + SCAN_BYTES, self._index.pages_offset)), checksum)
+        if checksum != self._index.blocks_crc:
+            raise CorruptData(self._path, f"blocks with crc32:{self._index.blocks_crc:08x}", f"crc32:{checksum:08x}")
 
     def release(self) -> None:
         """Take everything of this run out of the cache; the reader can still be used."""
         self._cache.drop(self._pages, self._table, self._blocks, self._whole)
 
-    def _require_found(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
+    def _check_pages(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
         probes, remaining = self._probes(hashes), np.arange(len(hashes))
         while remaining.size:
             places = probes.next_places(remaining)
@@ -216,12 +223,12 @@ class RunReader:
             remaining = remaining[places != expected[remaining]]
 
     def _read_end(self) -> tuple[memoryview, int]:
-        """Return the last bytes of the run, and how many of them its directory begins at, from the end."""
+        """Return the last bytes of the run, and how many of them are its index."""
         needed = END_BYTES
         while True:
             size = min(needed, self._length_bytes)
             end = self._read(self._length_bytes - size, self._length_bytes)
-            needed = bytes_behind_pages(end, self._length_bytes, self._path)
+            needed = index_bytes_of(end, self._length_bytes, self._path)
             if needed <= size:
                 return end, needed
 
@@ -237,92 +244,73 @@ class RunReader:
         return CorruptData(self._path, f"in block {block} {expected}", actual)
 
     def _load_page(self, page: int) -> memoryview:
-        directory = self._directory
-        if not len(directory.page_crcs):
+        index = self._index
+        if not len(index.page_crcs):
             return self._build_page()
-        data = self._read(*directory.page_range(page))
-        require_crc(data, int(directory.page_crcs[page]), f"page {page}", self._path)
-        if not self._shape.has_places_of(np.frombuffer(data, "<u4"), directory.block_rows, self._row_bits):
+        data = self._read(*index.page_range(page))
+        require_crc(data, int(index.page_crcs[page]), f"page {page}", self._path)
+        if not self._shape.has_places_of(np.frombuffer(data, "<u4"), index.block_rows, self._row_bits):
             raise CorruptData(self._path, f"in page {page} places of rows, and an empty slot", "others")
         return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
 
     def _build_page(self) -> memoryview:
         """Return a page for all rows of a run that has none."""
-        directory = self._directory
-        hashes = []
-        for first in range(0, directory.blocks, _HASHED_BLOCKS):
-            some = range(first, min(first + _HASHED_BLOCKS, directory.blocks))
-            blocks = _cached(self._blocks, some, self._load_block, self._parallel)
-            hashes += [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks.values()]
-        places = places_of(directory.block_rows, self._row_bits)
-        (slots,) = build_pages(self._shape, np.concatenate([np.empty(0, np.uint64), *hashes]), places)
+        key_places = range(self._index.key_columns)
+        windows = self._windows(range(self._index.blocks), key_places)
+        hashes = [np.empty(0, np.uint64), *(hash_rows(batch.columns) for _, batch in windows)]
+        places = places_of(self._index.block_rows, self._row_bits)
+        (slots,) = build_pages(self._shape, np.concatenate(hashes), places)
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
 
+    def _start_of(self, block: int) -> int:
+        """Return where a block begins."""
+        return self._ends[block - 1] if block else 0
+
     def _load_block(self, number: int) -> Block:
-        window = self._check_block(number, self._read(*self._directory.block_range(number)))
-        block = self._mapped_block(window, number) if self._may_map else None
-        if block is None:
-            (batch,) = self._decoded(window, [number])
-            block = Block(batch, self._directory.key_columns)
-        return self._cache.put(self._blocks, number, block, block.size_bytes)
-
-    def _mapped_block(self, window: memoryview, number: int) -> Block | None:
-        """Return a block whose rows stay where they are, in a mapped file; None where blocks have to be decoded."""
-        message = pa.py_buffer(window)
-        if _is_mapped(window) and message.address % _ARROW_ALIGNMENT == 0:
-            batch = self._checked(lambda: pa.ipc.read_record_batch(message, self.schema), number)
-            places = [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
-            if all(message.address <= place <= message.address + message.size for place in places):
-                return Block(batch, self._directory.key_columns, is_mapped=True)
-        self._may_map = False
-        return None
-
-    def _decoded(
-        self, window: memoryview, numbers: Sequence[int], fields: list[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
-        stream = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
-        for number in numbers:
-            yield self._checked(stream.read_next_batch, number)
-
-    def _checked(self, decode: Callable[[], pa.RecordBatch], number: int) -> pa.RecordBatch:
-        """Return the rows of a block; CorruptData if they are not what ftfile writes."""
+        start = self._ends[number - 1] if number else 0
+        stored = self._read(start, self._ends[number])
         try:
-            batch = validated(decode())
-        except (pa.ArrowException, OSError, StopIteration) as error:
-            raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
-        if batch.num_rows != (rows := int(self._directory.block_rows[number])):
-            raise self._corrupt(number, f"{rows} rows", f"{batch.num_rows}")
-        return batch
+            content = decompress(stored, self._sizes[number], self._index.compression)
+        except (ValueError, OSError) as error:
+            raise self._corrupt(number, f"{self._sizes[number]} bytes, decompressed", f"{error}") from error
+        is_mapped = content is stored and _is_mapped(stored)
+        if content is stored and not is_mapped:
+            content = bytes(stored)  # a view would keep all that was read
+        require_crc(content, self._crcs[number], f"block {number}", self._path)
+        block = open_block(content, self._counts[number], self._layout, self._path, number)
+        size_bytes = MAPPED_BYTES + _BOUND_BYTES * len(block.bounds) + (0 if is_mapped else len(content))
+        return self._cache.put(self._blocks, number, block, size_bytes)
 
-    def _read_blocks(
-        self, numbers: range, fields: list[int] | None = None, read_bytes: int = SCAN_BYTES
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of blocks that follow each other, a few of which are read at a time.
+    def _windows(
+        self, numbers: range, places: Sequence[int] | None = None, read_bytes: int = SCAN_BYTES
+    ) -> Iterator[tuple[range, pa.RecordBatch]]:
+        """Yield some blocks after the other, and their rows; with numbers of columns, these alone.
 
-        With numbers of columns, these alone are decoded.
+        It reads `read_bytes`, or a block, at a time, and decompresses no more at a time.
         """
-        ends = self._directory.block_ends
         while numbers:
-            start, end = self._directory.block_range(numbers[0])
-            count = max(int(np.searchsorted(ends, np.uint64(start + read_bytes), side="right")) - numbers[0], 1)
-            some, numbers = numbers[:count], numbers[count:]
-            window = self._read(start, self._directory.block_range(some[-1])[1])
-            for number in some:
-                first, end = self._directory.block_range(number)
-                self._check_block(number, window[first - start : end - start])
-            yield from self._decoded(window, some, fields)
+            some = _first_of(numbers, self._index.block_ends, read_bytes)
+            numbers = numbers[len(some) :]
+            start = self._start_of(some[0])
+            data = self._read(start, self._ends[some[-1]])
+            while some:
+                window = _first_of(some, self._plain_ends, min(read_bytes, _WINDOW_BYTES))
+                some = some[len(window) :]
+                yield window, self._decoded(window, data, start, places)
 
-    def _check_block(self, number: int, data: memoryview) -> memoryview:
-        """Return the bytes of a block; CorruptData for others, or if to decode them takes memory out of proportion."""
-        require_crc(data, int(self._directory.block_crcs[number]), f"block {number}", self._path)
+    def _decoded(self, numbers: range, data: memoryview, start: int, places: Sequence[int] | None) -> pa.RecordBatch:
+        """Return the rows of blocks, given bytes of the run that begin at `start`."""
+        stored = [data[self._start_of(number) - start : self._ends[number] - start] for number in numbers]
+        sizes = self._sizes[numbers[0] : numbers[-1] + 1].tolist()
         try:
-            plain_bytes = decompressed_bytes(data)
-        except pa.ArrowInvalid as error:
-            raise self._corrupt(number, "rows as Arrow has them", f"{error!r}") from error
-        if plain_bytes > (plain_max := max(SMALL_PLAIN_BYTES, EXPANSION_MAX * len(data))):
-            raise self._corrupt(number, f"at most {plain_max} bytes, decompressed", f"{plain_bytes}")
-        return data
+            contents = decompress_all(stored, sizes, self._index.compression)
+        except (ValueError, OSError) as error:
+            expected = f"{sum(sizes)} bytes in the blocks up to {numbers[-1]}, decompressed"
+            raise self._corrupt(numbers[0], expected, f"{error}") from error
+        for number, content in zip(numbers, contents, strict=True):
+            require_crc(content, self._crcs[number], f"block {number}", self._path)
+        rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
+        return Window(contents, rows, self._layout, self._path, numbers).batch(places)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
@@ -347,7 +335,8 @@ class RunReader:
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         block_numbers = numbers[[end - 1 for end in ends]].tolist()
         blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
-        return gathered([*blocks.values()], ends, places & self._row_mask, self.schema)
+        window = Window.of([*blocks.values()], self._layout, self._path, block_numbers)
+        return window.gather(ends, places & self._row_mask)
 
 
 def _cached(
@@ -362,6 +351,13 @@ def _cached(
     for number in cached_values:
         shelf.used[number] = 1
     return cached_values
+
+
+def _first_of(blocks: range, ends: NDArray[np.uint64], size_bytes: int) -> range:
+    """Return the first of some blocks that have at most `size_bytes`, but one at least, given the ends of all."""
+    before = ends[blocks[0] - 1] if blocks[0] else np.uint64(0)
+    count = int(np.searchsorted(ends, before + np.uint64(size_bytes), side="right")) - blocks[0]
+    return blocks[: max(count, 1)]
 
 
 def _is_mapped(data: memoryview) -> bool:

@@ -1,15 +1,15 @@
-"""Rows of several blocks of a run, decoded at once to Arrow; and single rows gathered from many blocks."""
+"""Blocks of a run: compressed, several decompressed and decoded to Arrow at once, and rows gathered from many."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import CorruptData
-from ftfile.kv.run.block import ALIGNMENT, START_BYTES, layout_of
+from ftfile.kv.run.block import ALIGNMENT, START_BYTES
 from ftfile.rows.buffers import from_numpy, strings_from
 from ftfile.rows.messages import with_binaries
 
@@ -23,43 +23,113 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-COLUMN_BYTES_MAX = (1 << 31) - 1  # of strings, whose offsets are of 32 bits
+_OFFSET_MAX = (1 << 31) - 1  # of values in a column of Arrow
+COLUMN_BYTES_MAX = (1 << 31) - 1  # of strings that are gathered
+
+
+COMPRESSIONS = ("none", "lz4", "zstd")
+# Of a block, decompressed: at most the one times its bytes, which LZ4 cannot exceed, or the other.
+EXPANSION_MAX = 256
+SMALL_PLAIN_BYTES = 1 << 20
+_LZ4_RAW, _LZ4_FRAMES = pa.Codec("lz4_raw"), pa.Codec("lz4")
+_ZSTD = pa.Codec("zstd", compression_level=1)
+_ZSTD_SKIPPED = b"\x50\x2a\x4d\x18"
+_PREFIX_BYTES = 4  # the length in front of a block of LZ4
+# An LZ4 frame of blocks of at most that many bytes, none of which needs another one: what is around them.
+_FRAME_BYTES = 64 << 10
+_FRAME_HEAD, _FRAME_END = b"\x04\x22\x4d\x18\x60\x40\x82", bytes(4)
 
 
 class TooManyBytes(Exception):
     """Rows have more bytes in a column than one batch can: take fewer."""
 
 
+def compress(content: bytes, compression: str) -> bytes:
+    """Return the bytes of a block as a run has them."""
+    if compression == "none":
+        return content
+    if compression == "lz4":
+        compressed = _LZ4_RAW.compress(content, asbytes=True)
+        return b"".join((len(compressed).to_bytes(_PREFIX_BYTES, "little"), compressed))
+    compressed = _ZSTD.compress(content, asbytes=True)
+    if len(content) <= max(SMALL_PLAIN_BYTES, EXPANSION_MAX * len(compressed)):
+        return bytes(compressed)
+    # Bytes that decoders skip make it long enough for its readers, however well it is compressed.
+    skipped = len(content) // EXPANSION_MAX
+    return b"".join((compressed, _ZSTD_SKIPPED, skipped.to_bytes(4, "little"), bytes(skipped)))
+
+
+def decompress(stored: Buffer, size: int, compression: str) -> Buffer:
+    """Return the bytes of a block, of which the number is known; ValueError or OSError if it is no such block.
+
+    Only their checksum tells that they are as many: of LZ4, pyarrow does not tell where they end.
+    """
+    if compression == "lz4":
+        _check_prefix(stored)
+        return bytes(_LZ4_RAW.decompress(stored[_PREFIX_BYTES:], size, asbytes=True))
+    if compression == "zstd":
+        return bytes(_ZSTD.decompress(stored, size, asbytes=True))
+    if len(stored) != size:
+        raise ValueError(f"{len(stored)} bytes")
+    return stored
+
+
+def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: str) -> list[Buffer]:
+    """Return the bytes of blocks as `decompress` does, where possible by one call."""
+    is_framed = compression == "lz4" and max(sizes) <= _FRAME_BYTES >= max(map(len, stored))
+    if not is_framed and compression != "zstd":
+        return [decompress(block, size, compression) for block, size in zip(stored, sizes, strict=True)]
+    if is_framed:
+        for block in stored:
+            _check_prefix(block)
+        content = _LZ4_FRAMES.decompress(b"".join((_FRAME_HEAD, *stored, _FRAME_END)), sum(sizes), asbytes=True)
+    else:
+        content = _ZSTD.decompress(b"".join(stored), sum(sizes), asbytes=True)
+    view = memoryview(content)
+    return [view[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
+
+
+def _check_prefix(stored: Buffer) -> None:
+    if int.from_bytes(stored[:_PREFIX_BYTES], "little") != len(stored) - _PREFIX_BYTES:
+        raise ValueError(f"{len(stored)} bytes, and the length of others")
+
+
 class Window:
     """Blocks whose rows are decoded together; all that is wrong with one is `CorruptData`, with its number."""
 
     def __init__(
-        self, blocks: Sequence[Buffer], rows: NDArray[np.integer], schema: pa.Schema, path: str, numbers: Sequence[int]
+        self,
+        blocks: Sequence[Buffer],
+        rows: NDArray[np.integer],
+        layout: Layout,
+        path: str,
+        numbers: Sequence[object],
     ) -> None:
-        """Take the bytes of blocks of a run, whose rows have this schema, and their numbers of rows."""
+        """Take the bytes of blocks of a run, with their numbers of rows, and their own numbers."""
         self._blocks = blocks
         self._rows = rows.astype(np.int64)
-        self._schema = schema
         self._path = path
         self._numbers = numbers
-        self._layout = layout_of(schema)
-        self._bounds = self._read_bounds(self._layout)
+        self._layout = layout
+        self._bounds = self._read_bounds(layout)
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], schema: pa.Schema, path: str, numbers: Sequence[int]) -> Window:
+    def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> Window:
         """Return a window of blocks that are open."""
         rows = np.array([block.rows for block in blocks], np.int64)
-        return cls([block.data for block in blocks], rows, schema, path, numbers)
+        return cls([block.data for block in blocks], rows, layout, path, numbers)
 
     def batch(self, places: Sequence[int] | None = None) -> pa.RecordBatch:
         """Return all rows; with numbers of columns, these alone, in their order."""
         if places is None:
-            places = range(len(self._schema))
+            places = range(len(self._layout.schema))
         try:
             columns = [self.column(place) for place in places]
         except TooManyBytes as error:
             raise CorruptData(self._path, f"in block {self._numbers[0]} columns of less bytes", "too many") from error
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([self._schema.field(place) for place in places]))
+        return pa.RecordBatch.from_arrays(
+            columns, schema=pa.schema([self._layout.schema.field(place) for place in places])
+        )
 
     def column(self, place: int) -> pa.Array:
         """Return a column of all rows, by its number."""
@@ -83,7 +153,7 @@ class Window:
             else:
                 array = self.column(place).take(numbers)
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._layout.schema)
 
     def _byte_values(self, column: Column, bounds: Sequence[tuple[int, int]], rows: Numbers) -> pa.Array:
         """Return values of a column of bytes, given rows of all blocks, and where those of each are among them."""
@@ -204,6 +274,8 @@ class Window:
         self._require(is_even | (start_sizes > 0), "starts of all values")
         widths = sizes // counts
         if is_even.all():
+            if (widths[rows > 0] == widths.max()).all():
+                return np.arange(int(rows.sum()) + 1) * int(widths.max())
             return np.append(0, np.cumsum(np.repeat(widths, rows)))
         pieces = [
             np.arange(0, size + 1, width, dtype="<u4").tobytes() if even and width else piece or bytes(START_BYTES)
@@ -235,6 +307,16 @@ class Window:
 
 
 def _offset_buffer(offsets: Numbers) -> pa.Buffer:
-    if offsets[-1] > COLUMN_BYTES_MAX:
+    if offsets[-1] > _OFFSET_MAX:
         raise TooManyBytes
     return pa.py_buffer(offsets.astype(np.int32))
+
+
+def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of all batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    return (
+        whole[0] if whole else pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+    )

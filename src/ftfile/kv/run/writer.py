@@ -1,9 +1,8 @@
-"""Writing a run: blocks as they come, then pages and directory, then the end of the Arrow file."""
+"""Writing a run: blocks as they come, then pages, then the index."""
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +11,10 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import first_fall, key_reader
-from ftfile.kv.run.blocks import joined
-from ftfile.kv.run.directory import (
-    END_OF_STREAM,
-    EXPANSION_MAX,
-    SMALL_PLAIN_BYTES,
-    Directory,
-    encode_directory,
-    padded,
-)
+from ftfile.kv.run.block import encode_blocks, layout_of
+from ftfile.kv.run.index import Index, encode_index, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
+from ftfile.kv.run.window import compress, joined
 from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
@@ -33,12 +26,10 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
 
 
-BLOCK_BYTES = 128 << 10  # before compression
+BLOCK_BYTES = 16 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
-COMPRESSIONS: dict[str, tuple[str, int | None] | None] = {"none": None, "lz4": ("lz4", None), "zstd": ("zstd", 1)}
-_HEAD = struct.Struct("<8s4sI")  # of an Arrow file: magic bytes, mark and length of the schema
 _WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
-_WINDOW_BLOCKS = 8
+_WINDOW_BLOCKS = 32
 
 
 class RunSummary(NamedTuple):
@@ -88,46 +79,17 @@ def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: 
         yield joined(held, schema)
 
 
-class _Pieces:
-    """The file for pyarrow's writer: keeps its bytes until they are taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[Any] = []
-        self._position = 0
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - bytes, or a buffer of pyarrow
-        self._pieces.append(data)
-        self._position += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        """Keep the bytes."""
-
-    close = flush
-
-    def take(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
-
-
 class _RunWriter:
     def __init__(self, stream: SupportsWrite[bytes], schema: pa.Schema, key_columns: int, compression: str) -> None:
         self._stream = stream
+        self._schema = schema
+        self._layout = layout_of(schema)
         self._key_columns = key_columns
-        self._key_schema = pa.schema([schema.field(number) for number in range(key_columns)])
-        self._pieces = _Pieces()
-        codec = pa.Codec(*named) if (named := COMPRESSIONS[compression]) else None
-        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        self._is_padded = compression == "zstd"  # LZ4 cannot exceed what readers admit
-        self._arrow = pa.ipc.new_file(pa.PythonFile(self._pieces, mode="w"), schema, options=options)
+        self._compression = compression
         self._position = 0
-        self._header = b""
+        self._crc = 0  # of all bytes up to there
         self._block_ends: list[int] = []
+        self._plain_bytes: list[int] = []
         self._block_rows: list[int] = []
         self._block_crcs: list[int] = []
         self._rows = 0
@@ -146,15 +108,16 @@ class _RunWriter:
             self._hashes += [hash_rows(key_batch.columns) for key_batch in self._unhashed]
             self._unhashed.clear()
         rows = -(-window.num_rows // max(blocks, 1))
-        written = []
-        for start in range(0, window.num_rows, rows):
-            block = window.slice(start, rows)
-            self._arrow.write_batch(block, _padding(block) if self._is_padded else None)
-            data = self._taken()
+        cuts = [*range(0, window.num_rows, rows), window.num_rows]
+        written, end = [], self._position
+        for content in encode_blocks(window, cuts, self._layout):
+            data = compress(content, self._compression)
             written.append(data)
-            self._block_ends.append((self._block_ends[-1] if self._block_ends else self._position) + len(data))
-            self._block_rows.append(block.num_rows)
-            self._block_crcs.append(crc32(data))
+            end += len(data)
+            self._block_ends.append(end)
+            self._plain_bytes.append(len(content))
+            self._block_crcs.append(crc32(content))
+        self._block_rows += np.diff(cuts).tolist()
         self._append(b"".join(written))
         self._first_keys.append(_copied(keys, np.arange(0, window.num_rows, rows)))
         self._last_key = _copied(keys, np.array([window.num_rows - 1]))
@@ -169,44 +132,31 @@ class _RunWriter:
             raise EncodingError(f"keys do not rise: {key(row)!r}, and then {key(row + 1)!r}")
 
     def finish(self) -> RunSummary:
-        """Write pages, directory and end, and return the run."""
-        self._arrow.close()
-        end = self._taken()
-        self._append(END_OF_STREAM)
+        """Write pages and index, and return the run."""
         self._append(bytes(padded(self._position) - self._position))
-        pages_offset, rows = self._position, self._rows
+        pages_offset, blocks_crc, rows = self._position, self._crc, self._rows
         row_bits = (max(self._block_rows, default=1) - 1).bit_length()
         shape, page_crcs = self._write_pages(row_bits) if rows >= PAGED_ROWS_MIN else (NO_PAGES, [])
         keys = [*self._first_keys, *([] if self._last_key is None else [self._last_key])]
-        directory = Directory(
+        index = Index(
+            schema=self._schema,
             rows=rows,
             key_columns=self._key_columns,
-            header_bytes=len(self._header),
-            header_crc=crc32(self._header),
+            compression=self._compression,
             row_bits=row_bits,
             block_ends=np.array(self._block_ends, "<u8"),
+            plain_bytes=np.array(self._plain_bytes, "<u4"),
             block_rows=np.array(self._block_rows, "<u4"),
             block_crcs=np.array(self._block_crcs, "<u4"),
+            blocks_crc=blocks_crc,
             shape=shape,
             pages_offset=pages_offset,
             page_crcs=np.array(page_crcs, "<u4"),
-            first_keys=joined(keys, self._key_schema),
-            end_crc=crc32(end),
+            first_keys=joined(keys, pa.schema([*self._schema][: self._key_columns])),
         )
-        self._append(encode_directory(directory, self._position, len(end)))
-        self._append(end)
+        self._append(encode_index(index, self._position))
         first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else ((), ())
         return RunSummary(rows, (first, last) if keys else None)
-
-    def _taken(self) -> bytes:
-        """Return the bytes from pyarrow; append the header, which comes with the first block or the end, by itself."""
-        data = self._pieces.take()
-        if self._header:
-            return data
-        header_bytes = _HEAD.size + _HEAD.unpack_from(data)[-1]
-        self._header = data[:header_bytes]
-        self._append(self._header)
-        return data[header_bytes:]
 
     def _write_pages(self, row_bits: int) -> tuple[PageShape, list[int]]:
         hashes = np.concatenate(self._hashes)
@@ -223,12 +173,7 @@ class _RunWriter:
     def _append(self, data: bytes) -> None:
         self._stream.write(data)
         self._position += len(data)
-
-
-def _padding(block: pa.RecordBatch) -> dict[str, str] | None:
-    """Return metadata by which a large block is long enough for its readers, however well its rows are compressed."""
-    plain_bytes = 2 * block.nbytes  # buffers have a little more than their rows
-    return {"padding": " " * (plain_bytes // EXPANSION_MAX)} if plain_bytes > SMALL_PLAIN_BYTES else None
+        self._crc = crc32(data, self._crc)
 
 
 def _copied(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:

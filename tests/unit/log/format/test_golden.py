@@ -17,7 +17,7 @@ from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.filters.keys import Keys, forget_keys
-from ftfile.kv.run.directory import bytes_behind_pages, decode_directory
+from ftfile.kv.run.index import decode_index, index_bytes_of
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -107,13 +107,13 @@ def unpacked(content: bytes) -> tuple[Any, list[bytes]]:
 
 
 def parts_of_run(content: bytes) -> tuple[object, ...]:
-    """Return what a run says and its pages, but for what depends on how Arrow writes messages and codecs compress."""
+    """Return what a run says and its pages, but for what depends on how codecs compress."""
     end = memoryview(content)
-    needed = bytes_behind_pages(end, len(content), "golden")
-    directory, schema = decode_directory(end[-needed:], len(content), "golden")
-    pages = content[directory.pages_offset : directory.page_range(len(directory.page_crcs))[0]]
-    facts = (directory.rows, directory.key_columns, directory.row_bits, directory.shape, directory.block_rows.tolist())
-    return facts, directory.first_keys.to_pylist(), schema, pages
+    index = decode_index(end[-index_bytes_of(end, len(content), "golden") :], len(content), "golden")
+    pages = content[index.pages_offset : index.page_range(len(index.page_crcs))[0]]
+    facts = (index.rows, index.key_columns, index.row_bits, index.shape, index.block_rows.tolist())
+    blocks = (index.plain_bytes.tolist(), index.block_crcs.tolist(), index.compression)
+    return facts, blocks, index.first_keys.to_pylist(), index.schema, pages
 
 
 def said_by_store(path: str, content: bytes) -> object:
