@@ -36,7 +36,7 @@ ROLLING = st.builds(
     *(MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, TEXT, st.none() | TEXT, MAYBE, st.none() | TEXT, st.none() | TEXT),
     *(st.booleans(), COUNT, COUNT),
 )
-PLAN = st.builds(PlanSettings, *(COUNT,) * 7)
+PLAN = st.builds(PlanSettings, *(COUNT,) * 6)
 
 
 @given(NAMING | STORAGE)
