@@ -104,6 +104,12 @@ def test_a_segment_without_rows_has_no_bytes() -> None:
     assert GroupTotals("").plus(segment, is_other_batch=True).size_bytes == 0
 
 
+def test_a_run_has_no_rows_that_do_not_count() -> None:
+    run = structs.replace(SEGMENT, skip_rows=1, rolling_stats=Marks((1, 1), (KEY, KEY)).to_json())
+    with pytest.raises(CorruptData, match="all of whose rows count"):
+        open_marks(MemoryFileSystem("forged-stats"), [run], KINDS)
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_that_the_columns_cannot_have_are_damage(key: tuple[Any, ...]) -> None:
     fs = MemoryFileSystem("forged-stats")

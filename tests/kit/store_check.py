@@ -163,9 +163,9 @@ class _Check:
             except CorruptData as error:
                 require(False, "K3", str(error))
             rows = pa.Table.from_batches(reader.scan(), reader.schema)
-            expected = add.rows + add.skip_rows
-            require(rows.num_rows == expected, "K2", f"{add.id} has {rows.num_rows} rows, and not {expected}")
-            self.tables[add.id] = rows.slice(add.skip_rows)
+            require(rows.num_rows == add.rows, "K2", f"{add.id} has {rows.num_rows} rows, and not {add.rows}")
+            require(not add.skip_rows, "K2", f"{add.id} has {add.skip_rows} rows that do not count")
+            self.tables[add.id] = rows
         return self.tables[add.id]
 
     def _folded(self, runs: Mapping[str, Sequence[Run]], definition: StoreDefinition, *, bottom: bool) -> Buckets:
@@ -283,7 +283,7 @@ def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
     more = ops_in(rows) & ~marks.ops
     require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its marks say {marks.ops:b}")
     deletes = int((operations(rows) == DELETE).sum())
-    require(add.skip_rows > 0 or marks.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {marks.deletes}")
+    require(marks.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {marks.deletes}")
     if not rows.num_rows:
         return
     batch = rows.combine_chunks().to_batches()[0]

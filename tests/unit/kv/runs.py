@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from ftfile.kv.hashing import hash_rows
@@ -62,6 +63,12 @@ def written(
 
 def open_run(content: bytes, cache_bytes: int = 1 << 30, **options: Any) -> RunReader:
     return RunReader(Written(content).read_range, len(content), "a.spool", Cache(cache_bytes), **options)
+
+
+def block_sizes(run: RunReader) -> list[int]:
+    """The bytes of each block, as they are stored."""
+    sizes: list[int] = np.diff(run._index.block_ends, prepend=np.uint64(0)).tolist()  # noqa: SLF001
+    return sizes
 
 
 def numbered(rows: int, step: int = 3) -> pa.RecordBatch:

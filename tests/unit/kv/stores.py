@@ -113,7 +113,7 @@ def rows_in(fs: FileSystem) -> dict[Any, Any]:
 
 
 def _checked(fs: FileSystem, run: Run, definition: StoreDefinition) -> pa.Table:
-    table = table_of(fs, run.add).slice(run.add.skip_rows)
+    table = table_of(fs, run.add)
     assert table.num_rows == run.add.rows
     assert {bucket for bucket, _ in by_bucket(table, definition)} <= {run.add.directory_key}
     if table.num_rows:

@@ -34,7 +34,7 @@ from ftfile.read.log_planner import FollowSettings
 from ftfile.read.log_positions import InLog
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.building import Builder
-from tests.unit.kv.runs import Written, numbered, written
+from tests.unit.kv.runs import Written, block_sizes, numbered, written
 from tests.unit.kv.stores import counting, rows, rows_of
 from tests.unit.kv.test_planning import MIB, a_run, named, plan_of, points
 from tests.unit.write.files.encrypted import ring
@@ -79,7 +79,7 @@ class TestReading:
             store.write_tables({0: long_rows(range(first * 800, first * 800 + 800), 900)})
         with kv.open(out) as opened:
             (level,) = opened.view.buckets[0].levels
-            assert len(level.opened().reader.block_starts()) > 1
+            assert len(block_sizes(level.opened().reader)) > 1
             assert opened.multi_get([0, 1600, 2399, 2400]) == [*(b"%09d" % id_ * 100 for id_ in (0, 1600, 2399)), None]
 
     @pytest.mark.parametrize("size", [90, 10])
@@ -123,7 +123,7 @@ class TestReading:
         run = RunReader(file.read_range, len(content), "a.spool", Cache(0))
         file.reads.clear()
         assert pa.Table.from_batches(run.scan()).equals(pa.Table.from_batches([batch]))
-        assert 1 < len(file.reads) < len(run.block_starts())
+        assert 1 < len(file.reads) < len(block_sizes(run))
         assert max(length for _, length in file.reads) <= SCAN_BYTES
 
     def test_pages_of_more_than_are_made_at_once(self) -> None:

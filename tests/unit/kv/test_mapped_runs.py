@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import MAPPED_BYTES, RunReader
-from tests.unit.kv.runs import NUMBERS, keys_of, numbered, written
+from tests.unit.kv.runs import NUMBERS, block_sizes, keys_of, numbered, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_what_is_not_compressed_is_read_in_place(tmp_path: Path, offset: int) ->
     content = written([BATCH], NUMBERS, ["id"], "none", block_bytes=8 << 10)
     run = mapped_run(tmp_path / "run", content, offset, cache)
     read_all(run)
-    blocks, pages = len(run.block_starts()), run._shape.pages  # noqa: SLF001 - that there are several of both
+    blocks, pages = len(block_sizes(run)), run._shape.pages  # noqa: SLF001 - that there are several of both
     assert blocks > 50
     assert pages > 5
     # The slots for look-ups of many keys are in memory, as one table.

@@ -18,7 +18,7 @@ from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.window import COMPRESSIONS, Window
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
-from tests.unit.kv.runs import NUMBERS, Stream, Written, keys_of, numbered, open_run, written
+from tests.unit.kv.runs import NUMBERS, Stream, Written, block_sizes, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,7 +171,7 @@ class TestWriting:
 
     def test_blocks_have_about_the_length_asked_for(self) -> None:
         content = written([numbered(40_000)], NUMBERS, ["id"], "none", 8192)
-        sizes = [size for _, size in open_run(content).block_starts()]
+        sizes = block_sizes(open_run(content))
         assert max(sizes) <= 9000
         assert np.median(sizes) >= 6000
 
@@ -185,7 +185,7 @@ class TestWriting:
         run.verify()
         for key, hashed in keys_of(batch)[::13]:
             assert run.get(key, hashed) == (values[key[0]],)
-        assert max(size for _, size in run.block_starts()) < 4_000_000
+        assert max(block_sizes(run)) < 4_000_000
 
     @pytest.mark.parametrize(
         ("ids", "pieces", "message"),
@@ -258,7 +258,7 @@ class TestTouching:
         keys = batch.select(["id"])
         for _ in range(2):
             assert len(run.multi_get(keys, hash_rows(keys.columns))[0]) == 20_000
-        assert calls == [9, len(run.block_starts())]
+        assert calls == [9, len(block_sizes(run))]
 
     def test_answers_are_right_without_a_cache(self) -> None:
         batch = numbered(6000)

@@ -70,10 +70,10 @@ def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
     add = min(store.log.refresh().segments.values(), key=lambda add: add.offset)
     marks = run_of(add).marks
     assert marks.keys is not None
-    low, _ = marks.keys
+    low, high = marks.keys
     for wrong, error in (
         (structs.replace(add, rows=add.rows + 1), f"expected {add.rows + 1} rows"),
-        (structs.replace(add, rows=add.rows - 1, skip_rows=1), "expected 1 rows before the key"),
+        (structs.replace(add, rolling_stats=replace(marks, keys=((), high)).to_json()), "as the first key"),
         (structs.replace(add, rolling_stats=replace(marks, keys=(low, (b"zzz",))).to_json()), "as the last one"),
         (structs.replace(add, directory_key=bucket_name(3 - int(add.directory_key[2:]))), "expected keys of bucket"),
         (structs.replace(add, checksum="crc32:00000000"), "crc32:00000000"),

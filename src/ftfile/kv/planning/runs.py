@@ -138,9 +138,8 @@ class Run(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the bytes of the rows that no job has taken."""
-        rows = self.add.rows + self.add.skip_rows
-        return self.add.length * self.add.rows // rows if rows else 0
+        """Return the bytes of its rows; a run without rows has none."""
+        return self.add.length if self.add.rows else 0
 
     @property
     def begins(self) -> Key:
@@ -265,6 +264,8 @@ def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]
         marks, checked_types = _checked.get(add.id, (None, ()))
         # Each commit opens all live runs, whose adds stay the same objects.
         if marks is not add.rolling_stats or checked_types != types:
+            if add.skip_rows:
+                raise CorruptData(add.path, "a run all of whose rows count", f"{add.skip_rows} that do not")
             Marks.from_json(add.rolling_stats).check_keys(types)
             if len(_checked) >= _KEPT:
                 _checked.clear()

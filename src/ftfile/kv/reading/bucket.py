@@ -148,10 +148,9 @@ class Bucket:
         for level in self.levels:
             if not remaining.size:
                 break
-            here = self._covered(level, keys, remaining)
-            if here.size:
-                numbers, rows = level.opened().reader.multi_get(_taken(keys, here), hashes[here])
-                numbers, rows = here[numbers], self._valued(rows)
+            if level.has_rows:
+                numbers, rows = level.opened().reader.multi_get(_taken(keys, remaining), hashes[remaining])
+                numbers, rows = remaining[numbers], self._valued(rows)
                 hits.append((numbers, rows))
                 ops = operations(rows)
                 is_partial = ops == MERGE
@@ -202,14 +201,6 @@ class Bucket:
         """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
         levels = tuple(part for level in self.levels for part in level.apart())
         return replace(self, levels=levels, is_unfolded=True)
-
-    def _covered(self, level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Numbers:
-        """Return the numbers of the keys that a level may have rows of."""
-        if not level.has_rows:
-            return numbers[:0]
-        if not level.has_rest:
-            return numbers  # its pages tell faster
-        return numbers[contain([(level.low, None)], _taken(keys, numbers).columns)]
 
     def _valued(self, rows: pa.RecordBatch) -> pa.Table:
         """Return the value columns and the operations of rows, as the store has them."""
@@ -286,9 +277,8 @@ def _scanned(
     reader = level.opened().reader
     names = {*definition.schema.names, OP, DELETED_MS}
     schema = pa.schema([field for field in reader.schema if field.name in names])
-    low = max(start or (), level.low) if level.has_rest else start
     read_bytes = max(min(read_bytes, SCAN_BYTES), _READ_BYTES_MIN)
-    return reader.scan(low, end, schema.names, read_bytes=read_bytes), schema
+    return reader.scan(start, end, schema.names, read_bytes=read_bytes), schema
 
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:

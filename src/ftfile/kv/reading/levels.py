@@ -85,8 +85,6 @@ class Level:
         self.high: Key = max((last for _, last in keys), default=())
         # Ranges of keys of which rows end in older levels.
         self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.marks.purges)
-        # True if its run has rows below `low`, which are no longer its own.
-        self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
         self._sources = sources
         # The rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
         self.run: Opened | None = None
@@ -179,7 +177,7 @@ class Level:
         tables = parallel(files.fs, lambda run: _rows_of(run, files), runs)
         purges = [run.marks.purges for run in runs]
         if older is not None and base is not None:
-            tables = [_table(base.reader, older.low if older.has_rest else None), *tables]
+            tables = [_table(base.reader), *tables]
             purges = [(), *purges]
             older.release()
         rows = fold(tables, self._sources.definition, bottom=False, purges=purges).combine_chunks()
@@ -199,7 +197,7 @@ def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
     groups: list[list[Run]] = []
     size_bytes, overlay_bytes = 0, min(_OVERLAY_BYTES, sources.cache.capacity_bytes // _OVERLAY_PART)
     for run in runs:
-        is_small = run.add.rows + run.add.skip_rows < PAGED_ROWS_MIN and run.add.logical_length <= _SMALL_BYTES
+        is_small = run.add.rows < PAGED_ROWS_MIN and run.add.logical_length <= _SMALL_BYTES
         size_bytes += run.add.logical_length
         if not is_small or size_bytes > overlay_bytes or not groups or not groups[-1]:
             groups.append([run])
@@ -229,10 +227,8 @@ def open_levels(levels: Sequence[Level], sources: Sources) -> None:
 def _rows_of(run: Run, files: OpenFiles) -> pa.Table:
     # With a cache of its own, since what is folded need not be cached twice.
     reader = open_run(files, run.add, Cache(_UNBOUNDED))
-    if run.marks.keys is None:
-        return reader.schema.empty_table()
-    return _table(reader, run.marks.keys[0] if run.add.skip_rows else None)
+    return _table(reader)
 
 
-def _table(reader: RunReader, low: Key | None) -> pa.Table:
-    return pa.Table.from_batches(reader.scan(low), reader.schema)
+def _table(reader: RunReader) -> pa.Table:
+    return pa.Table.from_batches(reader.scan(), reader.schema)

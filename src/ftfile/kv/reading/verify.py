@@ -175,14 +175,12 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     reader = open_run(files, add, Cache(_CACHE_BYTES))
     reader.verify()  # names block or page, which the checksum of all bytes does not
     check_bytes(run.add, files)
-    if reader.rows != add.rows + add.skip_rows:
-        raise CorruptData(add.path, f"{add.rows + add.skip_rows} rows", f"{reader.rows} rows")
-    if run.marks.keys is not None:
-        low, high = run.marks.keys
-        below = sum(batch.num_rows for batch in reader.scan(end=low, columns=definition.keys))
-        if below != add.skip_rows or reader.last_key != high:
-            expected = f"{add.skip_rows} rows before the key {low!r}, and {high!r} as the last one"
-            raise CorruptData(add.path, expected, f"{below} rows, and {reader.last_key!r}")
+    if reader.rows != add.rows:
+        raise CorruptData(add.path, f"{add.rows} rows", f"{reader.rows} rows")
+    keys = (reader.first_key, reader.last_key)
+    if run.marks.keys is not None and keys != run.marks.keys:
+        first, last = run.marks.keys
+        raise CorruptData(add.path, f"{first!r} as the first key, and {last!r} as the last one", f"{keys!r}")
     for batch in reader.scan(columns=definition.bucket_by):
         buckets = buckets_of(hash_rows(batch.columns), definition.buckets)
         other = buckets != bucket_number(add.directory_key)

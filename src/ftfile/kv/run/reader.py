@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import mmap
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -180,13 +179,6 @@ class RunReader:
             if low < high:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
-    def block_starts(self) -> list[tuple[Key, int]]:
-        """Return the first key of each block, and its bytes."""
-        return [
-            (self._first_key_of(block), end - start)
-            for block, (start, end) in enumerate(pairwise([0, *self._ends.tolist()]))
-        ]
-
     def verify(self) -> None:
         """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
         last: Key | None = None
@@ -267,8 +259,7 @@ class RunReader:
         return self._ends[block - 1] if block else 0
 
     def _load_block(self, number: int) -> Block:
-        start = self._ends[number - 1] if number else 0
-        stored = self._read(start, self._ends[number])
+        stored = self._read(self._start_of(number), self._ends[number])
         try:
             content = decompress(stored, self._sizes[number], self._index.compression)
         except (ValueError, OSError) as error:
