@@ -149,9 +149,12 @@ class Outputs:
         return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
 
     def equal_bytes(self, size_bytes: int) -> int:
-        """Return the length at which a run ends, so that the fewest runs of as many bytes are equal."""
+        """Return the length at which a run ends, so that the fewest runs of as many bytes are equal.
+
+        A run that has all of them ends at a whole file: how many become of them is not known.
+        """
         limit = max(self.max_file_bytes - self.piece_bytes, 1)
-        return -(-size_bytes // max(-(-size_bytes // limit), 1))
+        return limit if size_bytes <= limit else -(-size_bytes // -(-size_bytes // limit))
 
     def write(self, bucket: str, rows: FoldedRows, origin: Origin, run_bytes: int | None = None) -> Run:
         """Write a run of the next rows, which has no position yet; without any, an empty run.

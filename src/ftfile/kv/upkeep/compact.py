@@ -352,8 +352,8 @@ class _FullMerges:
     ) -> Iterator[Compaction]:
         """Yield the descent of all of level 0; once that is done, each group that is more than a run without deletes.
 
-        Small neighbours are compacted together. A run that a group became is not compacted again for deletes that it
-        must have.
+        Small neighbours are compacted together. What a group became is not compacted again, for deletes that it must
+        have or because its runs are small: so this ends.
         """
         level0 = by_position(run for run in runs if not run.marks.level)
         level1 = [run for run in runs if run.marks.level]
@@ -363,7 +363,7 @@ class _FullMerges:
             return
         first_ids = self._groups.setdefault(bucket, {run.add.id for run in level1})
         for group in _joined_groups(level1, rules):
-            is_due = len(group) > 1 or (not _is_plain(group[0]) and group[0].add.id in first_ids)
+            is_due = _has_any(group, first_ids) and (len(group) > 1 or not _is_plain(group[0]))
             if is_due and not _has_any(group, held):
                 yield Compaction("level1", by_position(group))
 

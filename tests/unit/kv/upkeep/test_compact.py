@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,7 @@ from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
+    from ftfile.core.progress import Progress
     from ftfile.kv.planning.runs import Run
 
 
@@ -50,7 +52,20 @@ def write(query: StoreBatch, batches: int, words: int = 20) -> dict[str, int]:
     return expected
 
 
+def end_early(progress: Progress) -> None:
+    """Let a compaction that goes on and on fail."""
+    assert progress.done < 20
+
+
 class TestCompact:
+    def test_runs_far_below_a_file_become_one(self) -> None:
+        query = counts(buckets="1", flushIntervalCount="1000")
+        for batch in range(2):
+            words = (sha256(b"%d %d" % (batch, number)).hexdigest() for number in range(30_000))
+            query.run(batch, [[{"word": word, "n": batch} for word in words]])
+        report = kv.compact(PATH, full=True, progress=end_early, context=current())
+        assert (report.records, report.runs_written, runs_of(PATH)) == (1, 1, 1)
+
     def test_nothing_due_is_no_record(self, query: StoreBatch) -> None:
         write(query, 3)
         report = kv.compact(PATH, context=current())
@@ -170,7 +185,7 @@ class TestDeletes:
         query = StoreBatch(PATH, {"k": "string", "at": "long", "gone": "boolean"}, options | {"buckets": "1"})
         query.run(0, [[{"k": "a", "at": 5, "gone": False}, {"k": "b", "at": 5, "gone": False}]])
         query.run(1, [[{"k": "a", "at": 10, "gone": True}]])
-        reports = [kv.compact(PATH, full=True, context=current()) for _ in range(2)]
+        reports = [kv.compact(PATH, full=True, progress=end_early, context=current()) for _ in range(2)]
         assert [report.records for report in reports] == [2, 1]
         clock.advance(3600)
         kv.compact(PATH, full=True, context=current())
