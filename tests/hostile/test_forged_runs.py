@@ -134,8 +134,11 @@ def test_a_page_with_places_of_no_row_is_refused(kind: str) -> None:
 
     run = open_run(forged.change_pages(change))
     key, hashed = keys_of(BATCH)[7]
-    with pytest.raises(CorruptData, match="places of rows"):
+    error = "which a page has" if kind == "a row behind the last one" else "places of rows"
+    with pytest.raises(CorruptData, match=error):
         run.get(key, hashed)
+    with pytest.raises(CorruptData, match=error):
+        run.multi_get(BATCH.slice(7, 1), np.array([hashed], np.uint64))
 
 
 READS: list[Callable[[Any], object]] = [

@@ -17,12 +17,22 @@ def test_what_was_not_used_goes_first() -> None:
     cache, shelf = Cache(300), Shelf[str](9)
     for number in range(3):
         assert cache.put(shelf, number, f"value {number}", 100) == f"value {number}"
-    cache.put(shelf, 3, "value 3", 100)  # the hand passes all, and the first goes
-    assert shelf.values[:4] == [None, "value 1", "value 2", "value 3"]
-    shelf.used[1] = 1
-    cache.put(shelf, 4, "value 4", 100)
-    assert shelf.values[:5] == [None, "value 1", None, "value 3", "value 4"]
+    shelf.used[0] = 1
+    cache.put(shelf, 3, "value 3", 100)
+    assert shelf.values[:4] == ["value 0", None, "value 2", "value 3"]
+    cache.put(shelf, 4, "value 4", 100)  # the hand has passed the first one
+    assert shelf.values[:5] == ["value 0", None, None, "value 3", "value 4"]
     assert cache.size_bytes == 300
+
+
+def test_what_is_used_again_outlives_what_is_put_and_never_used() -> None:
+    cache, pages, blocks = Cache(300), Shelf[str](1), Shelf[str](100)
+    cache.put(pages, 0, "page", 100)
+    for number in range(100):
+        pages.used[0] = 1
+        cache.put(blocks, number, "block", 100)
+    assert pages.values == ["page"]
+    assert sum(value is not None for value in blocks.values) == 2
 
 
 def test_shelves_share_the_bytes() -> None:
@@ -58,7 +68,7 @@ def test_a_value_that_grows_removes_others() -> None:
     cache.grow(first, 0, "another", 40)
     assert cache.size_bytes == 90
     cache.put(second, 1, "two", 10)
-    cache.grow(first, 0, "grows", 100)
+    cache.grow(first, 0, "grows", 101)
     assert first.values == [None], "it is larger than the cache"
     assert cache.size_bytes == 10 * (second.values[1] is not None)
     cache.put(first, 0, "again", 20)

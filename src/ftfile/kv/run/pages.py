@@ -37,7 +37,8 @@ class Shelf(Generic[_Value]):
 
     def __init__(self, count: int) -> None:
         self.values: list[_Value | None] = [None] * count  # None where a value is not cached
-        self.used = bytearray(count)  # 1 where a value was used since the hand of the clock passed it
+        # 1 where a value was used after it was put, since the hand of the clock passed it.
+        self.used = bytearray(count)
         self.sizes_bytes: dict[int, int] = {}  # of the values that are cached
 
 
@@ -64,7 +65,7 @@ class Cache:
             if (present := shelf.values[number]) is not None:
                 return present
             shelf.values[number] = value
-            shelf.used[number] = 1
+            shelf.used[number] = 0
             shelf.sizes_bytes[number] = size_bytes
             self._entries.append((shelf, number))
             self._values += 1
@@ -138,15 +139,14 @@ class PageShape:
         """Return the number behind the greatest place that a slot can hold."""
         return (1 << self.place_bits) - 1
 
-    def has_places_of(self, slots: Slots, block_rows: NDArray[np.uint32], row_bits: int) -> bool:
-        """Return True if each slot of a page is empty or has the place of a row, and one is empty: a search ends."""
-        places = (slots[slots != 0] & np.uint32(self.place_end)).astype(np.int64) - 1
-        if len(places) == len(slots) or not len(places):
-            return len(slots) > len(places)
-        blocks = places >> row_bits
-        if places.min() < 0 or blocks.max() >= len(block_rows):
-            return False
-        return bool((places & ((1 << row_bits) - 1) < block_rows[blocks]).all())
+    def has_places_in(self, slots: Slots, blocks: int, row_bits: int) -> bool:
+        """Return True if each slot of a page is empty or has a place in a block, and one is empty: a search ends.
+
+        Whether a block has that row is for who reads it.
+        """
+        places = slots & np.uint32(self.place_end)  # plus one
+        filled = int(np.count_nonzero(places))
+        return np.count_nonzero(slots) == filled < len(slots) and int(places.max()) <= blocks << row_bits
 
     def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the page of each hash."""

@@ -114,24 +114,30 @@ class RunReader:
         fingerprint_mask, place_end = shape.fingerprint_mask, shape.place_end
         pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
         blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
-        find = self._find
+        find, no_row = self._find, self._no_row
 
         def get(key: Key, hashed: int) -> tuple[Any, ...] | None:
             high = hashed >> PAGE_SHIFT
             page = high * page_count >> PAGE_SHIFT
-            slots = pages[page] or load_page(page)
-            pages_used[page] = 1
+            if (slots := pages[page]) is None:
+                slots = load_page(page)
+            else:
+                pages_used[page] = 1
             slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
             before = ((high & fingerprint_mask) << place_bits) + 1
             while entry := slots[slot]:
                 place = entry - before
                 if 0 <= place < place_end:
                     number = place >> row_bits
-                    block = blocks[number] or load_block(number)
-                    blocks_used[number] = 1
-                    row = find(block, place & row_mask, key)
-                    if row is not None:
-                        return row
+                    if (block := blocks[number]) is None:
+                        block = load_block(number)
+                    else:
+                        blocks_used[number] = 1
+                    row = place & row_mask
+                    if row >= block.rows:
+                        raise no_row(number, row)
+                    if (values := find(block, row, key)) is not None:
+                        return values
                 slot = slot + 1 & slot_mask
             return None
 
@@ -227,7 +233,7 @@ class RunReader:
     def _read(self, start: int, end: int) -> memoryview:
         if (whole := self._whole.values[0]) is not None:
             return whole[start:end]
-        data = memoryview(self._read_range(start, end - start)).cast("B")
+        data = memoryview(self._read_range(start, end - start))
         if len(data) != end - start:
             raise CorruptData(self._path, f"{end - start} bytes at {start}", f"{len(data)} bytes")
         return data
@@ -235,13 +241,17 @@ class RunReader:
     def _corrupt(self, block: int, expected: str, actual: str) -> CorruptData:
         return CorruptData(self._path, f"in block {block} {expected}", actual)
 
+    def _no_row(self, block: int, row: int) -> CorruptData:
+        """Return the error of a page that has the place of a row that a block does not have."""
+        return self._corrupt(block, f"row {row}, which a page has", f"{self._counts[block]} rows")
+
     def _load_page(self, page: int) -> memoryview:
         index = self._index
         if not len(index.page_crcs):
             return self._build_page()
         data = self._read(*index.page_range(page))
         require_crc(data, int(index.page_crcs[page]), f"page {page}", self._path)
-        if not self._shape.has_places_of(np.frombuffer(data, "<u4"), index.block_rows, self._row_bits):
+        if not self._shape.has_places_in(np.frombuffer(data, "<u4"), index.blocks, self._row_bits):
             raise CorruptData(self._path, f"in page {page} places of rows, and an empty slot", "others")
         return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
 
@@ -322,12 +332,16 @@ class RunReader:
         """Return rows by their places, which are sorted."""
         if not len(places):
             return joined([], self.schema)
-        numbers = places >> self._row_bits
+        numbers, rows = places >> self._row_bits, places & self._row_mask
+        beyond = rows >= self._index.block_rows[numbers]
+        if beyond.any():
+            first = int(np.argmax(beyond))
+            raise self._no_row(int(numbers[first]), int(rows[first]))
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         block_numbers = numbers[[end - 1 for end in ends]].tolist()
         blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
         window = Window.of([*blocks.values()], self._layout, self._path, block_numbers)
-        return window.gather(ends, places & self._row_mask)
+        return window.gather(ends, rows)
 
 
 def _cached(
@@ -335,13 +349,13 @@ def _cached(
 ) -> dict[int, _Value]:
     """Return values of a shelf by their numbers, once those that are missing are loaded."""
     held = shelf.values
-    values = {number: held[number] for number in numbers}
-    if missing := [number for number, value in values.items() if value is None]:
-        values.update(zip(missing, parallel(load, missing), strict=True))
-    cached_values: dict[int, Any] = values
-    for number in cached_values:
+    values: dict[int, Any] = {number: held[number] for number in numbers}
+    missing = [number for number, value in values.items() if value is None]
+    for number in numbers:
         shelf.used[number] = 1
-    return cached_values
+    if missing:
+        values.update(zip(missing, parallel(load, missing), strict=True))
+    return values
 
 
 def _first_of(blocks: range, ends: NDArray[np.uint64], size_bytes: int) -> range:
