@@ -14,10 +14,10 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
-from ftfile.kv.planning.holds import holds_after
-from ftfile.kv.planning.plan import Planner, acceptable
+from ftfile.kv.planning.holds import holds_after, holds_of, job_of
+from ftfile.kv.planning.plan import Planner, acceptable, due
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_jobs, seal_marks
+from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_marks
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
@@ -61,8 +61,8 @@ class HowWritten:
     storage: Storage
 
     def planner(self, log: CommitLog) -> Planner:
-        """Return the planner of its jobs, as of now."""
-        return Planner(self.plan, self.definition.key_types, log.ids, log.clock.now_ms())
+        """Return the planner of its compactions, as of now."""
+        return Planner(self.plan, self.definition.key_types, log.clock.now_ms())
 
     def spool(self, stage: Stage) -> RunSpool:
         """Return a new file for runs."""
@@ -169,7 +169,7 @@ class StoreChange:
 
     runs: tuple[Add, ...]  # new ones, old to new; their marks have no position yet
     rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
-    failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain, and of runs that were not read
+    failed: frozenset[str] = frozenset()  # ids of runs that could not be merged
     tasks: int = 1  # by which the jobs are done that become due
 
 
@@ -188,12 +188,11 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)
-    planner = Planner(config.plan, definition.key_types, log.ids, now_ms)
     return Body(
         adds=seal_marks(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        assembly_tasks=due_after(log, state, live, planner, failed=change.failed, tasks=change.tasks),
+        assembly_tasks=due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
@@ -220,14 +219,10 @@ def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) 
 
 
 def due_after(
-    log: CommitLog,
-    state: LogState,
-    live: Mapping[str, Add],
-    planner: Planner,
-    *,
-    failed: Collection[str] = (),
-    tasks: int,
+    state: LogState, live: Mapping[str, Add], rules: PlanSettings, *, failed: Collection[str] = (), tasks: int
 ) -> tuple[AssemblyTask, ...]:
     """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
-    holds = holds_after(state.assembly_tasks, failed, live, state.version + 1)
-    return seal_jobs(log.fs, planner.jobs(live.values(), holds, tasks=tasks))
+    holds = holds_of(state.assembly_tasks)
+    tried = [compaction for compaction, _ in due(state.segments.values(), holds, rules)] if failed else []
+    holds = holds_after(holds, tried, failed, live, state.version + 1)
+    return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), holds, rules))

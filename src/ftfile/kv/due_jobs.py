@@ -1,13 +1,13 @@
-"""Due jobs, done by tasks beside their own rows: runs become fewer, in memory that does not grow with them."""
+"""Compactions, done by tasks beside their own rows: runs become fewer, in memory that does not grow with them."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData
@@ -15,9 +15,9 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
-from ftfile.kv.planning.holds import failed_ids, is_held
-from ftfile.kv.planning.plan import compactions_of
-from ftfile.kv.planning.runs import run_of
+from ftfile.kv.planning.holds import failed_ids, holds_of, is_held
+from ftfile.kv.planning.plan import pieces_of
+from ftfile.kv.planning.runs import open_marks, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.plan import PlannedCompaction
+    from ftfile.kv.planning.picker import Compaction
+    from ftfile.kv.planning.plan import Piece, PlannedCompaction, Planner
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
     from ftfile.log.format.model import Add, AssemblyTask
     from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
     from ftfile.write.stage import Stage
 
 
@@ -47,7 +49,7 @@ _CACHE_BYTES = 32 << 20
 # Of pages and directory, for each row.
 _INDEX_BYTES = 7
 _PIECE_BYTES_MAX = 1 << 20
-# Seconds after which no job is begun: rows that come late cost more than merges that come late.
+# Seconds after which no file is begun: rows that come late cost more than merges that come late.
 BUDGET_S = 10.0
 # Rows in memory while they are folded, which takes some times as much.
 _WINDOW_BYTES = 16 << 20
@@ -133,7 +135,7 @@ class FoldedRows:
 
 @dataclass
 class Outputs:
-    """The runs that a job writes, in one spool, or in several where runs are large."""
+    """The runs that compactions write, in one spool, or in several where runs are large."""
 
     open_spool: Callable[[], RunSpool]  # starts a spool
     encoding: str  # key of the definition that says how they are written
@@ -198,93 +200,115 @@ class Outputs:
             spool.discard()
 
 
-def run_jobs(merger: Merger, head: LogState) -> AssemblyResults:
-    """Do the due jobs that fall to a task.
+class Done(NamedTuple):
+    """A compaction that was tried."""
 
-    At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
-    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
-    head, the state of a view is enough.
+    compaction: Compaction
+    rewrite: Rewrite | None  # None if it failed
+    error: Exception | None = None
+
+    @property
+    def is_store_away(self) -> bool:
+        """Return True if the next one would fail, too."""
+        return self.error is not None and is_away(self.error)
+
+
+def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
+    """Return the due jobs that fall to a task: neighbours, about as many for each task.
+
+    At each version others fall to it, so that none waits for a task that is no longer there. Of the head, the state of
+    a view is enough.
     """
-    jobs = head.assembly_tasks
-    tasks = jobs[-1].payload["taskCount"] if jobs else 0
-    task_jobs = [
-        job
-        for number, job in enumerate(jobs)
-        if (number + head.version) % tasks == merger.stage.partition and not is_held(job, head.version + 1)
-    ]
+    jobs = tuple(job for job in head.assembly_tasks if not is_held(job, head.version + 1))
+    tasks = jobs[0].payload["taskCount"] if jobs else 0
+    if partition >= tasks:
+        return ()
+    share = (partition - head.version) % tasks
+    return jobs[share * len(jobs) // tasks : (share + 1) * len(jobs) // tasks]
+
+
+def named(jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner) -> list[PlannedCompaction]:
+    """Return the compactions that jobs name, as they are due in a state, which may be later than the jobs.
+
+    One that is no longer due is passed over. It raises as `open_marks`.
+    """
+    buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
+    adds = [add for add in state.segments.values() if add.directory_key in buckets]
+    due = planner.due(open_marks(fs, adds, planner.key_types), holds_of(state.assembly_tasks))
+    return [planned for planned in due if planned.compaction.name in names]
+
+
+def run_compactions(merger: Merger, compactions: Iterable[PlannedCompaction], piece_bytes: int) -> AssemblyResults:
+    """Do compactions, as long as there is time for them; those that failed come last.
+
+    Raises nothing: what fails is logged, with the path, and stays due; others go on.
+    """
     clock = merger.stage.fs.context.clock
     began_s = clock.monotonic_s()
-    done: list[Rewrite] = []
+    rewrites: list[Rewrite] = []
     failed: list[str] = []
-    for number, job in enumerate(sorted(task_jobs, key=lambda job: job.attempts)):
+    for number, piece in enumerate(pieces_of(compactions, piece_bytes)):
         if number and clock.monotonic_s() - began_s > BUDGET_S:
             break
-        rewrite, errors = merger.merge(job)
-        if errors:
-            reasons = "; ".join(dict.fromkeys(map(str, errors)))
-            _log.warning("merging %d runs failed, it will be tried again: %s", len(job.inputs), reasons)
-            failed += failed_ids(job, errors)
-        if rewrite is not None:
-            done.append(rewrite)
-    return AssemblyResults(tuple(done), tuple(failed))
+        for compaction, rewrite, error in merger.merge(piece):
+            if error is not None:
+                _log.warning("merging %d runs failed, it will be tried again: %s", len(compaction.runs), error)
+                failed += failed_ids(compaction, error)
+            if rewrite is not None:
+                rewrites.append(rewrite)
+    return AssemblyResults(tuple(rewrites), tuple(failed))
 
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Does jobs."""
+    """Does compactions."""
 
     stage: Stage  # of the task; also gives the file system, the clock and the ids
     definition: StoreDefinition  # which new runs follow
     encoding: str  # key of the definition that says how new runs are written
     open_spool: Callable[[], RunSpool]  # starts a file for new runs
-    read_version: int  # at which the inputs of the jobs are live
+    read_version: int  # at which the inputs are live
     window_bytes: int = _WINDOW_BYTES
 
-    def merge(self, job: AssemblyTask) -> tuple[Rewrite | None, list[Exception]]:
-        """Return the rewrite of a job, None if nothing was merged, and the errors of runs that stay.
+    def merge(self, piece: Piece) -> tuple[Done, ...]:
+        """Return the result of each compaction; none is tried once the store is away.
 
-        A bucket whose runs cannot be merged leaves the others of the job alone, unless the store is away.
+        Where one fails, each is done by itself, so that it leaves the others alone.
         """
-        compactions = compactions_of(job)
         try:
-            return self._merged(job, compactions), []
+            rewrites = self._merged(piece)
         except Exception as error:
-            if len(compactions) == 1 or is_away(error):
-                return None, [error]
-        rewrites: list[Rewrite] = []
-        errors: list[Exception] = []
-        for compaction in compactions:
-            try:
-                rewrites.append(self._merged(job, [compaction]))
-            except Exception as error:
-                errors.append(error)
-                if is_away(error):
-                    break
-        if not rewrites:
-            return None, errors
-        inputs, adds = ([add for rewrite in rewrites for add in getattr(rewrite, name)] for name in ("inputs", "adds"))
-        return replace(rewrites[0], inputs=tuple(inputs), adds=tuple(adds)), errors
+            if len(piece) == 1 or is_away(error):
+                return (Done(piece[0].compaction, None, error),)
+        else:
+            return tuple(Done(planned.compaction, rewrite) for planned, rewrite in zip(piece, rewrites, strict=True))
+        done: tuple[Done, ...] = ()
+        for planned in piece:
+            done += self.merge((planned,))
+            if done[-1].is_store_away:
+                break
+        return done
 
-    def _merged(self, job: AssemblyTask, compactions: Sequence[PlannedCompaction]) -> Rewrite:
-        """Return the rewrite of compactions of a job; if one fails, all that was written is removed."""
-        inputs: list[Add] = []
-        adds: list[Add] = []
-        outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
+    def _merged(self, piece: Piece) -> list[Rewrite]:
+        """Return the rewrites of compactions; if one fails, all that was written is removed."""
+        rewrites = []
+        outputs = Outputs(self.open_spool, self.encoding, piece[0].max_file_bytes)
         # Neighbouring buckets of a batch lie side by side in its spools.
         files = OpenFiles(self.stage.fs, maps=False)
-        files = CoalescingFiles(files, (run.add for compaction in compactions for run in compaction.merged))
+        files = CoalescingFiles(files, (run.add for planned in piece for run in planned.merged))
         try:
-            for compaction in compactions:
-                inputs += [run.add for run in compaction.runs]
-                adds += compaction.moved(self.stage.fs.context.ids)
-                if compaction.merged:
-                    runs = Inputs(files, self.definition, self.window_bytes // len(compaction.merged))
-                    adds += self._written(compaction, runs, outputs)
+            for planned in piece:
+                adds = planned.moved(self.stage.fs.context.ids)
+                if planned.merged:
+                    runs = Inputs(files, self.definition, self.window_bytes // len(planned.merged))
+                    adds += self._written(planned, runs, outputs)
+                inputs = tuple(run.add for run in planned.compaction.runs)
+                rewrites.append(Rewrite(inputs, tuple(adds), self.read_version))
             outputs.end()
         except BaseException:
             outputs.discard()
             raise
-        return Rewrite(tuple(inputs), tuple(adds), self.read_version, job.reason)
+        return rewrites
 
     def _written(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
         """Write the folded rows of a compaction; return the adds of their runs."""
@@ -297,7 +321,7 @@ class Merger:
         )
         alike = self._alike(tables, compaction)
         rows = FoldedRows(alike, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origin = compaction.runs[0].add.directory_key, _origin(compaction)
+        bucket, origin = compaction.merged[0].add.directory_key, _origin(compaction)
         run_bytes = outputs.equal_bytes(compaction.size)
         written = []
         while rows.has_more():

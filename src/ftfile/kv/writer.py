@@ -14,13 +14,13 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
 from ftfile.kv.driver import StoreChange, body_of, definition_after, refuse_operator
-from ftfile.kv.due_jobs import Merger, run_jobs
+from ftfile.kv.due_jobs import Merger, named, run_compactions, share_of
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
-from ftfile.kv.planning.runs import open_state
+from ftfile.kv.planning.plan import Planner
 from ftfile.kv.upkeep.automatic import vacuum_if_due
-from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
+from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory, store_of
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
@@ -153,8 +153,7 @@ class StoreWrites(Writes[StoreConfig]):
             check_foreign_tables(log, head, config.path)
         definition_after(config, head)
         refuse_operator(head, config.common.transaction)
-        needed = {head.encoding} if head.encoding and head.assembly_tasks else set()
-        return DirectoryCheck(config, head, {key: head.definitions[key] for key in needed})
+        return DirectoryCheck(config, head, {})
 
     def task_input(self, config: StoreConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[StoreConfig]:
         """See `Writes.task_input`."""
@@ -172,21 +171,21 @@ class StoreWrites(Writes[StoreConfig]):
 
     def run_assembly_tasks(self, plan: WritePlan[StoreConfig], stage: Stage, head: LogState) -> AssemblyResults:
         """See `Writes.run_assembly_tasks`."""
-        if not plan.definitions:
-            return AssemblyResults()
-        config, ((encoding, text),) = plan.config, plan.definitions.items()
-        if head.encoding not in (None, encoding):  # others brought columns, and runs that have them
-            encoding, text = head.encoding, head.definitions.get(head.encoding)
-            if text is None:
-                return AssemblyResults()
-        definition = StoreDefinition.from_json(text["store"]).naming(config.definition.code)
+        config = plan.config
         try:
-            state = open_state(stage.fs, head, definition.key_types)
+            if not (jobs := share_of(head, stage.partition)):
+                return AssemblyResults()
+            state = config.log(stage.fs.context).refresh()
+            text, encoding = store_of(state), state.encoding
+            assert text is not None is not encoding, "jobs are about runs"
+            definition = StoreDefinition.from_json(text).naming(config.definition.code)
+            planner = Planner(config.plan, definition.key_types, plan.time_ms)
+            compactions = named(jobs, state, stage.fs, planner)
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are merged: %s", error)
             return AssemblyResults()
-        merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), head.version)
-        return run_jobs(merger, state)
+        merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
+        return run_compactions(merger, compactions, config.plan.read_bytes)
 
     def prepare(self, config: StoreConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
         """See `Writes.prepare`."""

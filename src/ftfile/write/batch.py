@@ -198,7 +198,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     fingerprint = FingerprintAccumulator(common.fingerprint or kind)
     rows = _fingerprinted(task.batches, config.schema, fingerprint)
     # It only saves work; the commit decides.
-    reads_log = author is not None or (writes.batch_writes_do_jobs and plan.definitions)
+    reads_log = author is not None or writes.batch_writes_do_jobs
     head = CommitLog(fs, start=plan.view).refresh() if reads_log else None
     if author is not None and head is not None and head.has(author):
         for _ in rows:

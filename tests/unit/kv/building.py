@@ -16,7 +16,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
-from ftfile.kv.planning.plan import Planner, compactions_of
+from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.kv.run.writer import write_run
@@ -130,14 +130,12 @@ class Builder:
     # --------------------------------------------------------------------------------------------------------- jobs
     def jobs(self) -> int:
         """Do all compactions that are due; return how many."""
-        planner = Planner(self.settings, self.definition.key_types, self.log.ids, self.log.clock.now_ms())
-        done = 0
-        for job in planner.jobs(self.log.refresh().segments.values()):
-            for compaction in compactions_of(job):
-                adds = [*compaction.moved(self.log.ids), *(self._compacted(compaction) if compaction.merged else ())]
-                self.record([], [run.add for run in compaction.runs], adds)
-                done += 1
-        return done
+        planner = Planner(self.settings, self.definition.key_types, self.log.clock.now_ms())
+        due = planner.due(self.log.refresh().segments.values())
+        for planned in due:
+            adds = [*planned.moved(self.log.ids), *(self._compacted(planned) if planned.merged else ())]
+            self.record([], [run.add for run in planned.compaction.runs], adds)
+        return len(due)
 
     def _compacted(self, compaction: PlannedCompaction) -> list[Add]:
         """Write the rows of a compaction, a run between two cuts."""
@@ -146,7 +144,7 @@ class Builder:
         rows = fold(tables, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
         keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
         bounds = sorted({0, len(keys), *(bisect_left(keys, cut) for cut in compaction.cuts)})
-        bucket = compaction.runs[0].add.directory_key
+        bucket = compaction.merged[0].add.directory_key
         pieces = [(bucket, rows.slice(start, end - start)) for start, end in pairwise(bounds)]
         results = compaction.results(self.outputs(pieces) if pieces else [])
         return [

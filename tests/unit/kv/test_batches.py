@@ -7,22 +7,30 @@ import json
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import ftfile.kv
+from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, SET
-from ftfile.kv.planning import plan
+from ftfile.kv.planning.runs import run_of
 from ftfile.kv.upkeep.rebucket import rebucket
+from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.batch import commit_batch, write_task
 from ftfile.write.messages import TaskIdentity
 from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.log.state import LogState
+    from ftfile.write.messages import TaskCommit
 
 DELETING = {"k": "string", "n": "long", "gone": "boolean"}
 TIMED = {"k": "string", "at": "long", "text": "string", "gone": "boolean"}
@@ -204,24 +212,21 @@ class TestJobs:
         query = counting(out, buckets="1", flushIntervalCount="4")
         for batch in range(4):
             query.run(batch, [rows("a")])
-        (job,) = head_of(out).assembly_tasks
-        spool = Path(out, job.inputs[1].path)
+        _, damaged, *_ = head_of(out).segments.values()
+        spool = Path(out, damaged.path)
         content = spool.read_bytes()
         spool.write_bytes(bytes(len(content)))
         query.run(4, [rows("a")])
-        assert job.inputs[1].path in caplog.text
+        assert damaged.path in caplog.text
         (again,) = [task for task in head_of(out).assembly_tasks if task.attempts]
-        assert (again.id, again.attempts) == (job.inputs[1].id, 1)
+        assert (again.id, again.attempts) == (damaged.id, 1)
         spool.write_bytes(content)
         query.run(5, [rows("a")])
         assert rows_of(out) == {"a": 6}
         assert not any(task.attempts for task in head_of(out).assembly_tasks)
 
     @pytest.mark.slow
-    def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(
-        self, out: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 10)
+    def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(self, out: str) -> None:
         query, words = counting(out, buckets="4", flushIntervalCount="4"), [*"abcdefghijklmnop"]
         for batch in range(4):
             query.run(batch, [rows(*words)])
@@ -235,6 +240,69 @@ class TestJobs:
         counts = Counter(add.directory_key for add in head_of(out).segments.values())
         assert len(counts) == 4
         assert max(counts.values()) < 15
+
+    def moved_on(self, query: StoreBatch, while_it_writes: Callable[[], object]) -> TaskCommit:
+        """Write as the only task of the next batch, while something happens behind the head that the task knows."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            while_it_writes()
+            yield pa.RecordBatch.from_pylist(rows("a"), schema=query.config().schema)
+
+        return write_task(query.write_plan(), TaskIdentity(query.identity(2), 0, 0), batches(), current())
+
+    def test_a_task_whose_head_has_moved_on_compacts_what_is_there(self, out: str) -> None:
+        options = {"buckets": "1", "flushIntervalCount": "2", "onNewQuery": "continue"}
+        query, other = (counting(out, each, **options) for each in (FIRST, SECOND))
+        query.run(0, [rows("a")])
+        late = other.write(0, [rows("a")])
+        query.run(1, [rows("a")])
+        message = self.moved_on(query, lambda: other.commit(0, late))
+        (rewrite,) = message.rewritten
+        assert [run_of(add).marks.at[0] >> 20 for add in rewrite.inputs] == [0, 1, 2]
+        query.commit(2, [message])
+        assert len(head_of(out).segments) == 2
+        assert rows_of(out) == {"a": 4}
+
+    def test_what_is_done_already_is_passed_over(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
+        query = counting(out, buckets="1", flushIntervalCount="2")
+        for batch in range(2):
+            query.run(batch, [rows("a")])
+        message = self.moved_on(query, lambda: kv.compact(out, context=current()))
+        assert (message.rewritten, message.failed) == ((), ())
+        assert not caplog.records
+        query.commit(2, [message])
+        assert rows_of(out) == {"a": 3}
+
+    def test_a_task_without_a_share_reads_no_state(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        query = counting(out, buckets="1", flushIntervalCount="2")
+        for batch in range(2):
+            query.run(batch, [rows("a")])
+        planned, writer = query.plan(), query.identity(2)
+        states: list[int] = []
+        honest = CommitLog.refresh
+
+        def refresh(self: CommitLog, *, durable: bool = False) -> LogState:
+            state = honest(self, durable=durable)
+            states.append(len(state.segments))
+            return state
+
+        monkeypatch.setattr(CommitLog, "refresh", refresh)
+        messages = [query.run_task(planned, writer, partition, rows("a")) for partition in (1, 0)]
+        assert [len(message.rewritten) for message in messages] == [0, 1]
+        assert states == [0, 0, 2], "a view has no runs"
+
+    def test_a_record_names_what_is_due_in_a_few_bytes(self, out: str) -> None:
+        query = counting(out, buckets="16")
+        words = [f"word {number}" for number in range(200)]
+        for batch in range(16):
+            query.run(batch, [rows(*words)])
+        with kv.KeyValueStore(out, writer="w", maintenance="none", context=current()) as store:
+            store.merge("word 0", 1)
+            store.commit()
+        head = head_of(out)
+        assert len(head.assembly_tasks) == 16
+        assert len(head.segments) == 16 * 16 + 1
+        assert Path(out, layout.record_path(head.version)).stat().st_size < 8 << 10
 
     def test_done_by_two_attempts_are_taken_once(self, out: str) -> None:
         query = counting(out, buckets="1", flushIntervalCount="2")

@@ -68,29 +68,26 @@ def test_rows_are_read_back_and_jobs_are_done(out: str, ring: Path) -> None:
         assert base64.b64encode(word.encode()) not in content
 
 
-def test_jobs_in_records_are_sealed(out: str, ring: Path) -> None:
+def test_marks_in_records_are_sealed(out: str, ring: Path) -> None:
     query = query_of(out, ring, buckets="1")
-    for batch in range(2):
-        query.run(batch, [rows("a")])
-    record = CommitLog(file_system(out)).read_record(1)
+    query.run(0, [rows("a")])
+    record = CommitLog(file_system(out)).read_record(0)
     assert record is not None
-    (job,) = record.assembly_tasks
-    for add in (*job.inputs, *record.adds):
-        assert "keys" not in add.rolling_stats
-        assert "sealed" in add.rolling_stats
-    (opened,) = head_of(out).assembly_tasks
-    assert [run_of(add).marks.keys for add in opened.inputs] == [((b"a",), (b"a",))] * 2
+    (add,) = record.adds
+    assert "keys" not in add.rolling_stats
+    assert "sealed" in add.rolling_stats
+    (opened,) = head_of(out).segments.values()
+    assert run_of(opened).marks.keys == ((b"a",), (b"a",))
 
 
-def test_cuts_of_jobs_are_sealed(out: str, ring: Path) -> None:
+def test_what_is_due_tells_no_key(out: str, ring: Path) -> None:
     query = query_of(out, ring, buckets="1", maxFileSize="2048", flushBytes="2048")
     words = [f"confidential{number}" for number in range(90)]
     for batch in range(9):
         query.run(batch, [rows(*words)])
     records = [CommitLog(file_system(out)).read_record(version) for version in range(9)]
-    jobs = [job for record in records if record is not None for job in record.assembly_tasks if "cuts" in job.payload]
-    assert jobs
-    assert all(isinstance(job.payload["cuts"], str) for job in jobs)
+    jobs = [job for record in records if record is not None for job in record.assembly_tasks]
+    assert "descend" in {job.reason for job in jobs}
     assert b"confidential" not in all_bytes(out)
     assert rows_of(out, f"file:{ring}") == dict.fromkeys(words, 9)
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.plan import PlannedCompaction, job_of
+from ftfile.kv.planning.plan import PlannedCompaction
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.pages import Cache
@@ -84,11 +84,10 @@ class StoredRuns(Store):
             len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )
-        planned = PlannedCompaction(compaction.runs, compaction.level, terms, cuts.keys, self.rules.max_file_bytes)
+        planned = PlannedCompaction(compaction, terms, cuts.keys, self.rules.max_file_bytes)
         assert planned.moves == cuts.moves
-        rewrite, errors = merger.merge(job_of(compaction.kind, [planned], self.ids, 1))
-        assert not errors, errors
-        assert rewrite is not None
+        ((_, rewrite, error),) = merger.merge((planned,))
+        assert rewrite is not None, error
         moved = {run.add.path for run in cuts.moves}
         self.counts["outputs"] += sum(add.path not in moved for add in rewrite.adds)
         self.counts["cut"] += bool(cuts.keys)

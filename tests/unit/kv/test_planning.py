@@ -1,27 +1,28 @@
-"""Jobs of what is due, the results of one, holds, and which jobs a record takes."""
+"""What is due as tasks do it and as records name it, the results of one, holds, and what a record takes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
-from ftfile.kv.planning import plan
-from ftfile.kv.planning.holds import failed_ids, hold_of, holds_after, is_held
-from ftfile.kv.planning.picker import Terms
-from ftfile.kv.planning.plan import PlannedCompaction, Planner, Result, acceptable, compactions_of
+from ftfile.kv.due_jobs import named as named_compactions
+from ftfile.kv.planning.holds import failed_ids, holds_after, holds_of, is_held, job_of
+from ftfile.kv.planning.picker import Compaction, Terms
+from ftfile.kv.planning.plan import PlannedCompaction, Planner, Result, acceptable, pieces_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Marks, Run, placed, run_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin
+from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.context import SeededIds
+from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
     from ftfile.kv.key_columns import KeyRange
 
@@ -51,12 +52,13 @@ def a_run(  # an add of a live run
     return structs.replace(add, rolling_stats=marks.to_json(), **others)
 
 
-def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0, tasks: int = 1) -> list[AssemblyTask]:
-    return Planner(SETTINGS, [pa.int64()], IDS, now_ms).jobs(live, holds, tasks=tasks)
+def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0) -> list[PlannedCompaction]:
+    return Planner(SETTINGS, [pa.int64()], now_ms).due(live, holds)
 
 
-def named(jobs: Sequence[AssemblyTask]) -> list[tuple[str, list[tuple[int, int]]]]:
-    return [(job.reason, [run_of(add).marks.at for add in job.inputs]) for job in jobs]
+def named(due: Sequence[PlannedCompaction]) -> list[tuple[str, list[tuple[int, int]]]]:
+    kinds = ["retry" if planned.compaction.hold else planned.compaction.kind for planned in due]
+    return [(kind, [run.marks.at for run in planned.compaction.runs]) for kind, planned in zip(kinds, due, strict=True)]
 
 
 def points(*versions: int) -> list[tuple[int, int]]:
@@ -75,41 +77,69 @@ class TestMarks:
         assert {run_of(add).marks.committed_ms for add in found} == {123}
 
 
-class TestJobs:
-    def test_neighbouring_buckets_share_jobs_and_tasks_share_buckets(self) -> None:
+class TestDue:
+    def test_neighbouring_buckets_share_files_up_to_their_bytes(self) -> None:
         live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(8) for version in range(16)]
-        jobs = plan_of(live, tasks=2)
-        assert [[each.runs[0].add.directory_key[-1] for each in compactions_of(job)] for job in jobs] == [
-            [*"0123"],
-            [*"4567"],
-        ]
+        due = plan_of(live)
+        assert [planned.size for planned in due] == [16_000] * 8
+        assert [len(piece) for piece in pieces_of(due, 48_000)] == [3, 3, 2]
+        assert [len(piece) for piece in pieces_of(due, 1)] == [1] * 8
         terms = Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
-        assert all(each.terms == terms for job in jobs for each in compactions_of(job))
-        assert len(plan_of(live)) == 1
+        assert {planned.terms for planned in due} == {terms}
 
-    def test_they_are_what_is_due_as_tasks_do_it(self) -> None:
+    def test_retries_come_last_each_by_itself(self) -> None:
+        live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(4) for version in range(16)]
+        pieces = pieces_of(plan_of(live, [Hold(live[0].id, 15, attempts=2), Hold(live[16].id, 31)]), 1 << 30)
+        buckets = [[planned.compaction.runs[0].add.directory_key[-1] for planned in piece] for piece in pieces]
+        assert buckets == [["2", "3"], ["1"], ["0"]]
+
+    def test_it_is_as_tasks_do_it(self) -> None:
         live = [
             *(a_run(version, (10 * version, 10 * version + 5), 40 * MIB, level=1) for version in range(2)),
             *(a_run(version, (0, 99), 40 * MIB) for version in (2, 3)),
         ]
-        (job,) = plan_of(live, now_ms=9)
-        assert named([job]) == [("descend", points(2, 3))]
-        (planned,) = compactions_of(job)
+        (planned,) = plan_of(live, now_ms=9)
         assert planned == PlannedCompaction(
-            tuple(map(run_of, live[2:])),
-            1,
+            Compaction("descend", tuple(map(run_of, live[2:]))),
             Terms(is_bottommost=False, expired_ms=9 - SETTINGS.tombstone_ttl_ms),
             ((0,), (10,), (16,)),
             SETTINGS.max_file_bytes,
         )
         assert planned.moves == ()
-        assert planned.merged == planned.runs
+        assert planned.merged == planned.compaction.runs
+
+    def test_a_record_names_the_oldest_run_and_the_bucket(self) -> None:
+        live = [a_run(version) for version in range(16)]
+        (planned,) = plan_of(live)
+        payload = {"bucket": "b=00000", "taskCount": 3}
+        assert job_of(planned.compaction, 3) == AssemblyTask(live[0].id, "level0", (), payload=payload)
+
+    def test_of_a_retry_it_names_what_is_held(self) -> None:
+        live = [a_run((1, 2), (0, 9), level=1), a_run((1, 2), (10, 19), level=1, purges=[((5,), (15,))])]
+        hold = Hold(live[1].id, 2, attempts=3, not_before=70)
+        (planned,) = plan_of(live, [hold])
+        assert planned.compaction.runs[0].add.id == live[0].id != planned.compaction.name
+        job = job_of(planned.compaction, 1)
+        assert (job.id, job.reason, job.attempts) == (live[1].id, "retry", 3)
+        assert holds_of([job]) == [hold]
+
+    def test_a_task_does_what_its_jobs_name_alone(self) -> None:
+        """Of a bucket in which a run is held, and of another one."""
+        live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(2) for version in range(20)]
+        jobs = [job_of(planned.compaction, 1) for planned in plan_of(live, [Hold(live[3].id, 3)])]
+        assert [job.reason for job in jobs] == ["retry", "level0", "level0", "level0"]
+        state = LogState(20, segments=SharedMap({add.id: add for add in live}), assembly_tasks=tuple(jobs))
+        fs, planner = MemoryFileSystem("named"), Planner(SETTINGS, [pa.int64()], 0)
+        for job in jobs:
+            (planned,) = named_compactions([job], state, fs, planner)
+            assert job_of(planned.compaction, 1) == job
 
 
 class TestResults:
     def planned(self, *runs: Add, cuts: Sequence[int] = (), is_bottommost: bool = False) -> PlannedCompaction:
         terms = Terms(is_bottommost=is_bottommost, expired_ms=0)
-        return PlannedCompaction(tuple(map(run_of, runs)), 1, terms, tuple((cut,) for cut in cuts), 100 * MIB)
+        compaction = Compaction("descend", tuple(map(run_of, runs)))
+        return PlannedCompaction(compaction, terms, tuple((cut,) for cut in cuts), 100 * MIB)
 
     def test_they_have_the_level_positions_and_time_of_what_was_merged(self) -> None:
         move = a_run((1, 2), (50, 60), 25 * MIB, committed_ms=1)
@@ -126,8 +156,10 @@ class TestResults:
         assert structs.replace(moved, id=move.id, rolling_stats=move.rolling_stats) == move
 
     def test_runs_move_on_their_way_down_alone(self) -> None:
-        planned = self.planned(a_run(1, (50, 60), 25 * MIB, level=1))
-        assert planned.moves == ()
+        planned = self.planned(a_run(1, (50, 60), 25 * MIB))
+        assert planned.moves == planned.compaction.runs
+        level1 = planned.compaction._replace(kind="level1")
+        assert replace(planned, compaction=level1).moves == ()
 
     def test_each_has_purges_up_to_the_next_one_or_a_cut(self) -> None:
         purges: list[KeyRange] = [((5,), (25,)), ((30,), (31,)), ((45,), None)]
@@ -148,39 +180,6 @@ class TestResults:
         assert planned.results([]) == []
         output = run_of(a_run(0, (0, 9)))
         assert planned.results([output]) == [Result(output, ())]
-
-
-class TestRoom:
-    """Records name so many runs; 16 of a bucket are due."""
-
-    def runs(self, *buckets: int, count: int = 16) -> list[Add]:
-        return [a_run(version, directory_key=f"b={bucket:05d}") for bucket in buckets for version in range(count)]
-
-    def test_a_record_names_a_bounded_number_of_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        live = self.runs(*range(4))
-        jobs = plan_of(live, tasks=4)
-        assert len(jobs) == 2
-        monkeypatch.setattr(plan, "_RUNS_MAX", 4)
-        assert len(plan_of(live, tasks=4)) == 1
-
-    def test_so_does_a_job_unless_it_is_of_one_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        live = self.runs(*range(4))
-        assert [len(job.inputs) for job in plan_of(live)] == [32]
-        assert [len(job.inputs) for job in plan_of(self.runs(0, 1, count=50))] == [50]
-
-    def test_what_failed_keeps_no_other_from_its_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        broken, live = self.runs(7, 8, 9), self.runs(*range(4))
-        holds = [Hold(broken[16 * number].id, 15) for number in range(3)]
-        assert [len(job.inputs) for job in plan_of([*broken, *live], holds)] == [16, 16, 16, 32]
-
-    def test_none_overtakes_a_larger_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        live = [*self.runs(0), *self.runs(1, count=30), *self.runs(2)]
-        assert [len(job.inputs) for job in plan_of(live, tasks=4)] == [16]
-        assert [len(job.inputs) for job in plan_of(live[16:], tasks=4)] == [30]
 
 
 class TestAccept:
@@ -211,66 +210,66 @@ class TestHolds:
     LIVE = tuple(a_run(version) for version in range(16))
     BY_ID: ClassVar = {add.id: add for add in LIVE}
 
-    def failing(self, *paths: str) -> tuple[AssemblyTask, list[Hold]]:
-        """The only job of the runs, and what is held once it has failed."""
-        (job,) = plan_of(self.LIVE)
-        damage: list[Exception] = [CorruptData(path, "a block", "another") for path in paths]
-        errors = damage or [EncodingError("no sum")]
-        return job, holds_after([job], failed_ids(job, errors), self.BY_ID, 5)
+    def failing(self, path: str | None = None) -> list[Hold]:
+        """Return what is held once the only compaction of the runs has failed."""
+        (planned,) = plan_of(self.LIVE)
+        error = EncodingError("no sum") if path is None else CorruptData(path, "a block", "another")
+        compaction = planned.compaction
+        return holds_after([], [compaction], failed_ids(compaction, error), self.BY_ID, 5)
 
     def test_a_damaged_run_holds_itself_alone(self) -> None:
-        _, holds = self.failing(self.LIVE[3].path)
+        holds = self.failing(self.LIVE[3].path)
         assert holds == [Hold(self.LIVE[3].id, 3)]
         more = [a_run(version) for version in range(16, 20)]
-        retry, job = plan_of([*self.LIVE, *more], holds)
-        assert [add.id for add in retry.inputs] == [add.id for add in (*self.LIVE[3:], *more)]
-        older, newer = compactions_of(job)
-        assert [run.marks.at for run in older.runs] == points(0, 1, 2)
-        assert [run.marks.at for run in newer.runs] == points(*range(4, 20))
-        assert (older.terms.is_bottommost, newer.terms.is_bottommost) == (True, False)
+        due = plan_of([*self.LIVE, *more], holds)
+        assert named(due) == [
+            ("retry", points(*range(3, 20))),
+            ("level0", points(0, 1, 2)),
+            ("level0", points(*range(4, 20))),
+        ]
+        assert [planned.terms.is_bottommost for planned in due] == [False, True, False]
 
     def test_values_that_have_no_result_hold_the_runs_that_were_merged(self) -> None:
-        _, holds = self.failing()
+        holds = self.failing()
         assert holds == [Hold(self.LIVE[0].id, 15)]
         more = [a_run(version) for version in range(16, 32)]
-        retry, flush = plan_of([*self.LIVE, *more], holds)
-        assert (retry.id, retry.attempts, hold_of(retry)) == (self.LIVE[0].id, 1, holds[0])
-        assert len(retry.inputs) == 32
-        assert compactions_of(retry)[0].terms == Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
-        assert named([flush]) == [("level0", points(*range(16, 32)))]
+        due = plan_of([*self.LIVE, *more], holds)
+        assert named(due) == [("retry", points(*range(32))), ("level0", points(*range(16, 32)))]
+        assert due[0].terms == Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
 
     def test_one_that_failed_often_is_left_out_for_a_while(self) -> None:
-        job, holds = self.failing()
+        holds = self.failing()
         for version in range(1, 3):
-            (job,) = plan_of(self.LIVE, holds)
-            assert not is_held(job, version)
-            holds = holds_after([job], [job.id], self.BY_ID, version)
-        (job,) = plan_of(self.LIVE, holds)
+            (planned,) = plan_of(self.LIVE, holds)
+            assert not is_held(job_of(planned.compaction, 1), version)
+            failed = failed_ids(planned.compaction, EncodingError("no sum"))
+            holds = holds_after(holds, [planned.compaction], failed, self.BY_ID, version)
+        (planned,) = plan_of(self.LIVE, holds)
+        job = job_of(planned.compaction, 1)
         assert job.attempts == 3
         assert is_held(job, 65)
         assert not is_held(job, 66)
-        assert holds_after([job], [], self.BY_ID, 10) == holds
+        assert holds_after(holds, [planned.compaction], [], self.BY_ID, 10) == holds
 
     def test_it_ends_with_its_run(self) -> None:
-        _, holds = self.failing()
-        (retry,) = plan_of(self.LIVE, holds)
+        holds = self.failing()
         rest = {add.id: add for add in self.LIVE[1:]}
-        assert holds_after([retry], [retry.id], rest, 6) == []
+        assert holds_after(holds, [], [holds[0].run], rest, 6) == []
         assert named(plan_of(self.LIVE[1:], holds)) == []
 
-    def test_jobs_that_did_not_fail_are_forgotten(self) -> None:
-        (job,) = plan_of(self.LIVE)
-        assert holds_after([job], ["another"], self.BY_ID, 1) == []
+    def test_what_did_not_fail_is_not_held(self) -> None:
+        (planned,) = plan_of(self.LIVE)
+        assert holds_after([], [planned.compaction], ["another"], self.BY_ID, 1) == []
 
     def test_a_retry_ends_before_another_hold(self) -> None:
-        jobs = plan_of(self.LIVE, [Hold(self.LIVE[9].id, 9), Hold(self.LIVE[2].id, 4)])
-        assert named(jobs[:2]) == [("retry", points(*range(9, 16))), ("retry", points(*range(2, 9)))]
+        due = plan_of(self.LIVE, [Hold(self.LIVE[9].id, 9), Hold(self.LIVE[2].id, 4)])
+        assert named(due[:2]) == [("retry", points(*range(9, 16))), ("retry", points(*range(2, 9)))]
 
-    def test_buckets_that_were_merged_all_the_same_are_not_held(self) -> None:
+    def test_what_was_merged_all_the_same_is_not_held(self) -> None:
         live = [a_run(version, directory_key=f"b=0000{number}") for version in range(16) for number in range(3)]
-        (job,) = plan_of(live)
+        due = [planned.compaction for planned in plan_of(live)]
         rest = {add.id: add for add in live if add.directory_key == "b=00001"}
-        (hold,) = holds_after([job], [job.id], rest, 1)
+        (hold,) = holds_after([], due, {add.id for add in live}, rest, 1)
         assert rest[hold.run].directory_key == "b=00001"
 
 

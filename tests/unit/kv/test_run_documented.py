@@ -11,15 +11,14 @@ import pytest
 
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.planning.picker import Terms
-from ftfile.kv.planning.plan import PlannedCompaction, Planner, job_of
+from ftfile.kv.planning.holds import job_of
+from ftfile.kv.planning.picker import Compaction
 from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.index import TRAILER
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.log.format.model import Add, Origin
 from ftfile.rows.spark_types import arrow_schema
-from ftfile.testing.context import SeededIds
 from ftfile.testing.micro_batch import spark_schema
 from tests.unit.kv.documented_run import Documented
 from tests.unit.kv.runs import written
@@ -57,18 +56,13 @@ def test_names_in_records_are_those_of_the_code() -> None:
     config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
     settings = config.settings()
     add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=MARKS)
-    planner = Planner(config.plan, [], SeededIds(), 0)
-    (retry,) = planner.jobs([add], [Hold("id", 0, attempts=3, not_before=64)])
-    planned = PlannedCompaction((run_of(add),), 1, Terms(is_bottommost=True, expired_ms=0), ((b"a",),), 1)
-    job = job_of("descend", [planned], SeededIds(), 1)
-    (group,) = job.payload["groups"]
+    retry = job_of(Compaction("level0", (run_of(add),), Hold("id", 0, attempts=3, not_before=64)), 1)
     written = {
         "definition": config.definition.to_json(),
         "settings": settings["store"],
         "plan": settings["store"]["plan"],
         "marks": MARKS,
-        "job": job.payload | retry.payload,
-        "group": group,
+        "job": retry.payload,
     }
     assert {*settings} == {"store", "storage", "durability"}
     tables = dict(re.findall(r"<!-- names: (\w+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE))

@@ -1,4 +1,4 @@
-"""Jobs that tasks do: who does which, what failures leave, how large outputs and memory get."""
+"""Compactions that tasks do: who does which, what failures leave, how large outputs and memory get."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
 from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
-from ftfile.kv.due_jobs import Merger, run_jobs
+from ftfile.kv.due_jobs import Merger, run_compactions, share_of
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.picker import Terms
-from ftfile.kv.planning.plan import PlannedCompaction, job_of
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.holds import job_of
+from ftfile.kv.planning.picker import Compaction, Terms
+from ftfile.kv.planning.plan import PlannedCompaction
+from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run_files import RunSpool
-from ftfile.log.format.model import Add, Origin
+from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.log.state import LogState
 from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds
@@ -37,7 +38,7 @@ from tests.unit.kv.runs import Written
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.kv.planning.plan import Piece
     from ftfile.storage.api import FileSystem
     from ftfile.write.messages import AssemblyResults
 
@@ -47,7 +48,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
 
 @dataclass
 class Bench:
-    """Runs on a store in memory, and jobs about them."""
+    """Runs on a store in memory, and compactions of them."""
 
     fs: MemoryFileSystem
     clock: ManualClock
@@ -95,18 +96,18 @@ class Bench:
         )
         return structs.replace(add, rolling_stats=marks.to_json())
 
-    def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyTask:
+    def due(self, *runs: Add, limit: int = SETTINGS.max_file_bytes, hold: Hold | None = None) -> PlannedCompaction:
         terms = Terms(is_bottommost=True, expired_ms=0)
-        limit = settings.max_file_bytes
-        planned = [PlannedCompaction(tuple(map(run_of, adds)), 0, terms, (), limit) for adds in groups]
-        return job_of("level0", planned, self.fs.context.ids, tasks)
+        return PlannedCompaction(Compaction("level0", tuple(map(run_of, runs)), hold), terms, (), limit)
+
+    def merger(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Merger:
+        stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
+        return Merger(stage, self.definition, "new", lambda: self.spool(stage), version, **more)
 
     def do(
-        self, jobs: list[AssemblyTask], version: int = 0, partition: int = 0, fs: FileSystem | None = None
+        self, *compactions: PlannedCompaction, version: int = 0, fs: FileSystem | None = None, piece_bytes: int = 0
     ) -> AssemblyResults:
-        stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
-        head = LogState(version=version, assembly_tasks=tuple(jobs), whole=False)
-        return run_jobs(Merger(stage, self.definition, "new", lambda: self.spool(stage), version), head)
+        return run_compactions(self.merger(version, fs), compactions, piece_bytes)
 
     def rows(self, adds: Iterable[Add]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -150,43 +151,48 @@ def damage(bench: Bench, add: Add) -> None:
 
 
 class TestShare:
-    def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self, bench: Bench) -> None:
-        jobs = [bench.job([bench.run([1]), bench.run([2])], tasks=3) for _ in range(3)]
-        done = [{each.inputs[0].id for each in bench.do(jobs, 5, partition)[0]} for partition in range(4)]
-        assert [len(each) for each in done] == [1, 1, 1, 0]
-        assert set.union(*done) == {job.inputs[0].id for job in jobs}
-        # The one task that is left does all of them, one at each version.
-        alone = {each.inputs[0].id for version in range(5, 8) for each in bench.do(jobs, version)[0]}
-        assert alone == {job.inputs[0].id for job in jobs}
+    def shares(self, tasks: int, count: int, version: int = 5) -> list[list[int]]:
+        payload = {"bucket": "b=00000", "taskCount": tasks}
+        jobs = tuple(AssemblyTask(f"{number}", "level0", (), payload=payload) for number in range(count))
+        head = LogState(version=version, assembly_tasks=jobs, whole=False)
+        return [[int(job.id) for job in share_of(head, partition)] for partition in range(tasks + 1)]
+
+    def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self) -> None:
+        assert self.shares(3, 7) == [[2, 3], [4, 5, 6], [0, 1], []]
+        assert sorted(self.shares(5, 2)) == [[], [], [], [], [0], [1]]
+        # The one task that is left does all of them, some at each version.
+        assert [self.shares(3, 7, version)[0] for version in range(3)] == [[0, 1], [4, 5, 6], [2, 3]]
 
     def test_nothing_is_due(self, bench: Bench) -> None:
-        assert bench.do([]) == ((), ())
+        assert share_of(LogState(version=3), 0) == ()
+        assert bench.do() == ((), ())
 
     def test_one_that_failed_often_is_left_out(self, bench: Bench) -> None:
-        job = bench.job([bench.run([1]), bench.run([2])])
-        held = structs.replace(job, payload=job.payload | {"notBefore": 9})
-        assert bench.do([held], 7) == ((), ())
-        assert bench.do([held], 8)[0]
+        compaction = bench.due(bench.run([1]), hold=Hold("run", 9, 3, not_before=9)).compaction
+        job = job_of(compaction, 1)
+        assert share_of(LogState(version=7, assembly_tasks=(job,)), 0) == ()
+        assert share_of(LogState(version=8, assembly_tasks=(job,)), 0) == (job,)
 
-    def test_time_ends_between_jobs_and_those_that_failed_come_last(
+    def test_time_ends_between_files_and_those_that_failed_come_last(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        jobs = [bench.job([bench.run([1]), bench.run([2])]) for _ in range(3)]
-        jobs[0] = structs.replace(jobs[0], attempts=2)
+        tried = bench.due(bench.run([1]), bench.run([2]), hold=Hold("run", 9, 2))
+        due = [bench.due(bench.run([1]), bench.run([2])) for _ in range(2)]
         merge = Merger.merge
 
-        def slow(self: Merger, job: AssemblyTask) -> Any:
+        def slow(self: Merger, piece: Piece) -> Any:
             bench.clock.advance(due_jobs.BUDGET_S * 0.75)
-            return merge(self, job)
+            return merge(self, piece)
 
         monkeypatch.setattr(Merger, "merge", slow)
-        assert [each.inputs[0].id for each in bench.do(jobs)[0]] == [job.inputs[0].id for job in jobs[1:]]
+        rewrites, _ = bench.do(tried, *due)
+        assert [rewrite.inputs[0] for rewrite in rewrites] == [planned.merged[0].add for planned in due]
 
 
 class TestResult:
     def test_rows_are_folded_and_the_add_says_where_from(self, bench: Bench) -> None:
         old, new = bench.run([1, 2]), bench.run([2, 3], ops=[1, 1], value=5)
-        ((made,), failed) = bench.do([bench.job([old, new])], 7)
+        ((made,), failed) = bench.do(bench.due(old, new), version=7)
         (add,) = made.adds
         assert not failed
         assert made.inputs == (old, new)
@@ -199,15 +205,14 @@ class TestResult:
     def test_columns_that_came_later_are_null_in_older_rows(self, bench: Bench) -> None:
         old, new = bench.run([1, 2]), bench.run([2, 3])
         bench.definition = define(SCHEMA.append(pa.field("m", pa.string())), ["k"], merge="n:sum")
-        ((made,), _) = bench.do([bench.job([old, new])])
+        ((made,), _) = bench.do(bench.due(old, new))
         assert bench.rows(made.adds) == {1: 1, 2: 1, 3: 1}
 
     def test_large_outputs_are_cut_to_files(self, bench: Bench) -> None:
         limit, bench.block_bytes = 60_000, 1024
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         assert sum(add.length for add in runs) > 2 * limit
-        job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=limit))
-        ((made,), _) = bench.do([job])
+        ((made,), _) = bench.do(bench.due(*runs, limit=limit))
         lengths = [add.length for add in made.adds]
         assert max(lengths) <= limit < sum(lengths)
         assert min(lengths[:-1]) > limit // 4  # lengths are estimates: a run is known by the blocks that are written
@@ -217,8 +222,7 @@ class TestResult:
     def test_outputs_are_of_equal_length(self, bench: Bench) -> None:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         total = sum(add.length for add in runs)
-        job = bench.job(runs, settings=structs.replace(SETTINGS, max_file_bytes=total * 5 // 8))
-        ((result,), _) = bench.do([job])
+        ((result,), _) = bench.do(bench.due(*runs, limit=total * 5 // 8))
         first, second = (add.length for add in result.adds)
         assert abs(first - second) < total // 10
 
@@ -228,8 +232,8 @@ class TestResult:
         marks = replace(purged.marks, purges=(((50,), (60,)), ((200,), None)))
         runs.append(run_of(purged.marked(marks)))
         terms = Terms(is_bottommost=False, expired_ms=0)
-        planned = PlannedCompaction(tuple(runs), 1, terms, ((30,), (50,), (100,)), 1 << 30)
-        ((result,), _) = bench.do([job_of("descend", [planned], bench.fs.context.ids, 1)])
+        planned = PlannedCompaction(Compaction("descend", tuple(runs)), terms, ((30,), (50,), (100,)), 1 << 30)
+        ((result,), _) = bench.do(planned)
         results = [run_of(add).marks for add in result.adds]
         assert [marks.keys for marks in results] == [((0,), (29,)), ((30,), (49,)), ((60,), (99,)), None]
         assert [marks.purges for marks in results] == [(), (), (((50,), (60,)),), (((200,), None),)]
@@ -238,9 +242,9 @@ class TestResult:
     def test_a_run_that_moves_keeps_its_bytes(self, bench: Bench) -> None:
         large, small = bench.run(range(30_000)), bench.run([40_000])
         terms = Terms(is_bottommost=True, expired_ms=0)
-        planned = PlannedCompaction((run_of(large), run_of(small)), 1, terms, (), 1 << 16)
+        planned = PlannedCompaction(Compaction("descend", (run_of(large), run_of(small))), terms, (), 1 << 16)
         before = {info.path for info in bench.fs.list("_ftfile/staged/job/0")}
-        ((result,), _) = bench.do([job_of("descend", [planned], bench.fs.context.ids, 1)])
+        ((result,), _) = bench.do(planned)
         assert result.inputs == (large, small)
         moved, other = result.adds
         assert (moved.path, moved.offset, run_of(moved).marks.level) == (large.path, large.offset, 1)
@@ -254,15 +258,6 @@ class TestMemory:
         value = np.random.default_rng(1).integers(0, 1 << 60, 400_000)
         runs = [bench.run(np.sort(part)) for part in np.array_split(value, 4)]
         total = 400_000 * 16
-        stage = bench.stage()
-        merger = Merger(
-            stage,
-            bench.definition,
-            "new",
-            lambda: bench.spool(stage),
-            0,
-            window_bytes=1 << 18,
-        )
         held: list[int] = []
 
         def measured(window: list[pa.Table], *arguments: Any, **named: Any) -> pa.Table:
@@ -271,9 +266,8 @@ class TestMemory:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(due_jobs, "fold", measured)
-            rewrite, errors = merger.merge(bench.job(runs))
-        assert not errors
-        assert rewrite is not None
+            ((_, rewrite, error),) = bench.merger(window_bytes=1 << 18).merge((bench.due(*runs),))
+        assert rewrite is not None, error
         assert sum(add.rows for add in rewrite.adds) == 400_000
         assert sum(held) == total
         assert max(held) <= (1 << 18) + 4 * (1 << 16)  # and what each run reads at a time
@@ -281,57 +275,50 @@ class TestMemory:
 
 
 class TestFailures:
-    def test_a_damaged_run_names_itself_and_leaves_other_jobs_alone(
+    def test_a_damaged_run_names_itself_and_leaves_other_files_alone(
         self, bench: Bench, caplog: pytest.LogCaptureFixture
     ) -> None:
         good, bad = [bench.run([1]), bench.run([2])], [bench.run([1]), bench.run([2])]
         damage(bench, bad[1])
-        jobs = [bench.job(bad), bench.job(good)]
-        done, failed = bench.do(jobs)
-        assert failed == (jobs[0].id, bad[1].id)
-        assert [each.inputs[0].id for each in done] == [good[0].id]
+        rewrites, failed = bench.do(bench.due(*bad), bench.due(*good))
+        assert failed == (bad[1].id,)
+        assert [rewrite.inputs for rewrite in rewrites] == [(*good,)]
         assert bad[1].path in caplog.text
 
-    def test_a_bucket_with_a_damaged_run_leaves_the_others_of_its_job_alone(self, bench: Bench) -> None:
+    def test_a_bucket_with_a_damaged_run_leaves_the_others_of_its_file_alone(self, bench: Bench) -> None:
         groups = [[bench.run([1], f"b={number:05d}"), bench.run([2], f"b={number:05d}")] for number in range(3)]
         damage(bench, groups[1][0])
-        job = bench.job(*groups)
-        ((made,), failed) = bench.do([job])
-        assert failed == (job.id, groups[1][0].id)
-        assert made.inputs == (*groups[0], *groups[2])
-        assert [add.directory_key for add in made.adds] == ["b=00000", "b=00002"]
+        rewrites, failed = bench.do(*(bench.due(*group) for group in groups), piece_bytes=1 << 30)
+        assert failed == (groups[1][0].id,)
+        assert [rewrite.inputs for rewrite in rewrites] == [(*groups[0],), (*groups[2],)]
+        assert [add.directory_key for rewrite in rewrites for add in rewrite.adds] == ["b=00000", "b=00002"]
+
+    def test_buckets_that_are_done_together_have_a_file_together(self, bench: Bench) -> None:
+        groups = [[bench.run([1], f"b={number:05d}"), bench.run([2], f"b={number:05d}")] for number in range(3)]
+        rewrites, _ = bench.do(*(bench.due(*group) for group in groups), piece_bytes=1 << 30)
+        assert [rewrite.inputs for rewrite in rewrites] == [(*group,) for group in groups]
+        assert len({add.path for rewrite in rewrites for add in rewrite.adds}) == 1
 
     def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
-        jobs = [
-            bench.job(*([bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")] for each in range(3)))
-            for _ in range(2)
-        ]
-        silent = Silent(bench.fs, bench.clock)
-        first_run = jobs[0].inputs[0]
-        assert bench.do(jobs, fs=RetryingFileSystem(silent, bench.fs.context)) == ((), (jobs[0].id, first_run.id))
-        assert silent.asked == 5, "by one call, with its tries"
+        due = [bench.due(bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")) for each in range(3)]
+        silent = RetryingFileSystem(silent_store := Silent(bench.fs, bench.clock), bench.fs.context)
+        assert bench.do(*due, fs=silent, piece_bytes=1 << 30) == ((), (due[0].merged[0].add.id,))
+        assert silent_store.asked == 5, "by one call, with its tries"
 
-    def test_a_run_that_is_gone_fails_its_job_alone(self, bench: Bench) -> None:
+    def test_a_run_that_is_gone_is_named(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]
         bench.fs.delete(runs[0].path)
-        job = bench.job(runs)
-        assert bench.do([job]) == ((), (job.id, runs[0].id))
+        assert bench.do(bench.due(*runs)) == ((), (runs[0].id,))
 
     def test_another_number_of_rows_is_damage(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]
-        job = bench.job([structs.replace(runs[0], rows=2), runs[1]])
-        _, (error,) = Merger(
-            bench.stage(),
-            bench.definition,
-            "new",
-            lambda: bench.spool(bench.stage()),
-            0,
-        ).merge(job)
+        planned = bench.due(structs.replace(runs[0], rows=2), runs[1])
+        ((_, _, error),) = bench.merger().merge((planned,))
         assert isinstance(error, CorruptData)
 
-    def test_a_full_disk_leaves_the_job_due_and_no_file(self, bench: Bench) -> None:
-        job = bench.job([bench.run([1]), bench.run([2])])
+    def test_a_full_disk_leaves_no_file(self, bench: Bench) -> None:
+        runs = [bench.run([1]), bench.run([2])]
         before = {info.path for info in bench.fs.list("_ftfile/staged/job/0")}
         full = FaultyFileSystem(bench.fs, [Fault(OutOfSpace, operations=frozenset({"write"}))])
-        assert bench.do([job], fs=full) == ((), (job.id,))
+        assert bench.do(bench.due(*runs), fs=full) == ((), tuple(add.id for add in runs))
         assert {info.path for info in bench.fs.list("_ftfile/staged/job/0")} == before

@@ -14,6 +14,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
+from ftfile.kv.planning.plan import due
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.log.commit_log import CommitLog
@@ -31,6 +32,8 @@ from tests.unit.kv.stores import FIRST, SECOND, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ftfile.kv.planning.rules import PlanSettings
 
 PATH = "memory://widened/store"
 NARROW = {"k": "string", "n": "integer", "text": "string", "gone": "boolean"}
@@ -163,7 +166,7 @@ class History:
         self.versions += [dict(self.rows)] * (head.version + 1 - len(self.versions))
         narrow = [add for add in head.segments.values() if self.is_wide and "more" not in _columns(head, add.encoding)]
         self.counts["narrow beside wide"] += bool(0 < len(narrow) < len(head.segments))
-        self.counts["narrow, due"] += bool({add.id for add in narrow} & _due(head))
+        self.counts["narrow, due"] += bool({add.id for add in narrow} & _due(head, self.queries[0].config().plan))
 
     def look(self) -> None:
         with kv.open(PATH, context=current()) as reader:
@@ -191,8 +194,10 @@ def _columns(head: Any, encoding: str) -> str:
     return str(head.definitions[encoding]["schema"])
 
 
-def _due(head: Any) -> set[str]:
-    return {add.id for job in head.assembly_tasks for add in job.inputs}
+def _due(head: Any, rules: PlanSettings) -> set[str]:
+    names = {job.id for job in head.assembly_tasks}
+    due_now = (compaction for compaction, _ in due(head.segments.values(), (), rules))
+    return {run.add.id for compaction in due_now if compaction.name in names for run in compaction.runs}
 
 
 def shown(batches: list[pa.RecordBatch]) -> dict[str, tuple[Any, Any]]:

@@ -15,13 +15,16 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
+from ftfile.kv.planning.picker import Compaction, Terms
+from ftfile.kv.planning.plan import PlannedCompaction
 from ftfile.kv.planning.rules import DEFAULT_PLAN
+from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, AssemblyTask, Origin
+from ftfile.log.format.model import Add, Origin
 from ftfile.spark.maintenance import compact, shares_of, verify
 from ftfile.storage.registry import open_filesystem
 from tests.kit.store_check import check_store
@@ -116,14 +119,11 @@ class TestRounds:
     )
     def test_shares_are_of_similar_size(self, sizes: list[int], shares: list[list[int]]) -> None:
         origin = Origin("query", 0, 0)
-        jobs = [
-            AssemblyTask(
-                str(place), "flush", (Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin),)
-            )
-            for place, size in enumerate(sizes)
-        ]
+        adds = [Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin) for size in sizes]
+        due = [Compaction("level0", (Run(add, Marks((0, 0), None)),)) for add in adds]
+        pieces = [(PlannedCompaction(each, Terms(is_bottommost=True, expired_ms=0), (), 5),) for each in due]
         work = Merging(how_with(5), 0)
-        found = [work.size_of(job) for job in compaction._round_of(work, jobs, 2)]  # noqa: SLF001
+        found = [work.size_of(piece) for piece in compaction._round_of(work, pieces, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares
 
 

@@ -1,27 +1,35 @@
-"""Holds: runs that could not be merged, which the rest of their bucket does not wait for."""
+"""Names of compactions in records, and holds: runs that could not be merged, which the rest does not wait for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.kv.planning.plan import compactions_of
 from ftfile.kv.planning.rules import Hold
+from ftfile.log.format.model import AssemblyTask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
-    from ftfile.log.format.model import Add, AssemblyTask
+    from ftfile.kv.planning.picker import Compaction
 
 
 # A retry that failed as often is left out for a number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
 
 
-def hold_of(job: AssemblyTask) -> Hold | None:
-    """Return the hold of a job that is a retry; None for another."""
-    if (entry := job.payload.get("hold")) is None:
-        return None
-    return Hold(entry["run"], entry["last"], job.attempts, job.payload.get("notBefore", 0))
+def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
+    """Return the job by which a record names a compaction that is due."""
+    payload: dict[str, object] = {"bucket": compaction.runs[0].add.directory_key, "taskCount": tasks}
+    if (hold := compaction.hold) is None:
+        return AssemblyTask(compaction.name, compaction.kind, (), payload=payload)
+    payload |= {"last": hold.last} | ({"notBefore": hold.not_before} if hold.not_before else {})
+    return AssemblyTask(compaction.name, "retry", (), hold.attempts, payload)
+
+
+def holds_of(jobs: Iterable[AssemblyTask]) -> list[Hold]:
+    """Return the holds of a record."""
+    retries = (job for job in jobs if "last" in job.payload)
+    return [Hold(job.id, job.payload["last"], job.attempts, job.payload.get("notBefore", 0)) for job in retries]
 
 
 def is_held(job: AssemblyTask, version: int) -> bool:
@@ -29,30 +37,30 @@ def is_held(job: AssemblyTask, version: int) -> bool:
     return bool(version < job.payload.get("notBefore", 0))
 
 
-def failed_ids(job: AssemblyTask, errors: Iterable[Exception]) -> tuple[str, ...]:
-    """Return the ids that a message has of a failed job: its own, and those of runs in files that were not read."""
-    paths = {getattr(error, "path", None) for error in errors}
-    return job.id, *(add.id for add in job.inputs if add.path in paths)
+def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
+    """Return the ids that a message has of a failed compaction: of the run in the file that the error names, or of all.
+
+    Of a retry, it has its name.
+    """
+    if compaction.hold is not None:
+        return (compaction.name,)
+    path, adds = getattr(error, "path", None), [run.add for run in compaction.runs]
+    return tuple(add.id for add in adds if add.path == path) or tuple(add.id for add in adds)
 
 
 def holds_after(
-    jobs: Iterable[AssemblyTask], failed: Collection[str], live: Mapping[str, Add], version: int
+    holds: Iterable[Hold], due: Iterable[Compaction], failed: Collection[str], live: Collection[str], version: int
 ) -> list[Hold]:
-    """Return the holds of a version, given the jobs of the record before it, and the runs live after it, by id.
+    """Return the holds of a version, given those before it, what was due then, and the ids of runs that are live.
 
-    `failed` has what `failed_ids` returned. Buckets of a failed job that were merged all the same are not held.
+    `failed` has what `failed_ids` returned.
     """
-    holds = []
-    for job in jobs:
-        if (hold := hold_of(job)) is not None:
-            if hold.run in live:
-                holds.append(_tried_again(hold, version) if job.id in failed else hold)
-        elif job.id in failed:
-            for compaction in compactions_of(job):
-                if all(run.add.id in live for run in compaction.runs):
-                    runs = [run for run in compaction.runs if run.add.id in failed] or [*compaction.runs]
-                    holds.append(Hold(runs[0].add.id, max(run.marks.at[1] for run in runs)))
-    return holds
+    after = [_tried_again(hold, version) if hold.run in failed else hold for hold in holds if hold.run in live]
+    for compaction in due:
+        if compaction.hold is None and all(run.add.id in live for run in compaction.runs):
+            runs = [run for run in compaction.runs if run.add.id in failed]
+            after += [Hold(runs[0].add.id, max(run.marks.at[1] for run in runs))] if runs else []
+    return after
 
 
 def _tried_again(hold: Hold, version: int) -> Hold:

@@ -121,6 +121,16 @@ class Compaction(NamedTuple):
     hold: Hold | None = None  # of what is tried again
 
     @property
+    def name(self) -> str:
+        """Return the name that a record has of it: the id of its oldest run, or of the one that is held."""
+        return self.runs[0].add.id if self.hold is None else self.hold.run
+
+    @property
+    def attempts(self) -> int:
+        """Return how often it has failed."""
+        return 0 if self.hold is None else self.hold.attempts
+
+    @property
     def level(self) -> int:
         """Return the level of its results."""
         return int(self.kind != "level0")

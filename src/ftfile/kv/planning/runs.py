@@ -1,8 +1,8 @@
 """Runs: the live segments of a store, by the marks that the log has of them.
 
-In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, jobs and readers see them
-open: they take live runs and due jobs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`.
-Without encryption, the adds stay as they are. The keys in marks that were opened are of the types of the key columns.
+In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, tasks and readers see them
+open: they take live runs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`. Without
+encryption, the adds stay as they are. The keys in marks that were opened are of the types of the key columns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.filters.keys import Keys
-    from ftfile.log.format.model import Add, AssemblyTask
+    from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 _INDEX_BITS = 20
 _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
-_CUTS = "cuts"
 # Of live runs that a commit opens for every head.
 _KEPT = 1 << 16
 # What `open_marks` has checked, by the id of the run: its marks, and the types of the key columns.
@@ -235,21 +234,6 @@ def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
     return tuple(_sealed(add, envelope) for add in adds)
 
 
-def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyTask]) -> tuple[AssemblyTask, ...]:
-    """Return due jobs as a record has them."""
-    if not isinstance(fs, SealedFileSystem):
-        return tuple(jobs)
-    envelope = AesGcm(fs.key_id, fs.keys)
-    sealed_jobs = []
-    for job in jobs:
-        sealed = structs.replace(job, inputs=seal_marks(fs, job.inputs))
-        if _CUTS in job.payload:
-            text = _seal(job.payload[_CUTS], envelope, _cuts_identity(job))
-            sealed = structs.replace(sealed, payload=job.payload | {_CUTS: text})
-        sealed_jobs.append(sealed)
-    return tuple(sealed_jobs)
-
-
 def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
     """Return recorded adds with readable marks, of a store whose key columns have these types.
 
@@ -280,13 +264,12 @@ def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
 
 
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
-    """Return the state of a log with readable marks of live runs and of due jobs; raises as `open_marks`."""
+    """Return the state of a log with readable marks of live runs; raises as `open_marks`."""
     opened = open_marks(fs, head.segments.values(), kinds)
-    jobs = tuple(_opened_job(fs, job, kinds) for job in head.assembly_tasks)
     if keys_of(fs) is None:
         return head
     segments = SharedMap({add.id: add for add in opened})
-    return replace(head, segments=segments, assembly_tasks=jobs)
+    return replace(head, segments=segments)
 
 
 def _sealed(add: Add, envelope: AesGcm) -> Add:
@@ -305,21 +288,6 @@ def _opened(add: Add, keys: Keys) -> Add:
         return structs.replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
 
 
-def _opened_job(fs: FileSystem, job: AssemblyTask, kinds: Sequence[pa.DataType]) -> AssemblyTask:
-    """Return a due job with readable marks and cuts."""
-    payload, keys = job.payload, keys_of(fs)
-    if isinstance(sealed := payload.get(_CUTS), str):
-        if keys is None:
-            raise CorruptData(layout.LOG, "cuts of a due job as keys", "sealed ones")
-        with stream_errors(layout.LOG):
-            payload = payload | {_CUTS: _open(keys, sealed, _cuts_identity(job))}
-    with Decoding(layout.LOG, "the cuts of a due job"):
-        for texts in payload.get(_CUTS, ()):
-            for text in texts:
-                check_key(decode_key(text), kinds)
-    return structs.replace(job, inputs=tuple(open_marks(fs, job.inputs, kinds)), payload=payload)
-
-
 def _seal(value: object, envelope: AesGcm, identity: str) -> str:
     stream = envelope.encoder(identity)
     return base64.b64encode(stream.feed(json.dumps(value).encode()) + stream.finish()).decode()
@@ -333,7 +301,3 @@ def _open(keys: Keys, sealed: str, identity: str) -> Any:  # noqa: ANN401 - JSON
 
 def _identity(add: Add) -> str:
     return f"marks {add.id}"
-
-
-def _cuts_identity(job: AssemblyTask) -> str:
-    return f"cuts {job.id}"

@@ -1,22 +1,22 @@
-"""Compaction: jobs are done by threads or tasks, and recorded, until none is due; or each bucket becomes one run."""
+"""Compaction: threads or tasks do what is due, records have it, until nothing is; or each bucket becomes one run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM, is_away
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.holds import failed_ids, hold_of, holds_after, is_held
+from ftfile.kv.planning.holds import failed_ids, holds_after, holds_of
 from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
-from ftfile.kv.planning.plan import job_of
+from ftfile.kv.planning.plan import pieces_of
 from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import (
     open_state,
@@ -25,7 +25,7 @@ from ftfile.kv.planning.runs import (
     runs_by_bucket,
     seal_marks,
 )
-from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
+from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
 from ftfile.write.options import durability_of
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.kv.driver import HowWritten
+    from ftfile.kv.due_jobs import Done
+    from ftfile.kv.planning.plan import Piece
     from ftfile.kv.planning.rules import PlanSettings
     from ftfile.kv.planning.runs import Run
     from ftfile.log.checks import Rewrite
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
-    Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[AssemblyTask]]
+    Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[Piece]]
 
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
@@ -89,21 +91,22 @@ class Merges:
             how = how_written(recorded, self.log.fs, self.code)
             how.definition.require_code()
             head = open_state(self.log.fs, recorded, how.definition.key_types)
-            jobs = [job for job in choose(head, how, [*self._holds.values()]) if job.id not in self._given_up]
-            if not jobs:
+            chosen = choose(head, how, [*self._holds.values()])
+            pieces = [piece for piece in chosen if piece[0].compaction.name not in self._given_up]
+            if not pieces:
                 self.errors = [error for run, error in self._errors.items() if run in head.segments]
                 return
-            self._do_round(head, how, jobs)
+            self._do_round(head, how, pieces)
 
-    def _do_round(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyTask]) -> None:
-        """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
+    def _do_round(self, head: LogState, how: HowWritten, pieces: Sequence[Piece]) -> None:
+        """Do compactions, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
-        for job, rewrite, errors in self._done(Merging(how, head.version), jobs):
-            done = set() if rewrite is None else {add.id for add in rewrite.inputs}
-            if errors:
-                live = {add.id: add for add in job.inputs if add.id not in done}
-                for hold in holds_after([job], failed_ids(job, errors), live, head.version):
-                    self._hold(hold, errors[0], is_final=hold_of(job) is not None)
+        for compaction, rewrite, error in self._done(Merging(how, head.version), pieces):
+            if error is not None:
+                holds = [] if compaction.hold is None else [compaction.hold]
+                failed, live = failed_ids(compaction, error), {run.add.id for run in compaction.runs}
+                for hold in holds_after(holds, [compaction], failed, live, head.version):
+                    self._hold(hold, error, is_final=compaction.hold is not None)
             if rewrite is not None:
                 rewrites.append(rewrite)
         if rewrites:
@@ -115,17 +118,17 @@ class Merges:
         if is_final:
             self._given_up.add(hold.run)
 
-    def _done(self, work: Merging, jobs: Sequence[AssemblyTask]) -> list[Done]:
-        """Do the jobs of a round; once the store is away, those that have begun alone."""
-        outcomes: dict[int, Done] = {}
-        self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
-        jobs = _round_of(work, jobs, self.workers.at_once)
-        for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.file_settings)):
+    def _done(self, work: Merging, pieces: Sequence[Piece]) -> list[Done]:
+        """Do the compactions of a round; once the store is away, those that have begun alone."""
+        outcomes: dict[int, tuple[Done, ...]] = {}
+        self._tracker.expect(len(pieces), sum(map(work.size_of, pieces)))
+        pieces = _round_of(work, pieces, self.workers.at_once)
+        for number, done in self.workers.do(work, pieces, self.log.fs, dict(work.how.storage.file_settings)):
             outcomes[number] = done
-            self._tracker.add(1, work.size_of(jobs[number]))
-            if done.is_store_away:
+            self._tracker.add(1, work.size_of(pieces[number]))
+            if done[-1].is_store_away:
                 break
-        return [outcomes[number] for number in sorted(outcomes)]
+        return [done for number in sorted(outcomes) for done in outcomes[number]]
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -160,7 +163,7 @@ class Merges:
         return Body(
             adds=seal_marks(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_tasks=due_after(log, state, live, how.planner(log), tasks=tasks),
+            assembly_tasks=due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -173,25 +176,26 @@ class Merges:
         _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
 
 
-def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequence[AssemblyTask]:
-    """Return the first jobs, up to two files for each worker, one at least."""
+def _round_of(work: Merging, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
+    """Return the first pieces, up to two files for each worker, one at least."""
     read_bytes = work.how.plan.read_bytes
     room = at_once * read_bytes
-    sizes = (min(max(work.size_of(job), 1), read_bytes) for job in jobs[:-1])
-    return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
+    sizes = (min(max(work.size_of(piece), 1), read_bytes) for piece in pieces[:-1])
+    return pieces[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
 def merge_due(log: CommitLog, code: frozenset[str] = frozenset()) -> Merges:
-    """Do the jobs that are due, with classes that the caller names, beside a writer or not; return the results.
+    """Do what is due, with classes that the caller names, beside a writer or not; return the results.
 
-    Jobs that fail are held, and their errors are among the results; those that failed often are left out for a while.
-    It raises as `commit` does.
+    What fails is held, and its errors are among the results; what failed often is left out for a while. It raises as
+    `commit` does.
     """
     author = MaintenanceAuthor("compact", log.ids.unique())
     merges = Merges(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
 
-    def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[AssemblyTask]:
-        return (job for job in all_due(head, how, log, holds) if not is_held(job, head.version + 1))
+    def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[Piece]:
+        pieces = ((piece, piece[0].compaction.hold) for piece in all_due(head, how, log, holds))
+        return (piece for piece, hold in pieces if hold is None or hold.not_before <= head.version + 1)
 
     merges.do_all(choose)
     return merges
@@ -199,45 +203,32 @@ def merge_due(log: CommitLog, code: frozenset[str] = frozenset()) -> Merges:
 
 def all_due(
     head: LogState, how: HowWritten, log: CommitLog, holds: Iterable[Hold] = (), at_once: int = 1
-) -> list[AssemblyTask]:
-    """Return the jobs that are due at a head, shared among workers, with holds beside those of its record."""
-    recorded = {hold.run: hold for hold in holds_after(head.assembly_tasks, (), head.segments, head.version)}
-    all_holds = [*(recorded | {hold.run: hold for hold in holds}).values()]
-    return how.planner(log).jobs(head.segments.values(), all_holds, tasks=at_once)
-
-
-class Done(NamedTuple):
-    """A job that was tried."""
-
-    job: AssemblyTask
-    rewrite: Rewrite | None  # None if nothing was merged
-    errors: Sequence[Exception]  # of runs that stay as they are
-
-    @property
-    def is_store_away(self) -> bool:
-        """Return True if the next job would fail, too."""
-        return any(map(is_away, self.errors))
+) -> list[Piece]:
+    """Return the compactions that are due at a head, shared among workers, with holds beside those of its record."""
+    all_holds = {hold.run: hold for hold in (*holds_of(head.assembly_tasks), *holds)}
+    due = how.planner(log).due(head.segments.values(), [*all_holds.values()])
+    return pieces_of(due, min(how.plan.read_bytes, -(-sum(planned.size for planned in due) // at_once)))
 
 
 @dataclass(frozen=True, slots=True)
-class Merging(Work[AssemblyTask, Done]):
+class Merging(Work["Piece", "tuple[Done, ...]"]):
     """Merges runs that are live at a version, and writes new ones as the store is written."""
 
     how: HowWritten
     read_version: int
 
-    def size_of(self, piece: AssemblyTask) -> int:
-        """Return the bytes of the runs of a job."""
-        return sum(add.length for add in piece.inputs)
+    def size_of(self, piece: Piece) -> int:
+        """Return the bytes of the runs of compactions."""
+        return sum(run.add.length for planned in piece for run in planned.compaction.runs)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Done]:
-        """Yield the result of each job, up to one that finds that the store is away."""
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[Done, ...]]:
+        """Yield the results of each piece, up to one that finds that the store is away."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
-        for job in pieces:
-            done = Done(job, *merger.merge(job))
+        for piece in pieces:
+            done = merger.merge(piece)
             yield done
-            if done.is_store_away:
+            if done[-1].is_store_away:
                 return
 
 
@@ -307,9 +298,10 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     recorded = log.refresh()
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
-    jobs = [*(_FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once))]
-    inputs = {add.id for job in jobs for add in job.inputs}
-    return CompactReport(head.version, 0, len(inputs), len(jobs), 0, dry_run=True)
+    pieces = _FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once)
+    compactions = [planned.compaction for piece in pieces for planned in piece]
+    inputs = {run.add.id for compaction in compactions for run in compaction.runs}
+    return CompactReport(head.version, 0, len(inputs), len(compactions), 0, dry_run=True)
 
 
 def merge_all(merges: Merges, *, full: bool) -> CompactReport:
@@ -335,8 +327,8 @@ class _FullMerges:
         self._end: int | None = None  # position of the newest row that is compacted
         self._groups: dict[str, set[str]] = {}  # ids of runs of level 1, by bucket, when its level 0 had descended
 
-    def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[AssemblyTask]:
-        """Yield a job for each compaction that is left, and nothing that failed."""
+    def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[Piece]:
+        """Yield each compaction that is left by itself, and nothing that failed."""
         held = {hold.run for hold in holds}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
@@ -345,7 +337,7 @@ class _FullMerges:
         for bucket, runs in buckets.items():
             old_runs = [run for run in runs if run.marks.at[1] <= self._end]
             for compaction in self._due_in(bucket, old_runs, held, how.plan):
-                yield job_of(compaction.kind, [planner.planned(compaction, runs)], self._log.ids, 1)
+                yield (planner.planned(compaction, runs),)
 
     def _due_in(
         self, bucket: str, runs: Sequence[Run], held: Collection[str], rules: PlanSettings

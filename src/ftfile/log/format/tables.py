@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
-from ftfile.log.format.model import MIGRATION, Count, Level, convert
+from ftfile.log.format.model import MIGRATION, Count, convert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,26 +55,12 @@ class _FilesPlan(Struct, rename="camel"):
     task_count: Count
 
 
-class _Group(Struct, rename="camel"):
-    runs: Count
-    level: Level
-    is_bottommost: bool
-    expired_ms: int
+class _CompactionPlan(Struct, rename="camel"):
+    """The plan of a task that compacts runs of a store."""
 
-
-class _Hold(Struct):
-    run: str
-    last: Count
-
-
-class _MergePlan(Struct, rename="camel"):
-    """The plan of a task that merges runs of a store."""
-
-    groups: list[_Group]
-    max_bytes_per_file: Count
+    directory: str = field(name="bucket")
     task_count: Count
-    cuts: str | list[list[list[str | int]]] | None = None  # sealed, or keys for each group
-    hold: _Hold | None = None
+    last: Count = 0
     not_before: Count = 0
 
 
@@ -108,11 +94,9 @@ def check_definitions(definitions: dict[str, Any]) -> None:
 
 
 def check_tasks(tasks: Sequence[AssemblyTask]) -> None:
-    """Raise a ValueError for a task without inputs, or with a plan of which one could not be done."""
+    """Raise a ValueError for a plan of which no task could be done; those of a store name their runs by id alone."""
     for task in tasks:
-        if not task.inputs:
-            raise ValueError(f"the task {task.id!r:.40} has no inputs")
-        kind = _MergePlan if isinstance(task.payload, dict) and "groups" in task.payload else _FilesPlan
+        kind = _FilesPlan if task.inputs else _CompactionPlan
         convert(task.payload, kind, f"the plan of the task {task.id!r:.40}")
 
 

@@ -15,9 +15,8 @@ from ftfile import kv
 from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.kv.driver import how_written
-from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning import plan
-from ftfile.kv.planning.plan import compactions_of
+from ftfile.kv.due_jobs import Done, Merger
+from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
@@ -134,8 +133,7 @@ class TestCompact:
         buckets = Counter(add.directory_key for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
         assert buckets == {**dict.fromkeys({add.directory_key for add in adds}, 1), damaged.directory_key: 3}
 
-    def test_more_damaged_buckets_than_a_record_names_leave_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "_RUNS_MAX", 8)
+    def test_damaged_buckets_leave_the_only_other_one(self) -> None:
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
         *broken, whole = sorted({add.directory_key for add in adds})
@@ -164,13 +162,12 @@ class TestDeletes:
         log = CommitLog(open_filesystem(PATH))
         merges = compaction._FullMerges(log)  # noqa: SLF001
         how = how_written(log.refresh(), log.fs)
-        (job,) = merges.choose(log.refresh(), how, ())
+        ((planned,),) = merges.choose(log.refresh(), how, ())
         query.run(2, [[{"k": "a", "at": 7, "gone": False}]])  # late
         clock.advance(3600)
-        assert [add.id for add in job.inputs] == [*log.refresh().segments][:2]
-        (job,) = merges.choose(log.refresh(), how, ())
-        assert len(job.inputs) == 2, "the newest run came later"
-        (planned,) = compactions_of(job)
+        assert [run.add.id for run in planned.merged] == [*log.refresh().segments][:2]
+        ((planned,),) = merges.choose(log.refresh(), how, ())
+        assert len(planned.merged) == 2, "the newest run came later"
         newest = max(map(run_of, log.refresh().segments.values()), key=lambda run: run.marks.at)
         assert planned.terms.expired_ms == newest.marks.committed_ms - 60_000
         kv.compact(PATH, full=True, context=current())
@@ -235,13 +232,13 @@ class TestThreads:
         log = CommitLog(open_filesystem(PATH))
         head = log.refresh()
         settings = structs.replace(DEFAULT_PLAN, flush_runs=2)
-        jobs = plan.Planner(settings, [], log.ids, 0).jobs(head.segments.values(), tasks=4)
+        pieces = [(planned,) for planned in Planner(settings, [], 0).due(head.segments.values())]
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
-        monkeypatch.setattr(Merger, "merge", lambda *_: (None, [silent]))
+        monkeypatch.setattr(Merger, "merge", lambda _, piece: (Done(piece[0].compaction, None, silent),))
         merges = Merges(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
-        assert len(jobs) == 4
-        assert len(merges._done(Merging(how_written(head, log.fs), head.version), jobs)) == 1  # noqa: SLF001
+        assert len(pieces) == 4
+        assert len(merges._done(Merging(how_written(head, log.fs), head.version), pieces)) == 1  # noqa: SLF001
 
     def test_verify(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
         write(query, 3)
