@@ -33,10 +33,10 @@ def forget_extensions() -> None:
     _loaded.clear()
 
 
-def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str, extra: str = "") -> Any:  # noqa: ANN401
+def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str) -> Any:  # noqa: ANN401
     """Return the object called `name`, of `built_in` (`module:name` by name) or of an entry point of the group.
 
-    Errors call it `what`, and name the extra of ftfile that brings the packages it needs.
+    Errors call it `what`.
 
     Raises:
         ConfigError: there is none of this name, or it cannot be loaded.
@@ -53,8 +53,7 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
     try:
         loaded = pkgutil.resolve_name(place)
     except (ImportError, AttributeError, ValueError) as error:
-        advice = f": pip install 'ftfile[{extra}]', on the driver and on the executors" if extra else ""
-        raise ConfigError(f"the {what} {name!r} cannot be loaded from {place!r}: {error}{advice}") from error
+        raise ConfigError(f"the {what} {name!r} cannot be loaded from {place!r}: {error}") from error
     if name not in built_in:
         _loaded[group, name] = place
     return loaded

@@ -19,9 +19,6 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
-
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.filters.keys import KEY_BYTES, IssuedKey, is_key_id
@@ -208,6 +205,13 @@ class AwsKms:
             self._regions[arn] = match[1]
         if not self._regions:
             raise ConfigError("keyProvider=aws-kms: names no key: give ARNs of keys, separated by commas")
+        try:
+            import boto3  # noqa: F401 - few have keys of AWS, and the package
+        except ImportError as error:
+            raise ConfigError(
+                f"keyProvider=aws-kms:… needs a package that is not there ({error}): pip install 'ftfile[kms]', on the "
+                "driver and on the executors"
+            ) from error
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
 
@@ -224,6 +228,8 @@ class AwsKms:
         return key
 
     def _client(self, key_id: str) -> Any:  # noqa: ANN401 - boto3 makes its classes as it runs
+        import boto3
+
         if key_id not in self._regions:
             regions = ", ".join(self._regions)
             raise ConfigError(f"there is no key {key_id!r} in keyProvider=aws-kms:…, which names: {regions}")
@@ -234,6 +240,8 @@ class AwsKms:
             return self._clients[region]
 
     def _ask(self, operation: str, key_id: str, **arguments: object) -> Any:  # noqa: ANN401 - boto3's answer
+        from botocore.exceptions import BotoCoreError, ClientError
+
         client = self._client(key_id)
         try:
             return getattr(client, operation)(KeyId=key_id, EncryptionContext=_CONTEXT, **arguments)

@@ -259,8 +259,7 @@ def _load(reference: str) -> KeyProvider:
             f"keyProvider says where keys are, and this is none of {providers}. Others come with packages that have an "
             f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
         )
-    extra = "kms" if kind == "aws-kms" else ""
-    provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP, extra)(settings)
+    provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP)(settings)
     lacking = [name for name in ("new_key", "find_key", "known_ids") if not callable(getattr(provider, name, None))]
     if lacking:
         raise ConfigError(f"the key provider {kind!r} has no {', '.join(lacking)}: see ftfile.filters.keys.KeyProvider")

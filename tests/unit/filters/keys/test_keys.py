@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import subprocess
 import sys
 import traceback
 from dataclasses import replace
@@ -77,6 +78,18 @@ class TestRings:
         assert keys.key_to_use("2025").key == SECOND
         assert keys.find("2025", b"") == keys.key_to_use("2025")
         assert keys.provider().known_ids() == ("2024", "2025")
+
+    def test_rings_need_no_package_of_aws_and_its_own_keys_name_it(self, ring: Path) -> None:
+        arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+        code = (
+            "import sys; sys.modules['boto3'] = sys.modules['botocore'] = None\n"
+            "from ftfile.filters.keys import Keys\n"
+            f"Keys.from_reference('file:{ring}').key_to_use('2024')\n"
+            f"Keys.from_reference('aws-kms:{arn}').key_to_use('{arn}')"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "keyProvider=aws-kms:… needs a package" in ended.stderr
+        assert "pip install 'ftfile[kms]', on the driver and on the executors" in ended.stderr
 
     def test_what_is_derived_differs(self, ring: Path) -> None:
         keys = Keys.from_reference(f"file:{ring}")
