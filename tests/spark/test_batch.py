@@ -377,7 +377,7 @@ class TestNested:
         assert "partitionBy=month" in text
         assert not (out / "month=1").exists()
 
-    @pytest.mark.parametrize("source", ["directory", "files"])
+    @pytest.mark.parametrize("source", ["directory", "files", "spark"])
     def test_a_stream_into_its_own_source_is_refused(self, spark: SparkSession, tmp_path: Path, source: str) -> None:
         out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
         reader = spark.readStream.format("ftfile")
@@ -386,10 +386,12 @@ class TestNested:
         else:
             out.mkdir()
             (out / "a.txt").write_text(f"{'x' * 300}\n")
-            reader = reader.options(fileFormat="text", checkpointLocation=str(checkpoint)).schema("value string")
+            reader = spark.readStream.format("text") if source == "spark" else reader.option("fileFormat", "text")
+            reader = reader.option("checkpointLocation", str(checkpoint)).schema("value string")
         before = sorted(path for path in out.rglob("*") if not path.name.startswith("_clock"))
         writer = reader.load(str(out)).writeStream.format("ftfile").option("onNewQuery", "continue")
         writer = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
         text = message(lambda: writer.start(str(out)).awaitTermination())
-        assert ("whose files the query reads" if source == "files" else "is the directory that the query reads") in text
+        reason = {"directory": "is the directory that", "files": "whose files", "spark": "has files that"}[source]
+        assert f"{reason} the query reads" in text
         assert sorted(path for path in out.rglob("*") if not path.name.startswith("_clock")) == before

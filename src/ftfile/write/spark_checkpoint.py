@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
@@ -13,10 +14,11 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import NUMBER_MAX, StreamAuthor
 from ftfile.log.format.record import check_json, json_value, read_within
 from ftfile.log.places import list_or_empty
+from ftfile.storage.paths import parse
 from ftfile.storage.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
@@ -87,7 +89,7 @@ def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, hea
         offsets = read_progress(checkpoint, query_id, log.fs.context).offsets
     except (ConfigError, StorageError):
         return
-    for offset in offsets.offsets if offsets is not None else ():
+    for number, offset in enumerate(offsets.offsets if offsets is not None else ()):
         if isinstance(offset, dict) and offset.get("kind") == "log" and _is_of(offset, log, head):
             raise ConfigError(
                 f"path={path!r} is the directory that the query reads, or a copy of it, and each batch would be new "
@@ -99,6 +101,12 @@ def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, hea
                 f"path={path!r} lies within {source!r}, whose files the query reads: it would read what it writes. "
                 "Choose a path outside of it"
             )
+        for url in _files_of_spark(checkpoint, number, offset, log.fs.context):
+            if _is_read_below(path, url):
+                raise ConfigError(
+                    f"path={path!r} has files that the query reads, such as {url!r}: it would read what it writes. "
+                    "Choose another path"
+                )
 
 
 def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
@@ -123,6 +131,27 @@ def _files_of(checkpoint: str, offset: Any, context: Context) -> str | None:  # 
     except (ConfigError, StorageError, LookupError, TypeError):
         return None
     return None if _WILDCARDS.intersection(url) else url
+
+
+def _files_of_spark(checkpoint: str, number: int, offset: Any, context: Context) -> Iterator[str]:  # noqa: ANN401
+    """Yield the URLs of the files that Spark's own source of files read last; none for other sources."""
+    if not isinstance(offset, dict) or type(batch := offset.get("logOffset")) is not int:
+        return
+    name = f"sources/{number}/{batch}"
+    content = _read(checkpoint, name, context) or _read(checkpoint, f"{name}.compact", context) or b""
+    for line in content.splitlines()[1:]:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            yield unquote(json_value(line)["path"])
+
+
+def _is_read_below(path: str, url: str) -> bool:
+    """Return True if a query that reads a file reads the directory `path`: it has it, or partitions with it."""
+    directory, file = parse(path), parse(url)
+    if directory.authority != file.authority:
+        return False
+    above = directory.path.rstrip("/") + "/"
+    *partitions, _ = file.path.removeprefix(above).split("/")
+    return file.path.startswith(above) and all("=" in name for name in partitions)
 
 
 def recorded_checkpoint(head: LogState, query_id: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -291,6 +292,17 @@ class TestOwnSource:
         assert [path.name for path in out.iterdir()] == ["a.txt"]
         sink_of(source, out.parent / "out-2").run(0, ROWS)
 
+    @pytest.mark.parametrize("name", ["a.json", "day=1/hour=2/a.json", "at=1%3A2/a.json"])
+    @pytest.mark.parametrize("log", ["7", "7.compact"])
+    def test_files_that_spark_reads(self, out: Path, name: str, log: str) -> None:
+        with pytest.raises(ConfigError, match=r"has files that the query reads, such as 'file:///.*/a\.json'"):
+            sink_beside_spark(out, name, log).run(0, ROWS)
+        assert not out.exists()
+
+    @pytest.mark.parametrize("name", ["deep/a.json", "day=1/deep/a.json", "../out-2/a.json"])
+    def test_other_files_that_spark_reads(self, out: Path, name: str) -> None:
+        sink_beside_spark(out, name).run(0, ROWS)
+
     def test_a_pattern_may_leave_the_sink_out(self, out: Path) -> None:
         log_file(out / "logs-1/a.txt")
         sink_of(file_source(out / "logs-*", out), out / "sink").run(0, ROWS)
@@ -306,6 +318,19 @@ def file_source(path: Path, beside: Path | None = None) -> SourceRun:
     source = FilesRun(str(path), {"value": "string"}, options)
     source.run()
     return source
+
+
+def sink_beside_spark(path: Path, file: str, log: str = "7") -> MicroBatch:
+    """Return a query whose second source is Spark's own, which reads the file below the sink's path."""
+    checkpoint = path.parent / "checkpoint"
+    (checkpoint / "sources/1").mkdir(parents=True)
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q"}')
+    (checkpoint / "offsets/7").write_text('v1\n{"batchWatermarkMs":0}\n3\n{"logOffset":7}')
+    files = [f"file://{path.parent}/elsewhere/b.json", f"file://{path}/{file}"]
+    lines = [json.dumps({"path": url, "timestamp": 0, "batchId": 7}) for url in files]
+    (checkpoint / "sources/1" / log).write_text("\n".join(["v1", *lines]))
+    return MicroBatch(str(path), {"id": "long"}, {}, "q", str(checkpoint))
 
 
 def sink_of(source: SourceRun, path: Path) -> MicroBatch:
