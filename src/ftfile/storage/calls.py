@@ -178,11 +178,30 @@ def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] 
 
 THREADS_MAX = 32
 
-# Threads of the calls that this one is within, which share what a store takes at once.
-_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads that take calls; once Python exits, and its threads take none, the caller does them."""
+
+    def submit(self, call: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:  # noqa: ANN401
+        """Return the future of a call."""
+        try:
+            return super().submit(call, *args, **kwargs)
+        except RuntimeError:
+            if threading.main_thread().is_alive():
+                raise
+        done: Future[_Result] = Future()
+        try:
+            done.set_result(call(*args, **kwargs))
+        except Exception as error:  # as a thread hands it on
+            done.set_exception(error)
+        return done
+
+
+# Threads of the calls that this one is within, which share what a store takes at once.
+_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
 
 
 def parallel(
@@ -211,7 +230,7 @@ def parallel(
 
     if threads <= 1:
         return _results(map(attempt, items), tracker)
-    pool = ThreadPoolExecutor(threads)
+    pool = Pool(threads)
     try:
         return _results(pool.map(attempt, items), tracker)
     finally:
@@ -237,7 +256,7 @@ def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable
     """
     threads = max(cores(), min(fs.capabilities.concurrency, THREADS_MAX))
     context = copy_context()
-    pool = ThreadPoolExecutor(threads)
+    pool = Pool(threads)
     try:
         ahead = deque[Future[_Result]]()
         for item in items:

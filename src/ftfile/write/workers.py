@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,6 +13,7 @@ from ftfile.core.context import cores, is_away
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.log.format import layout
 from ftfile.log.places import delete_file, list_or_empty
+from ftfile.storage.calls import Pool
 from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Threads(Workers):
         def call(piece: Piece) -> list[Result]:
             return [*work.do(fs, task, [piece])]
 
-        with ThreadPoolExecutor(threads) as pool:
+        with Pool(threads) as pool:
             try:
                 begun = {pool.submit(copy_context().run, call, piece): number for number, piece in enumerate(pieces)}
                 for future in as_completed(begun):

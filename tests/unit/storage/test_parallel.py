@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ from ftfile.core.errors import NotFound, StorageError, Unavailable
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ftfile.storage.api import FileSystem
 
 CONCURRENCY = 4
@@ -45,3 +49,29 @@ def test_a_store_that_is_away_is_not_waited_for_again_and_again(concurrency: int
 @pytest.mark.parametrize(("error", "waited_s"), [(NotFound, 0.0), (Unavailable, AWAY_S - 1)])
 def test_other_errors_hold_up_no_other_item(error: type[StorageError], waited_s: float, concurrency: int) -> None:
     assert calls_made(error, waited_s, concurrency) == ITEMS
+
+
+AT_EXIT = """
+import atexit, sys
+import ftfile
+from ftfile.testing.micro_batch import MicroBatch
+
+path = sys.argv[1]
+options = {"rolling": "policy", "partitionBy": "n"}
+MicroBatch(path, {"id": "long", "n": "long"}, options).run(0, [[{"id": n, "n": n} for n in range(9)]])
+
+
+def at_exit():
+    print(ftfile.flush(path, threads=4).files)
+    print(ftfile.verify(path, full=True).rows)
+
+
+atexit.register(at_exit)
+"""
+
+
+def test_a_process_that_exits_works_on_without_threads(tmp_path: Path) -> None:
+    """Python's pools take no calls then, also from what a session does at its end."""
+    code = [sys.executable, "-c", AT_EXIT, str(tmp_path / "out")]
+    ended = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["9", "9"], ended.stderr
