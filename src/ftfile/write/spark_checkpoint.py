@@ -146,7 +146,10 @@ def _files_of_spark(checkpoint: str, number: int, offset: Any, context: Context)
 
 def _is_read_below(path: str, url: str) -> bool:
     """Return True if a query that reads a file reads the directory `path`: it has it, or partitions with it."""
-    directory, file = parse(path), parse(url)
+    try:
+        directory, file = parse(path), parse(url)
+    except ConfigError:  # no URL that ftfile knows
+        return False
     if directory.authority != file.authority:
         return False
     above = directory.path.rstrip("/") + "/"

@@ -30,7 +30,6 @@ COMMANDS = {
     "ftfile status /data/store": "merges due\t0",
     "ftfile status /data/live": "1, for 3 min",
     "ftfile status /data/rolled --json": '"maxRecordsPerFile":',
-    "ftfile history /data/out --limit 9": "writer",
     "ftfile source /data/in --checkpoint /data/checkpoint": "to be read\t1 file",
     "ftfile doctor /data/out": "Python",
     "ftfile verify /data/out --full": "result\twhole",
