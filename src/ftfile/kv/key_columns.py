@@ -158,10 +158,20 @@ def stored_reader(column: pa.Array) -> Callable[[int], Any]:
 
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return rows sorted by columns of any names; where Arrow takes a name, `.a` is a path to a field."""
-    numbers = [str(number) for number in range(len(names))]
-    columns = pa.table([rows[name] for name in names], names=numbers)
-    return rows.take(pc.sort_indices(columns, [(number, "ascending") for number in numbers]))
+    """Return rows sorted by columns of any names."""
+    return rows.take(_order([rows[name] for name in names]))
+
+
+def key_order(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
+    """Return the numbers of keys, given their columns, by key."""
+    order: NDArray[np.int64] = _order(columns).to_numpy().astype(np.int64)
+    return order
+
+
+def _order(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    numbers = [str(number) for number in range(len(columns))]  # where Arrow takes a name, `.a` is a path to a field
+    rows = pa.table([*columns], names=numbers)
+    return pc.sort_indices(rows, [(number, "ascending") for number in numbers])
 
 
 def first_fall(columns: Sequence[pa.Array]) -> int | None:

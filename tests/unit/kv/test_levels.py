@@ -1,17 +1,21 @@
-"""Levels: overlays that the cache has room for, folded once for all who wait, and never for a scan."""
+"""Levels: as few as there can be; a memtable that the cache has room for, folded once, and never for a scan."""
 
 from __future__ import annotations
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from ftfile import kv
 from ftfile.core.errors import CorruptData
-from ftfile.kv.reading.levels import Level
+from ftfile.kv.reading import levels
+from ftfile.kv.reading import reader as reading
+from ftfile.kv.reading.levels import Memtable
 from ftfile.kv.reading.reader import CACHE
 from tests.unit.kv.building import COUNTS, Builder
 
@@ -39,19 +43,19 @@ def store(tmp_path: Path) -> Builder:
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of runs of each fold of an overlay."""
+    """The number of runs of each fold of a memtable."""
     calls: list[int] = []
-    honest = Level._folded  # noqa: SLF001
+    honest = Memtable._folded  # noqa: SLF001
 
-    def folded(level: Level, files: Any) -> Any:
-        calls.append(len(level.runs))
-        return honest(level, files)
+    def folded(memtable: Memtable) -> Any:
+        calls.append(len(memtable.runs))
+        return honest(memtable)
 
-    monkeypatch.setattr(Level, "_folded", folded)
+    monkeypatch.setattr(Memtable, "_folded", folded)
     return calls
 
 
-def test_scans_fold_no_overlay_and_read_one_that_is_there(store: Builder, folds: list[int]) -> None:
+def test_scans_fold_no_memtable_and_read_one_that_is_there(store: Builder, folds: list[int]) -> None:
     reader = kv.open(store.path)
 
     def scanned() -> dict[str, int]:
@@ -70,22 +74,93 @@ def test_scans_fold_no_overlay_and_read_one_that_is_there(store: Builder, folds:
 def test_runs_that_a_scan_has_opened_stay_open_over_a_refresh(store: Builder) -> None:
     reader = kv.open(store.path)
     assert sum(batch.num_rows for batch in reader.scan()) == len(KEYS)
-    before = {id(part.run) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
+    before = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
     store.merge({"0": 1})
     reader.refresh()
     assert sum(batch.num_rows for batch in reader.scan()) == len(KEYS)
-    after = {id(part.run) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
+    after = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
     assert len(after - before) == 1
+
+
+@pytest.fixture
+def ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    """A store of one bucket with 60 runs of 10 keys each, none of which is small, and one above all of them."""
+    monkeypatch.setattr(levels, "PAGED_ROWS_MIN", 1)
+    monkeypatch.setattr(levels, "END_BYTES", 0)
+    made = Builder(str(tmp_path / "ranges"), replace(COUNTS, buckets=1))
+    for first in range(0, 600, 10):
+        made.write_tables({0: table_of(range(first, first + 10), 1)})
+    made.write_tables({0: table_of(range(0, 600, 10), 2)})
+    return made
+
+
+def table_of(numbers: range, n: int) -> pa.Table:
+    words = [f"{number:03}" for number in numbers]
+    return pa.table({"word": pa.array(words), "n": pa.array([n] * len(words))}, COUNTS.schema)
+
+
+def open_parts(reader: kv.Reader) -> list[int]:
+    """Return how many runs of each level are open."""
+    (bucket,) = reader.view.buckets.values()
+    return [sum(part.held is not None for part in level.parts) for level in bucket.levels]
+
+
+class TestLevels:
+    def test_a_key_opens_no_run_that_cannot_have_it(self, ranges: Builder) -> None:
+        reader = kv.open(ranges.path)
+        assert open_parts(reader) == [0, 0]
+        assert reader.get("123") == 1
+        assert open_parts(reader) == [1, 1]
+        assert reader.get("120") == 2
+        assert open_parts(reader) == [1, 1]
+        assert reader.get("xyz") is None
+        assert open_parts(reader) == [1, 1]
+
+    def test_many_keys_open_no_runs_that_cannot_have_them(self, ranges: Builder) -> None:
+        reader = kv.open(ranges.path)
+        words = ["600", "341", "123", "340", "0", "129", "599", "000"]
+        assert reader.lookup(pa.array(words))["n"].to_pylist() == [None, 1, 1, 2, None, 1, 1, 2]
+        assert open_parts(reader) == [1, 3]
+
+    def test_a_scan_opens_a_run_when_it_comes_to_it(self, ranges: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reading, "_SCAN_BYTES", 1)
+        reader = kv.open(ranges.path)
+        batches = reader.scan()
+        next(batches)
+        assert open_parts(reader) == [1, 1]
+        rows = [row for batch in reader.scan("095", "305") for row in batch.to_pylist()]
+        assert rows == [{"word": f"{number:03}", "n": 1 + (number % 10 == 0)} for number in range(95, 305)]
+        assert sum(batch.num_rows for batch in batches) < 600
+        assert open_parts(reader) == [1, 60]
+
+    def test_a_refresh_opens_new_runs_alone(self, ranges: Builder) -> None:
+        reader = kv.open(ranges.path)
+        reader.multi_get([f"{number:03}" for number in range(600)])
+        ranges.write_tables({0: table_of(range(600, 610), 3)})
+        reader.refresh()
+        assert open_parts(reader) == [1, 60]
+        assert (reader.get("123"), reader.get("605")) == (1, 3)
+
+    def test_a_purge_ends_rows_of_older_levels_alone(self, ranges: Builder) -> None:
+        ranges.write_tables({}, [((b"100",), (b"200",))])
+        ranges.write_tables({0: table_of(range(150, 160), 4)})
+        expected = {f"{number:03}": 1 + (number % 10 == 0) for number in range(600) if not 100 <= number < 200}
+        expected |= {f"{number:03}": 4 for number in range(150, 160)}
+        reader = kv.open(ranges.path)
+        words = [f"{number:03}" for number in range(600)]
+        assert {row["word"]: row["n"] for batch in reader.scan() for row in batch.to_pylist()} == expected
+        assert [reader.get(word) for word in words] == [expected.get(word) for word in words]
+        assert reader.lookup(pa.array(words))["n"].to_pylist() == [expected.get(word) for word in words]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 19])
-def test_overlays_are_no_larger_than_the_cache_keeps(store: Builder, folds: list[int], cache_bytes: int) -> None:
+def test_memtables_are_no_larger_than_the_cache_keeps(store: Builder, folds: list[int], cache_bytes: int) -> None:
     """Eight threads on a cache of one byte: each read ends, and nothing is folded for it."""
     reader = kv.open(store.path, cache_bytes=cache_bytes)
-    overlays = [level for bucket in reader.view.buckets.values() for level in bucket.levels if level.is_overlay]
-    sizes = [sum(run.add.logical_length for run in level.runs) for level in overlays]
-    assert all(4 * size_bytes <= cache_bytes / 8 for size_bytes in sizes)
+    memtables = [bucket.memtable for bucket in reader.view.buckets.values() if bucket.memtable is not None]
+    sizes = [sum(run.marks.plain_bytes for run in memtable.runs) for memtable in memtables]
+    assert all(size_bytes <= cache_bytes / 16 for size_bytes in sizes)
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(reader.get, KEYS * 4)) == {RUNS}
     assert (folds == []) == (cache_bytes == 1)
@@ -98,24 +173,25 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     """Although the cache does not keep it: who folded again for itself could wait for the lock for ever."""
     reader = kv.open(store.path)
     (bucket, *_) = reader.view.buckets.values()
-    (level,) = bucket.levels
+    memtable = bucket.memtable
+    assert memtable is not None
     CACHE.resize(1)
-    begun, may_end, honest, folds = threading.Event(), threading.Event(), Level._folded, []  # noqa: SLF001
+    begun, may_end, honest, folds = threading.Event(), threading.Event(), Memtable._folded, []  # noqa: SLF001
 
-    def folded(each: Level, files: Any) -> Any:
+    def folded(each: Memtable) -> Any:
         folds.append(each)
         begun.set()
         assert may_end.wait(60)
         if fails:
             raise CorruptData("a.spool", "a run", "none")
-        return honest(each, files)
+        return honest(each)
 
-    monkeypatch.setattr(Level, "_folded", folded)
+    monkeypatch.setattr(Memtable, "_folded", folded)
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(level.opened)
+        first = pool.submit(memtable.opened)
         assert begun.wait(60)
-        others = [pool.submit(level.opened) for _ in range(7)]
-        waiting = level._opening._condition._waiters  # type: ignore[union-attr] # noqa: SLF001 - of the fold under way
+        others = [pool.submit(memtable.opened) for _ in range(7)]
+        waiting = memtable._opening._condition._waiters  # type: ignore[union-attr] # noqa: SLF001 - of the fold under way
         deadline_s = time.monotonic() + 60
         while len(waiting) < len(others) and time.monotonic() < deadline_s:
             time.sleep(0.001)
@@ -124,14 +200,14 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     assert len(folds) <= 2
     assert all(isinstance(outcome, CorruptData) == fails for outcome in outcomes)
     if not fails:
-        assert level.held is None
+        assert memtable.held is None
         assert len(set(map(id, outcomes))) <= 2
-    monkeypatch.setattr(Level, "_folded", honest)
-    assert level.opened().reader.rows > 0
+    monkeypatch.setattr(Memtable, "_folded", honest)
+    assert memtable.opened().reader.rows > 0
 
 
 @pytest.mark.slow
-def test_many_threads_while_an_overlay_is_folded_again_and_again(store: Builder) -> None:
+def test_many_threads_while_a_memtable_is_folded_again_and_again(store: Builder) -> None:
     reader = kv.open(store.path)
     CACHE.resize(1)
     longest_s = [0.0]

@@ -219,12 +219,12 @@ def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
 def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBatch]:
     new = by_bucket(change.new_runs)
     numbers = sorted({*before.buckets, *after.buckets} if change.scope == "all" else new)
-    none = Bucket((), after.definition)
+    none = Bucket.of((), after.sources)
     first, behind = change.buckets
     for number in numbers:
         if first <= number < behind:
             buckets = before.buckets.get(number, none), after.buckets.get(number, none)
-            runs = [after.runs[add.id] for add in new.get(number, ())]
+            runs = [after.parts[add.id].run for add in new.get(number, ())]
             every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # read when they are asked for
             sources = every if change.scope == "all" else _keys_of(runs, buckets[0], after)
             for keys in _unique(sources, after.definition):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
-from ftfile.kv.key_columns import contain, key_array, overlap
+from ftfile.kv.key_columns import contain, key_array, key_order, key_reader, overlap
 from ftfile.kv.merge_functions import LAST
+from ftfile.kv.reading.levels import levels_of, memtable_level
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run.window import TooManyBytes
 from ftfile.rows.buffers import bools_from, from_numpy
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.reading.levels import Level
+    from ftfile.kv.reading.levels import Level, Memtable, Part, RunPart, Sources
 
     Values = tuple[Any, ...]
     Numbers = NDArray[np.int64]
@@ -93,20 +95,30 @@ def _folded(operands: Sequence[Values], key: Key, definition: StoreDefinition) -
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does."""
+    """The runs of a bucket, in levels. Several threads may use it; each method raises what opening runs does."""
 
-    levels: tuple[Level, ...]
+    parts: tuple[RunPart, ...]  # by position
+    levels: tuple[Level, ...]  # new to old; the first one is the memtable, if there is one
     definition: StoreDefinition
-    is_unfolded: bool = False  # True if no level is an overlay
+    memtable: Memtable | None = None
+
+    @classmethod
+    def of(cls, parts: Sequence[RunPart], sources: Sources, memtable: Memtable | None = None) -> Bucket:
+        """Return a bucket of runs by position, the newest of which are in a memtable if there is one."""
+        if memtable is None:
+            return cls(tuple(parts), levels_of(parts), sources.definition)
+        older = levels_of(parts[: len(parts) - len(memtable.runs)])
+        return cls(tuple(parts), (memtable_level(memtable), *older), sources.definition, memtable)
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
         rows: list[tuple[int, Values]] = []
         all_count = self.definition.sequence is not None  # and not just the newest row
         try:
-            for level in self.levels:
-                if level.low <= key <= level.high:
-                    opened = level.run or level.opened()
+            for begins, parts, _ in self.levels:
+                part = parts[bisect_right(begins, key) - 1]
+                if part.low <= key <= part.high:
+                    opened = part.held or part.opened()
                     row = opened.get(key, hashed)
                     if row is not None:
                         if opened.is_plain and not rows and not all_count:
@@ -115,11 +127,11 @@ class Bucket:
                         rows.append((op, values))
                         if op != MERGE and not all_count:
                             break
-                if level.purges and overlap(level.purges, key, key):
+                if part.purges and overlap(part.purges, key, key):
                     break
             return fold_key(rows, key, self.definition) if rows else None
         except (EncodingError, UserCodeError):
-            if self.is_unfolded:
+            if self.memtable is None:
                 raise
             return self._unfolded().get(key, hashed)
 
@@ -132,7 +144,7 @@ class Bucket:
         try:
             return self._lookup(keys, hashes)
         except (EncodingError, UserCodeError):
-            if self.is_unfolded:
+            if self.memtable is None:
                 raise
             return self._unfolded().lookup(keys, hashes)
         except TooManyBytes:
@@ -144,27 +156,28 @@ class Bucket:
     def _lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         hits: list[tuple[Numbers, pa.Table]] = []  # new to old
         remaining = np.arange(len(hashes))
+        if any(len(level.parts) > 1 for level in self.levels):
+            remaining = key_order(keys.columns)
         has_several = self.definition.sequence is not None
         for level in self.levels:
             if not remaining.size:
                 break
-            if level.has_rows:
-                numbers, rows = level.opened().reader.multi_get(_taken(keys, remaining), hashes[remaining])
-                numbers, rows = remaining[numbers], self._valued(rows)
-                hits.append((numbers, rows))
-                ops = operations(rows)
-                is_partial = ops == MERGE
-                has_several |= bool(is_partial.any())
-                if self.definition.sequence is None:
-                    remaining = np.setdiff1d(remaining, numbers[~is_partial], assume_unique=True)
+            ended = np.zeros(len(hashes), np.bool_)
+            for part, asked in _shared_out(level, keys, remaining):
+                if part.has_rows:
+                    places, rows = part.opened().reader.multi_get(_taken(keys, asked), hashes[asked])
+                    hits.append((numbers := asked[places], values := self._valued(rows)))
+                    is_partial = operations(values) == MERGE
+                    has_several |= bool(is_partial.any())
+                    ended[numbers[~is_partial]] = self.definition.sequence is None
+            remaining = remaining[~ended[remaining]]
             if level.purges:
                 remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
         return self._folded(hits, keys) if has_several else self._sets(hits)
 
-    def scanned(self, start: Key | None, end: Key | None) -> list[Level]:
-        """Return the levels that a scan from one key on and before another reads."""
-        levels = [part for level in self.levels if _meets(level, start, end) for part in level.scanned()]
-        return [level for level in levels if _meets(level, start, end)]
+    def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | Memtable]:
+        """Return the parts that a scan from one key on and before another reads."""
+        return [part for level in self._scan_levels() for part in level.parts if _meets(part, start, end)]
 
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
@@ -176,31 +189,33 @@ class Bucket:
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names
         levels = [
-            part
-            for level in reversed(self.levels)
-            if _meets(level, start, end) or level.purges
-            for part in reversed(level.scanned())
-            if _meets(part, start, end) or part.purges
+            (parts, level.purges)
+            for level in reversed(self._scan_levels())
+            if (parts := [part for part in level.parts if _meets(part, start, end)]) or level.purges
         ]
         if not levels:
             return
-        read_bytes = window_bytes // len(levels)
-        if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
-            for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
-                yield batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
+        read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
+        sources = [_Rows(parts, definition, start, end, read_bytes) for parts, _ in levels]
+        if len(levels) == 1 and not sources[0].has_ops:
+            for rows in sources[0].aligned():
+                yield batch_of(rows.select(shown))
             return
-        sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
-        purges = [level.purges for level in levels]
-        for window in windows_of(sources, window_bytes):
+        purges = [purges for _, purges in levels]
+        for window in windows_of([source.sorted() for source in sources], window_bytes):
             rows = fold(window, definition, bottom=True, purges=purges)
             rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
                 yield batch_of(rows.select(shown))
 
+    def _scan_levels(self) -> tuple[Level, ...]:
+        """Return the levels that a scan reads: it makes no memtable, but reads one that is there."""
+        is_folded = self.memtable is None or self.memtable.held is not None
+        return self.levels if is_folded else levels_of(self.parts)
+
     def _unfolded(self) -> Bucket:
-        """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
-        levels = tuple(part for level in self.levels for part in level.apart())
-        return replace(self, levels=levels, is_unfolded=True)
+        """Return the bucket without its memtable, which may have a key whose values cannot be merged."""
+        return Bucket(self.parts, levels_of(self.parts), self.definition)
 
     def _valued(self, rows: pa.RecordBatch) -> pa.Table:
         """Return the value columns and the operations of rows, as the store has them."""
@@ -252,33 +267,64 @@ def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefin
     return replace(definition, schema=pa.schema(fields), merge=merge)
 
 
-def _meets(level: Level, start: Key | None, end: Key | None) -> bool:
-    """Return True if a level has rows, maybe some from one key on and before another; these may be prefixes."""
-    return level.has_rows and (start is None or start <= level.high) and (end is None or level.low < end)
+def _meets(part: Part, start: Key | None, end: Key | None) -> bool:
+    """Return True if a part has rows, maybe some from one key on and before another; these may be prefixes."""
+    return part.has_rows and (start is None or start <= part.high) and (end is None or part.low < end)
 
 
-def _has_ops(level: Level) -> bool:
-    return any(run.marks.ops != 1 << SET for run in level.runs)
+def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[RunPart | Memtable, Numbers]]:
+    """Yield the parts of a level that may have some of the keys with these numbers, and which; several need order."""
+    if len(level.parts) == 1:
+        yield level.parts[0], numbers
+        return
+    key_at = key_reader(keys.columns)
+    places = range(len(numbers))
+    place = 0
+    while place < len(numbers):
+        part = bisect_right(level.begins, key_at(int(numbers[place]))) - 1
+        end = len(numbers)
+        if part + 1 < len(level.parts):
+            end = bisect_left(places, level.begins[part + 1], place, key=lambda number: key_at(int(numbers[number])))
+        if part >= 0:
+            yield level.parts[part], numbers[place:end]
+        place = end
 
 
-def _rows_of(
-    level: Level, definition: StoreDefinition, start: Key | None, end: Key | None, read_bytes: int
-) -> SortedRows:
-    """Return the rows of a level within a range, with the columns that a definition has, and those to fold them by."""
-    if not _meets(level, start, end):
-        return SortedRows(iter(()), pa.schema([]), 0)
-    batches, schema = _scanned(level, definition, start, end, read_bytes)
-    return SortedRows(batches, schema, len(definition.keys))
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of parts of a level within a range of keys, with the columns of a definition, and those to fold them."""
 
+    parts: Sequence[RunPart | Memtable]  # by key; a scan opens one when it comes to it
+    definition: StoreDefinition
+    start: Key | None
+    end: Key | None
+    read_bytes: int
 
-def _scanned(
-    level: Level, definition: StoreDefinition, start: Key | None, end: Key | None, read_bytes: int
-) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-    reader = level.opened().reader
-    names = {*definition.schema.names, OP, DELETED_MS}
-    schema = pa.schema([field for field in reader.schema if field.name in names])
-    read_bytes = max(min(read_bytes, SCAN_BYTES), _READ_BYTES_MIN)
-    return reader.scan(start, end, schema.names, read_bytes=read_bytes), schema
+    @property
+    def has_ops(self) -> bool:
+        """Return True if rows may be other than sets."""
+        return any(run.marks.ops != 1 << SET for part in self.parts for run in part.runs)
+
+    def aligned(self) -> Iterator[pa.Table]:
+        """Yield the rows with the columns of the store, in its types."""
+        for part in self.parts:
+            batches, _ = self._read(part)
+            for batch in batches:
+                yield self.definition.aligned(pa.Table.from_batches([batch]))
+
+    def sorted(self) -> SortedRows:
+        """Return the rows to be folded with others."""
+        key_columns = len(self.definition.keys)
+        if len(self.parts) == 1:
+            return SortedRows(*self._read(self.parts[0]), key_columns)
+        schema = self.definition.aligned(self.definition.schema.empty_table()).schema
+        return SortedRows(map(batch_of, self.aligned()), schema, key_columns)
+
+    def _read(self, part: RunPart | Memtable) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+        reader = part.opened().reader
+        names = {*self.definition.schema.names, OP, DELETED_MS}
+        schema = pa.schema([field for field in reader.schema if field.name in names])
+        return reader.scan(self.start, self.end, schema.names, read_bytes=self.read_bytes), schema
 
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:
@@ -288,6 +334,4 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
 
 
 def _taken(keys: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
-    if len(numbers) == keys.num_rows:
-        return keys
     return keys.take(from_numpy(numbers.astype(np.int64, copy=False), pa.int64()))

@@ -1,9 +1,10 @@
-"""The levels of a bucket, new to old: runs, and overlays, each of which is some small runs folded to one."""
+"""The levels of a bucket, new to old: runs that have no key in common, and small runs that are folded in memory."""
 
 from __future__ import annotations
 
 import io
 import threading
+from bisect import bisect_right
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ftfile.kv.run_files import CoalescingFiles, open_run
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key, KeyRange
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 
-# Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay, which takes about
-# four times as much of the cache, of which none is to take more than an eighth.
-_SMALL_BYTES, _OVERLAY_BYTES, _OVERLAY_PART = 1 << 20, 4 << 20, 32
+# Runs of a memtable: those that are read whole anyway. All of them have at most some bytes, before compression, and
+# this part of the cache, of which the memtable takes about twice as much.
+_SMALL_BYTES, _MEMTABLE_BYTES, _MEMTABLE_PART = 1 << 20, 4 << 20, 16
 _UNBOUNDED = 1 << 62
-_BLOCK_BYTES = 1 << 20  # of an overlay; it is in memory as a whole
+_BLOCK_BYTES = 1 << 20  # of a memtable; it is in memory as a whole
 
 
 class Sources(NamedTuple):
@@ -45,12 +46,12 @@ class Sources(NamedTuple):
 
 
 class Opened:
-    """The rows of a level."""
+    """Rows that are open, of a run or a memtable."""
 
     __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
 
     def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
-        self.reader = reader  # of its run
+        self.reader = reader
         self.get = reader.getter()  # that of the reader
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
@@ -73,51 +74,79 @@ def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN40
     return value if value is None or old == new else pa.scalar(value, old).cast(new).as_py()
 
 
-class Level:
-    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it."""
+class Part:
+    """Runs of a bucket that are read as one. Several threads may use it."""
 
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
         self.runs = tuple(runs)  # old to new
+        self.sources = sources
         keys = [run.marks.keys for run in runs if run.marks.keys is not None]
         self.has_rows = bool(keys)  # False if it has purges alone
         # No row of it has a lesser key than the one, or a greater one than the other. Without rows, none is between.
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
-        # Ranges of keys of which rows end in older levels.
+        # Ranges of keys of which rows end in older runs.
         self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.marks.purges)
-        self._sources = sources
-        # The rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
-        self.run: Opened | None = None
-        self._overlay: Shelf[Opened] = Shelf(1)  # of several
-        # The level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
-        self.older: Level | None = None
-        self._parts: dict[str, Level] = {}  # of an overlay, its runs one by one, by id, once they are wanted
+        # It meets others where both have rows or purges.
+        self.begins: Key = min(run.begins for run in runs)
+        ends = [run.ends for run in runs]
+        self.ends: Key | None = None if None in ends else max(end for end in ends if end is not None)
+
+
+class RunPart(Part):
+    """A run, opened when it is first read: it stays so, and its blocks are cached one by one."""
+
+    def __init__(self, run: Run, sources: Sources) -> None:
+        super().__init__([run], sources)
+        self.held: Opened | None = None
+
+    @property
+    def run(self) -> Run:
+        """Return the run."""
+        return self.runs[0]
+
+    def opened(self, files: OpenFiles | None = None) -> Opened:
+        """Return its rows; the first call opens it, with other files if some are given. It raises as `open_run`."""
+        if self.held is None:
+            reader = open_run(files or self.sources.files, self.run.add, self.sources.cache)
+            self.held = Opened(reader, self.sources.definition)
+        return self.held
+
+    def release(self) -> None:
+        """Take all of it out of the cache; it can still be used."""
+        if self.held is not None:
+            self.held.reader.release()
+
+
+class Memtable(Part):
+    """Small runs, neighbours in position, folded when they are first read, in the cache as a whole."""
+
+    def __init__(self, parts: Sequence[RunPart], sources: Sources) -> None:
+        super().__init__([part.run for part in parts], sources)
+        self._parts = tuple(parts)  # old to new
+        self._shelf: Shelf[Opened] = Shelf(1)
         self._opening: Future[Opened] | None = None  # under way in a thread; others wait for the same
         self._lock = threading.Lock()
 
     @property
-    def is_overlay(self) -> bool:
-        """Return True if runs are folded in memory."""
-        return len(self.runs) > 1
+    def held(self) -> Opened | None:
+        """Return its rows if they are in memory."""
+        self._shelf.used[0] = 1
+        return self._shelf.values[0]
 
-    def opened(self, files: OpenFiles | None = None) -> Opened:
-        """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
+    def opened(self) -> Opened:
+        """Return its rows; the first call folds its runs.
 
         Calls meanwhile get its result, also if the cache does not keep that: who waited for a lock to fold again could
         wait for ever. It raises as `open_run` and `fold` do.
         """
-        if self.run is not None:
-            return self.run
-        if (overlay := self._overlay.values[0]) is not None:
-            self._overlay.used[0] = 1
-            return overlay
         with self._lock:
             under_way = self._opening
             opening = self._opening = under_way or Future()
         if under_way is not None:
             return under_way.result()
         try:
-            opened = self.held or self._made(files or self._sources.files)
+            opened = self.held or self._folded()
         except BaseException as error:  # also an interrupt, or those who wait would wait for ever
             self._opening = None
             opening.set_exception(error)
@@ -126,109 +155,98 @@ class Level:
         opening.set_result(opened)
         return opened
 
-    def apart(self) -> list[Level]:
-        """Return a level for each run, new to old."""
-        if not self.is_overlay:
-            return [self]
-        return [self._parts.setdefault(run.add.id, Level([run], self._sources)) for run in reversed(self.runs)]
-
-    def scanned(self) -> list[Level]:
-        """Return the levels that a scan reads, new to old: itself, or its runs, which need not be folded for that."""
-        return self.apart() if self.held is None else [self]
-
-    def continuing(self, older: Level) -> Level:
-        """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
-        self.older = older if older.held is not None else older.older
-        self._parts = dict(older._parts)
-        return self
-
-    @property
-    def held(self) -> Opened | None:
-        """Return its rows if they are in memory."""
-        return self.run if self.run is not None else self._overlay.values[0]
-
-    @property
-    def unread(self) -> tuple[Run, ...]:
-        """Return the runs that opening it reads: those that the level below is not folded from."""
-        older = self.older
-        return self.runs if older is None or older.held is None else self.runs[len(older.runs) :]
-
     def release(self) -> None:
         """Take all of it out of the cache; it can still be used."""
-        if self.run is not None:
-            self.run.reader.release()
-        for part in self._parts.values():
-            part.release()
-        self._sources.cache.drop(self._overlay)
+        self.sources.cache.drop(self._shelf)
 
-    def _made(self, files: OpenFiles) -> Opened:
-        if not self.is_overlay:
-            reader = open_run(files, self.runs[0].add, self._sources.cache)
-            self.run = Opened(reader, self._sources.definition)
-            return self.run
-        folded, size_bytes = self._folded(files)
-        return self._sources.cache.put(self._overlay, 0, folded, size_bytes)
-
-    def _folded(self, files: OpenFiles) -> tuple[Opened, int]:
-        """Return the runs of an overlay folded to one, and the memory that it takes."""
-        older, self.older = self.older, None
-        base = None if older is None else older.held
-        runs = self.runs if older is None or base is None else self.runs[len(older.runs) :]
-        tables = parallel(files.fs, lambda run: _rows_of(run, files), runs)
-        purges = [run.marks.purges for run in runs]
-        if older is not None and base is not None:
-            tables = [_table(base.reader), *tables]
-            purges = [(), *purges]
-            older.release()
-        rows = fold(tables, self._sources.definition, bottom=False, purges=purges).combine_chunks()
+    def _folded(self) -> Opened:
+        files, cache, definition = self.sources
+        tables = parallel(files.fs, _table_of, self._parts)
+        purges = [part.purges for part in self._parts]
+        rows = fold(tables, definition, bottom=False, purges=purges).combine_chunks()
         content = io.BytesIO()
-        definition = self._sources.definition
         write_run(
             content, rows.to_batches(), rows.schema, definition.keys, compression="none", block_bytes=_BLOCK_BYTES
         )
         view = memoryview(content.getvalue())
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
-        return Opened(reader, definition), 2 * len(view)  # with the values that single reads have
+        # With the values that single reads have.
+        return cache.put(self._shelf, 0, Opened(reader, definition), 2 * len(view))
 
 
-def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
-    """Return the levels of a bucket, new to old, for its runs sorted by position."""
-    groups: list[list[Run]] = []
-    size_bytes, overlay_bytes = 0, min(_OVERLAY_BYTES, sources.cache.capacity_bytes // _OVERLAY_PART)
-    for run in runs:
-        is_small = run.add.rows < PAGED_ROWS_MIN and run.add.logical_length <= _SMALL_BYTES
-        size_bytes += run.add.logical_length
-        if not is_small or size_bytes > overlay_bytes or not groups or not groups[-1]:
-            groups.append([run])
-            size_bytes = run.add.logical_length
-        else:
-            groups[-1].append(run)
-        if not is_small:
-            groups.append([])
-    return [Level(group, sources) for group in reversed(groups) if group]
+def _table_of(part: RunPart) -> pa.Table:
+    reader = part.opened().reader
+    return pa.Table.from_batches(reader.scan(), reader.schema)
 
 
-def open_levels(levels: Sequence[Level], sources: Sources) -> None:
-    """Open levels side by side; runs that are neighbours in a file come with one call. It raises as `opened` does."""
-    closed = [level for level in levels if level.held is None]
-    # Larger runs are not read whole when they are opened.
-    small = (
-        run.add for level in closed for run in level.unread if level.is_overlay or run.add.logical_length <= END_BYTES
-    )
-    files = CoalescingFiles(sources.files, small)
+class Level(NamedTuple):
+    """Parts that do not meet, by key. A key is in the last one that begins up to it, or in none."""
+
+    begins: tuple[Key, ...]  # of the parts
+    parts: tuple[RunPart, ...] | tuple[Memtable]
+    purges: tuple[KeyRange, ...]  # of all parts
+
+
+def memtable_level(memtable: Memtable) -> Level:
+    """Return the level of a memtable."""
+    return Level((memtable.begins,), (memtable,), memtable.purges)
+
+
+def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
+    """Return the levels of parts, which come by position: new to old, as few as there can be.
+
+    A part lies right above the highest of the older ones that it meets, as in the sublevels of Pebble: of two that
+    meet, the newer one is above.
+    """
+    levels: list[list[RunPart]] = []  # old to new, each by key
+    for part in parts:
+        number = len(levels)
+        while number and not _meets_any(part, levels[number - 1]):
+            number -= 1
+        if number == len(levels):
+            levels.append([])
+        level = levels[number]
+        level.insert(bisect_right(level, part.begins, key=lambda other: other.begins), part)
+    return tuple(map(_level_of, reversed(levels)))
+
+
+def _level_of(parts: Sequence[RunPart]) -> Level:
+    purges = union(purge for part in parts for purge in part.purges)
+    return Level(tuple(part.begins for part in parts), tuple(parts), purges)
+
+
+def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
+    """Return True if a part meets one of a level: if so, it meets the last one that begins before its end."""
+    end = part.ends
+    count = len(level) if end is None else bisect_right(level, end, key=lambda other: other.begins)
+    if not count:
+        return False
+    last = level[count - 1].ends
+    return last is None or last >= part.begins
+
+
+def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
+    """Return the newest runs folded, as far as they are small and the cache has room; None for fewer than two."""
+    start, size_bytes = len(parts), 0
+    room_bytes = min(_MEMTABLE_BYTES, sources.cache.capacity_bytes // _MEMTABLE_PART)
+    while start:
+        add, marks = parts[start - 1].run.add, parts[start - 1].run.marks
+        size_bytes += max(add.logical_length, marks.plain_bytes)
+        if add.rows >= PAGED_ROWS_MIN or add.logical_length > _SMALL_BYTES or size_bytes > room_bytes:
+            break
+        start -= 1
+    return Memtable(parts[start:], sources) if len(parts) - start > 1 else None
+
+
+def open_parts(parts: Iterable[RunPart | Memtable], sources: Sources) -> None:
+    """Open small runs side by side: those that are neighbours in a file come with one call. It raises as `opened`."""
+    closed = [part for part in parts if isinstance(part, RunPart) and part.held is None]
+    # Larger ones are not read whole when they are opened, and a scan opens them when it comes to them.
+    small = [part for part in closed if part.run.add.logical_length <= END_BYTES]
+    files = CoalescingFiles(sources.files, (part.run.add for part in small))
     try:
         files.fetch_first()
-        parallel(files.fs, lambda level: level.opened(files), closed)
+        parallel(files.fs, lambda part: part.opened(files), small)
     finally:
         files.release()
-
-
-def _rows_of(run: Run, files: OpenFiles) -> pa.Table:
-    # With a cache of its own, since what is folded need not be cached twice.
-    reader = open_run(files, run.add, Cache(_UNBOUNDED))
-    return _table(reader)
-
-
-def _table(reader: RunReader) -> pa.Table:
-    return pa.Table.from_batches(reader.scan(), reader.schema)

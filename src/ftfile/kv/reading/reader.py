@@ -20,7 +20,7 @@ from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.planning.runs import definition_of_runs
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
-from ftfile.kv.reading.levels import Sources, open_levels
+from ftfile.kv.reading.levels import Sources, open_parts
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
@@ -258,7 +258,7 @@ class Reader:
         ):
             raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
-        return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), names)
+        return self._rows(view, chosen, (start or None, end), names)
 
     @checked
     def preload(self, buckets: Collection[int]) -> None:
@@ -266,7 +266,7 @@ class Reader:
         view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
         with self._missing_file_as_stale():
-            open_levels([level for bucket in chosen for level in bucket.scanned(None, None)], view.sources)
+            open_parts([part for bucket in chosen for part in bucket.scanned(None, None)], view.sources)
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
@@ -295,7 +295,7 @@ class Reader:
 
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
-        return [*self.view.runs.values()]
+        return [part.run for part in self.view.parts.values()]
 
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
@@ -304,7 +304,7 @@ class Reader:
         sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
         keys = view.definition.keys
         with self._missing_file_as_stale():
-            open_levels([level for bucket in buckets for level in bucket.scanned(*bounds)], view.sources)
+            open_parts([part for bucket in buckets for part in bucket.scanned(*bounds)], view.sources)
             if len(sources) == 1:
                 for batch in sources[0]:
                     yield batch.select(columns)
@@ -346,12 +346,11 @@ class Reader:
 
 
 def _release(before: View, after: View | None) -> None:
-    """Take the levels of a view that another one does not have out of the cache."""
-    live_ids = set() if after is None else {id(level) for bucket in after.buckets.values() for level in bucket.levels}
-    for bucket in before.buckets.values():
-        for level in bucket.levels:
-            if id(level) not in live_ids and (after is None or not level.is_overlay):
-                level.release()
+    """Take what a view has, and another one does not, out of the cache."""
+    live_ids = set() if after is None else {id(part) for part in after.all_parts}
+    for part in before.all_parts:
+        if id(part) not in live_ids:
+            part.release()
 
 
 def open_store(  # noqa: PLR0913 - all by name

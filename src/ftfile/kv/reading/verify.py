@@ -119,7 +119,7 @@ def verify(  # noqa: PLR0913 - all by name
 def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:
     """Return the damaged runs of the version that a reader has, all of which the workers read; see `verify`."""
     view, fs = reader.view, reader.log.fs
-    runs = sorted(view.runs.values(), key=lambda run: (run.add.path, run.add.offset))
+    runs = sorted((part.run for part in view.parts.values()), key=lambda run: (run.add.path, run.add.offset))
     pieces = [tuple(group) for _, group in groupby(runs, key=lambda run: run.add.path)]
     work = _Checking(view.definition)
     tracker = Tracker("verify", fs.context.clock, progress, len(pieces), sum(map(work.size_of, pieces)))
@@ -163,8 +163,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that a run is not apart from."""
-    other_runs = (other for level in view.buckets[bucket_number(run.add.directory_key)].levels for other in level.runs)
-    for other in other_runs:
+    for other in (part.run for part in view.buckets[bucket_number(run.add.directory_key)].parts):
         if other.add.id < run.add.id and not apart(run, other):
             yield f"it has keys in common with the run {other.add.id} at {other.add.path!r}, in no order"
 

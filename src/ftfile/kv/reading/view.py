@@ -9,15 +9,15 @@ from ftfile.kv.hashing import bucket_number, key_hasher
 from ftfile.kv.planning.holds import is_held
 from ftfile.kv.planning.runs import open_marks, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
-from ftfile.kv.reading.levels import Level, Sources, levels_of
+from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
 from ftfile.kv.user_keys import UserKeys, row_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.reading.levels import Memtable
     from ftfile.kv.run.pages import Cache
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -26,17 +26,23 @@ if TYPE_CHECKING:
 class View:
     """The runs of a version."""
 
-    def __init__(self, version: int, sources: Sources, buckets: dict[int, Bucket], runs: dict[str, Run]) -> None:
+    def __init__(self, version: int, sources: Sources, buckets: dict[int, Bucket], parts: dict[str, RunPart]) -> None:
         self.version = version
         self.sources = sources
         self.definition = definition = sources.definition
         self.buckets = buckets  # by number, those with runs
-        self.runs = runs  # by the id of their add
+        self.parts = parts  # runs, by the id of their add
         self.keys = UserKeys(definition)  # turns keys of users into stored ones
         self.hash_key = key_hasher(definition.key_types)  # returns the hash of a stored key
         self.bucket_of = _bucket_finder(definition)  # returns the number of the bucket of a key, given its hash, too
         self.to_row = row_maker(definition)  # turns values into what users get
         self.get = self._getter()  # returns the row of a key, given both as users have them, or the default
+
+    @property
+    def all_parts(self) -> list[RunPart | Memtable]:
+        """Return the runs and the memtables."""
+        memtables = (bucket.memtable for bucket in self.buckets.values())
+        return [*self.parts.values(), *(memtable for memtable in memtables if memtable is not None)]
 
     def _getter(self) -> Callable[[Any, Any], Any]:
         """Return the function for single keys, which need not look attributes up."""
@@ -57,37 +63,24 @@ class View:
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
     """Return the view of a version; what is open in the view before, and still live, is taken from there."""
-    if before is not None and before.definition != sources.definition:
-        before = None
-    open_runs = {} if before is None else before.runs
+    same = before if before is not None and before.definition == sources.definition else None
+    open_parts = {} if same is None else same.parts
     adds = [*adds]
-    runs = {add.id: open_runs[add.id] for add in adds if add.id in open_runs}
-    new = [add for add in adds if add.id not in open_runs]
-    runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new, sources.definition.key_types)}
+    new = [add for add in adds if add.id not in open_parts]
+    parts = {add.id: open_parts[add.id] for add in adds if add.id in open_parts}
+    for add in open_marks(sources.files.fs, new, sources.definition.key_types):
+        parts[add.id] = RunPart(run_of(add), sources)
     buckets: dict[int, Bucket] = {}
-    for name, members in runs_by_bucket(runs.values()).items():
-        members.sort(key=lambda run: run.marks.at)
+    for name, runs in runs_by_bucket(part.run for part in parts.values()).items():
         number = bucket_number(name)
-        old = before.buckets.get(number) if before is not None else None
-        buckets[number] = Bucket(_levels(members, sources, old), sources.definition)
-    return View(version, sources, buckets, runs)
+        members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.marks.at)]
+        old = same.buckets.get(number) if same is not None else None
+        buckets[number] = old if old is not None and [*old.parts] == members else _bucket_of(members, sources)
+    return View(version, sources, buckets, parts)
 
 
-def _levels(runs: Sequence[Run], sources: Sources, old: Bucket | None) -> tuple[Level, ...]:
-    """Return levels, those of the bucket before where they have the same runs."""
-    old_levels = {} if old is None else {_ids(level): level for level in old.levels}
-    return tuple(old_levels.get(_ids(level)) or _continued(level, old_levels) for level in levels_of(runs, sources))
-
-
-def _continued(level: Level, old_levels: Mapping[tuple[str, ...], Level]) -> Level:
-    ids = _ids(level)
-    olds = (old for old_ids, old in old_levels.items() if level.is_overlay and ids[: len(old_ids)] == old_ids)
-    older = next(olds, None)
-    return level if older is None else level.continuing(older)
-
-
-def _ids(level: Level) -> tuple[str, ...]:
-    return tuple(run.add.id for run in level.runs)
+def _bucket_of(parts: Sequence[RunPart], sources: Sources) -> Bucket:
+    return Bucket.of(parts, sources, memtable_of(parts, sources))
 
 
 def _bucket_finder(definition: StoreDefinition) -> Callable[[Key, int], int]:
@@ -130,12 +123,12 @@ class StoreStats:
 
 def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
     """Return the numbers of a view, and of the newest version."""
-    runs = view.runs.values()
+    runs = [part.run for part in view.parts.values()]
     return StoreStats(
         version=view.version,
         newest_version=head.version,
         runs=len(runs),
-        runs_max=max((sum(len(level.runs) for level in bucket.levels) for bucket in view.buckets.values()), default=0),
+        runs_max=max((len(bucket.parts) for bucket in view.buckets.values()), default=0),
         rows=sum(run.add.rows for run in runs),
         size_bytes=sum(run.size for run in runs),
         due_jobs=len(head.assembly_tasks),
