@@ -300,6 +300,9 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     functions: dict[str, str] = {}
     spelled = {name.lower(): name for name in values}
     for column, name in _items(merge):
+        prefix, colon, function = name.partition(":")
+        if column is None and colon and prefix.lower() in spelled:
+            merge_function(function)
         if column is None:
             if "," in merge:
                 raise ConfigError(f"merge={merge!r}: {name!r} names no column; write `column:function`")

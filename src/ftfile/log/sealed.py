@@ -176,7 +176,7 @@ class SealedFileSystem(WrapperFileSystem):
             path,
             f"what the key {mac.key_id!r} authenticates in this directory",
             "something else: it was changed, or the key is another one of this name",
-            _ADVICE,
+            f"Give the keyProvider that it was written with. {_ADVICE}",
         )
 
     @property

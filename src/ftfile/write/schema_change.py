@@ -102,6 +102,8 @@ def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, h
     if gone and not changed:
         # `widen` refuses these, too.
         ways.append(f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} as null")
+    if changed:
+        ways.append("cast to the recorded type")
     text = ", or ".join([*ways, "write to a new directory"])
     return f"{text[0].upper()}{text[1:]}"
 

@@ -78,6 +78,9 @@ class TestNames:
             define(schema, ["k"], merge={"c": "sum"})
         with pytest.raises(ConfigError, match="there are append, coalesce"):
             define(schema, ["k"], merge={"a:b": "total"})
+        counts = pa.schema([("k", pa.string()), ("n", pa.int64())])
+        with pytest.raises(ConfigError, match="'total' is not understood: there are append, coalesce"):
+            define(counts, ["k"], merge="n:total")  # the column of that name, not a module
 
     def test_merge_functions_of_the_store_are_not_parsed(self) -> None:
         schema = pa.schema([("k", pa.string()), ("a,b:sum", pa.int64())])

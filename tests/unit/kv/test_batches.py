@@ -606,7 +606,9 @@ class TestSchema:
         for batch in range(1, 6):
             query.run(batch, [rows("b", n=2**40 + batch)])
         assert rows_of(out) == {"a": 7, "b": 2**40 + 5}
-        with pytest.raises(SchemaError, match=r"n was int64 and is int32\. Write to a new"):
+        with pytest.raises(
+            SchemaError, match=r"n was int64 and is int32\. Cast to the recorded type, or write to a new"
+        ):
             query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").plan()
 
     def test_names_that_differ_by_case_alone_are_those_of_the_store(self, out: str) -> None:
