@@ -7,12 +7,13 @@ from collections import namedtuple
 from collections.abc import Collection
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import behind, key_array, to_scalar
+from ftfile.kv.key_columns import behind, is_byte_key, key_array, to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Errors of values that a column may have and Python has not: a day after the year 9999, a string that is not UTF-8.
 NO_PYTHON_VALUE = (OverflowError, UnicodeDecodeError)
+_BYTES = (bytes, bytearray, memoryview)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
 _MICROSECOND = timedelta(microseconds=1)
@@ -216,92 +218,69 @@ def _family_of(kind: pa.DataType) -> object:
     return next((name for name, test in _FAMILIES if test(kind)), kind)
 
 
-_FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+_FAMILIES: list[tuple[str, Callable[[pa.DataType], bool]]] = [
     ("integer", pa.types.is_integer),
     ("date", pa.types.is_date),
     ("decimal", pa.types.is_decimal),
     *(("string", test) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     *(("binary", test) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)),
-)
+]
 
 
 def _converter(name: str, kind: pa.DataType) -> ToStored:
     """Return the function from a value of a user to the stored one."""
     if pa.types.is_timestamp(kind):
-        return _timestamps(name, kind)
+        return partial(_timestamp, name, _EPOCH if kind.tz is None else _EPOCH.replace(tzinfo=timezone.utc))
     if pa.types.is_decimal128(kind):
-        return _decimals(name, kind)
-    for test, taken, text, convert in _SIMPLE:
-        if test(kind):
-            return _taking(name, convert, taken, text)
-    return _integers(name, kind)
+        return partial(_decimal, name, kind)
+    if is_byte_key(kind):
+        is_text = pa.types.is_string(kind)
+        return partial(_plain, name, (str,), str.encode) if is_text else partial(_plain, name, _BYTES, bytes)
+    if pa.types.is_boolean(kind):
+        return partial(_plain, name, (bool,), int)
+    if pa.types.is_date32(kind):
+        return partial(_plain, name, (date,), lambda value: value.toordinal() - _EPOCH_DAY)
+    return partial(_integer, name, 1 << kind.bit_width - 1)
 
 
-# By the test of a type: what is taken, how errors call it, and the function to the stored value.
-_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str, ToStored], ...] = (
-    (pa.types.is_binary, (bytes, bytearray, memoryview), "bytes", bytes),
-    (pa.types.is_string, (str,), "str", str.encode),
-    (pa.types.is_boolean, (bool,), "bool", int),
-    (pa.types.is_date32, (date,), "date", lambda value: value.toordinal() - _EPOCH_DAY),
-)
+def _plain(name: str, types: tuple[type, ...], convert: ToStored, value: Any) -> int | bytes:  # noqa: ANN401
+    """Return the stored value of one that is of a type; the first of the types is the usual one."""
+    if type(value) is not types[0] and (not isinstance(value, types) or isinstance(value, datetime)):
+        raise _other_type(name, value, types[0].__name__)
+    try:
+        return convert(value)
+    except UnicodeEncodeError as error:
+        raise _no_value(name, value, str(error)) from None
 
 
-def _taking(name: str, convert: ToStored, taken: tuple[type, ...], text: str) -> ToStored:
-    usual = taken[0]
-
-    def to_stored(value: Any) -> int | bytes:  # noqa: ANN401
-        if type(value) is not usual and (not isinstance(value, taken) or isinstance(value, datetime)):
-            raise _other_type(name, value, text)
-        try:
-            return convert(value)
-        except UnicodeEncodeError as error:
-            raise _no_value(name, value, str(error)) from None
-
-    return to_stored
+def _integer(name: str, end: int, value: Any) -> int:  # noqa: ANN401
+    if type(value) is not int:  # others are numpy's, say
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise _other_type(name, value, "int")
+        value = operator.index(value)
+    if not -end <= value < end:
+        raise _no_value(name, value, f"int{end.bit_length()} goes from {-end} to {end - 1}")
+    return int(value)
 
 
-def _integers(name: str, kind: pa.DataType) -> ToStored:
-    end = 1 << kind.bit_width - 1
-
-    def to_stored(value: Any) -> int:  # noqa: ANN401
-        if type(value) is not int:  # others are numpy's, say
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise _other_type(name, value, "int")
-            value = operator.index(value)
-        if not -end <= value < end:
-            raise _no_value(name, value, f"{kind} goes from {-end} to {end - 1}")
-        return int(value)
-
-    return to_stored
+def _timestamp(name: str, epoch: datetime, value: Any) -> int:  # noqa: ANN401
+    if not isinstance(value, datetime) or (value.tzinfo is None) != (epoch.tzinfo is None):
+        raise _other_type(name, value, f"a datetime with{'' if epoch.tzinfo else 'out'} a time zone")
+    microseconds, rest = divmod(value - epoch, _MICROSECOND)
+    if rest:  # of a Timestamp of pandas
+        raise _no_value(name, value, "it takes whole microseconds")
+    return microseconds
 
 
-def _timestamps(name: str, kind: pa.DataType) -> ToStored:
-    epoch = _EPOCH if kind.tz is None else _EPOCH.replace(tzinfo=timezone.utc)
-    text = "a datetime without a time zone" if kind.tz is None else "a datetime with a time zone"
-
-    def to_stored(value: Any) -> int:  # noqa: ANN401
-        if not isinstance(value, datetime) or (value.tzinfo is None) != (kind.tz is None):
-            raise _other_type(name, value, text)
-        microseconds, rest = divmod(value - epoch, _MICROSECOND)
-        if rest:  # of a Timestamp of pandas
-            raise _no_value(name, value, "it takes whole microseconds")
-        return microseconds
-
-    return to_stored
-
-
-def _decimals(name: str, kind: pa.DataType) -> ToStored:
-    def to_stored(value: Any) -> int:  # noqa: ANN401
-        if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
-            raise _other_type(name, value, "Decimal")
-        value = Decimal(value)
-        fits = value.is_finite() and (not value or value.adjusted() < kind.precision - kind.scale)
-        unscaled = int(value.scaleb(kind.scale)) if fits else 0  # rounded, if the value has many digits
-        if not fits or Decimal(unscaled).scaleb(-kind.scale) != value:
-            raise _no_value(name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them behind the point")
-        return unscaled
-
-    return to_stored
+def _decimal(name: str, kind: pa.Decimal128Type, value: Any) -> int:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
+        raise _other_type(name, value, "Decimal")
+    value = Decimal(value)
+    fits = value.is_finite() and (not value or value.adjusted() < kind.precision - kind.scale)
+    unscaled = int(value.scaleb(kind.scale)) if fits else 0  # rounded, if the value has many digits
+    if not fits or Decimal(unscaled).scaleb(-kind.scale) != value:
+        raise _no_value(name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them behind the point")
+    return unscaled
 
 
 def _other_type(name: str, value: object, taken: str) -> TypeError:

@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
 
@@ -60,34 +60,38 @@ def value_maker(field: pa.Field) -> Make:
 
 
 def _maker(kind: pa.DataType, where: str) -> Make:
-    return next((maker(kind, where) for test, maker in _MAKERS if test(kind)), None) or _by_arrow(kind, where)
+    return next((values for test, values in _BY_TEST if test(kind)), _Values)(kind, where).make
 
 
-def _by_arrow(kind: pa.DataType, where: str) -> Make:
-    """Return the function for a type whose values Arrow makes."""
+class _Values:
+    """Makes the values of a column of a type; this class lets Arrow make them."""
 
-    def make(value: Any) -> Any:  # noqa: ANN401
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        self.kind, self.where = kind, where
+
+    def make(self, value: Any) -> Any:  # noqa: ANN401
+        """Return the value of a column; EncodingError if it is none."""
         if isinstance(value, pa.Scalar):
-            value = _python_value(value, where)
+            value = self._python_value(value)
         if value is None:
             return None
         try:
-            stored = pa.scalar(value, kind).as_py()
+            stored = pa.scalar(value, self.kind).as_py()
             is_same = _is_same(stored, value)
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
-            raise _refusal(value, kind, where, error) from error
+            raise self.refusal(value, error) from error
         if not is_same:
-            raise _refusal(value, kind, where, f"it would be taken for {stored!r}")
+            raise self.refusal(value, f"it would be taken for {stored!r}")
         return stored
 
-    return make
+    def _python_value(self, scalar: pa.Scalar) -> Any:  # noqa: ANN401
+        try:
+            return scalar.as_py()
+        except (OverflowError, ValueError) as error:
+            raise EncodingError(f"{self.where}: the {scalar.type} is none that Python has: {error}") from error
 
-
-def _python_value(scalar: pa.Scalar, where: str) -> Any:  # noqa: ANN401
-    try:
-        return scalar.as_py()
-    except (OverflowError, ValueError) as error:
-        raise EncodingError(f"{where}: the {scalar.type} is none that Python has: {error}") from error
+    def refusal(self, value: object, why: object) -> EncodingError:
+        return EncodingError(f"{self.where}: {value!r} is no {self.kind}: {why}")
 
 
 def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
@@ -99,124 +103,121 @@ def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
     return bool(stored == value or (stored != stored and value != value))  # noqa: PLR0124 - NaN
 
 
-def _refusal(value: object, kind: pa.DataType, where: str, why: object) -> EncodingError:
-    return EncodingError(f"{where}: {value!r} is no {kind}: {why}")
+class _Plain(_Values):
+    """Makes values of one type of Python, which stay as they are."""
+
+    types: ClassVar = {pa.float64(): float, pa.bool_(): bool, pa.date32(): date}
+
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.type = self.types[kind]
+
+    def make(self, value: Any) -> Any:  # noqa: ANN401
+        return value if type(value) is self.type else super().make(value)
 
 
-def _usual(usual: type) -> Callable[[pa.DataType, str], Make]:
-    """Return the maker for types whose values of one type of Python stay as they are."""
+class _Integers(_Values):
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.end = 1 << kind.bit_width - 1
 
-    def maker(kind: pa.DataType, where: str) -> Make:
-        make = _by_arrow(kind, where)
-        return lambda value: value if type(value) is usual else make(value)
-
-    return maker
-
-
-def _integers(kind: pa.DataType, where: str) -> Make:
-    make, end = _by_arrow(kind, where), 1 << kind.bit_width - 1
-    return lambda value: value if type(value) is int and -end <= value < end else make(value)
+    def make(self, value: Any) -> Any:  # noqa: ANN401
+        return value if type(value) is int and -self.end <= value < self.end else super().make(value)
 
 
-def _short_floats(kind: pa.DataType, where: str) -> Make:
-    make_other = _by_arrow(kind, where)
-
-    def make(value: Any) -> Any:  # noqa: ANN401
+class _ShortFloats(_Values):
+    def make(self, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, float):
-            return make_other(value)
+            return super().make(value)
         try:
             return _FLOAT.unpack(_FLOAT.pack(value))[0]  # rounded, as everywhere
         except OverflowError as error:
-            raise _refusal(value, kind, where, error) from error
-
-    return make
+            raise self.refusal(value, error) from error
 
 
-def _strings(kind: pa.DataType, where: str) -> Make:
-    make = _by_arrow(kind, where)
-    return lambda value: value if type(value) is str and value.isascii() else make(value)
+class _Strings(_Values):
+    def make(self, value: Any) -> Any:  # noqa: ANN401
+        return value if type(value) is str and value.isascii() else super().make(value)
 
 
-def _binaries(_: pa.DataType, where: str) -> Make:
-    def make(value: Any) -> bytes | None:  # noqa: ANN401
+class _Binaries(_Values):
+    def make(self, value: Any) -> bytes | None:  # noqa: ANN401
         if type(value) is bytes or value is None:
             return value
         if not isinstance(value, _BYTES):
-            raise EncodingError(f"{where} takes bytes, not {type(value).__name__}: {value!r}")
+            raise EncodingError(f"{self.where} takes bytes, not {type(value).__name__}: {value!r}")
         return bytes(value)
 
-    return make
+
+class _Times(_Values):
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.zone = pa.scalar(0, kind).as_py().tzinfo
+        self.usual_zone = None if self.zone is None else timezone.utc
+
+    def make(self, value: Any) -> Any:  # noqa: ANN401
+        is_usual = type(value) is datetime and value.tzinfo is self.usual_zone
+        return value.replace(tzinfo=self.zone) if is_usual else super().make(value)
 
 
-def _times(kind: pa.DataType, where: str) -> Make:
-    make, zone = _by_arrow(kind, where), pa.scalar(0, kind).as_py().tzinfo
-    usual = None if zone is None else timezone.utc
-    return lambda value: (
-        value.replace(tzinfo=zone) if type(value) is datetime and value.tzinfo is usual else make(value)
-    )
+class _Lists(_Values):
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.make_item = _maker(kind.value_type, where)
 
-
-def _lists(kind: pa.DataType, where: str) -> Make:
-    make_item = _maker(kind.value_type, where)
-
-    def make(value: Any) -> list[Any] | None:  # noqa: ANN401
+    def make(self, value: Any) -> list[Any] | None:  # noqa: ANN401
         if value is None:
             return None
         values = value.tolist() if hasattr(value, "tolist") else value  # of NumPy, Arrow or pandas
         if not isinstance(values, Collection) or isinstance(values, (str, *_BYTES, Mapping)):
-            raise _refusal(value, kind, where, f"it takes a list, not {type(value).__name__}")
-        return [make_item(item) for item in values]
-
-    return make
+            raise self.refusal(value, f"it takes a list, not {type(value).__name__}")
+        return [self.make_item(item) for item in values]
 
 
-def _structs(kind: pa.DataType, where: str) -> Make:
-    makers = {field.name: _maker(field.type, where) for field in kind}
+class _Structs(_Values):
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.makers = {field.name: _maker(field.type, where) for field in kind}
 
-    def make(value: Any) -> dict[str, Any] | None:  # noqa: ANN401
+    def make(self, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
         if value is None:
             return None
-        if isinstance(value, (tuple, list)) and len(value) == len(makers):
-            value = dict(zip(makers, value, strict=True))
-        if not isinstance(value, Mapping) or not value.keys() <= makers.keys():
-            raise _refusal(value, kind, where, "it takes a dictionary by name, or a value for each field")
-        return {name: make(value.get(name)) for name, make in makers.items()}
-
-    return make
+        if isinstance(value, (tuple, list)) and len(value) == len(self.makers):
+            value = dict(zip(self.makers, value, strict=True))
+        if not isinstance(value, Mapping) or not value.keys() <= self.makers.keys():
+            raise self.refusal(value, "it takes a dictionary by name, or a value for each field")
+        return {name: make(value.get(name)) for name, make in self.makers.items()}
 
 
-def _maps(kind: pa.DataType, where: str) -> Make:
-    make_key, make_item = _maker(kind.key_type, where), _maker(kind.item_type, where)
+class _Maps(_Values):
+    def __init__(self, kind: pa.DataType, where: str) -> None:
+        super().__init__(kind, where)
+        self.make_key, self.make_item = _maker(kind.key_type, where), _maker(kind.item_type, where)
 
-    def make(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
+    def make(self, value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
         if value is None:
             return None
         pairs = value.items() if isinstance(value, Mapping) else value
         try:
-            entries = [(make_key(key), make_item(item)) for key, item in pairs]
+            entries = [(self.make_key(key), self.make_item(item)) for key, item in pairs]
         except (TypeError, ValueError) as error:
-            raise _refusal(value, kind, where, "it takes a dictionary, or a list of pairs") from error
+            raise self.refusal(value, "it takes a dictionary, or a list of pairs") from error
         if any(key is None for key, _ in entries):
-            raise _refusal(value, kind, where, "a key is null")
+            raise self.refusal(value, "a key is null")
         return entries
 
-    return make
 
-
-# By the test of a type.
-_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str], Make]], ...] = (
-    (pa.types.is_signed_integer, _integers),
-    (pa.types.is_string, _strings),
-    (pa.types.is_binary, _binaries),
-    (pa.types.is_float64, _usual(float)),
-    (pa.types.is_float32, _short_floats),
-    (pa.types.is_boolean, _usual(bool)),
-    (pa.types.is_date32, _usual(date)),
-    (lambda kind: kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")), _times),
-    (lambda kind: isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType), _lists),
-    (pa.types.is_struct, _structs),
-    (pa.types.is_map, _maps),
-)
+_BY_TEST: list[tuple[Callable[[pa.DataType], bool], type[_Values]]] = [
+    (pa.types.is_signed_integer, _Integers),
+    (pa.types.is_string, _Strings),
+    (pa.types.is_binary, _Binaries),
+    (pa.types.is_float32, _ShortFloats),
+    (_Plain.types.__contains__, _Plain),
+    (lambda kind: kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")), _Times),
+    (lambda kind: isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType), _Lists),
+    (pa.types.is_struct, _Structs),
+    (pa.types.is_map, _Maps),
+]
 
 
 @runtime_checkable
