@@ -29,7 +29,7 @@ from ftfile.formats.reading import batch_as, check_problems, columns_within, cor
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ftfile.formats.api import ByteWriter, Encoder
 
@@ -217,13 +217,13 @@ class AvroFormat(ColumnarFormat):
         avro, codec, marker = read_header(file)
         try:
             in_file = arrow_type(avro)
-            read = _reader(avro)
+            reader = _Reader(avro)
             row = cost_of(avro)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
         for rows, data in blocks(file, codec, marker, row):
             try:
-                column_values = rebuild(read(rows, data), in_file, _from_raw)
+                column_values = rebuild(reader.rows(rows, data), in_file, _from_raw)
                 batch = batch_as(pa.RecordBatch.from_struct_array(column_values), schema)
             except Exception as error:  # fastavro raises what bad bytes lead to
                 raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
@@ -257,18 +257,17 @@ class _AvroEncoder(CollectingEncoder):
             return block(rows.num_rows, compressed(plain, self._codec, self._level), self._marker)
 
 
-def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
-    """Return a function that reads the rows of a block in the types of `raw_schema`."""
-    fastavro = import_fastavro()
-    raw, arrow = raw_schema(avro)
-    marker = bytes(16)
-    start = header(raw, "null", marker)
+class _Reader:
+    """Reads the rows of blocks in the types of `raw_schema`."""
 
-    def read(rows: int, data: bytes) -> pa.Array:
-        file = io.BytesIO(start + block(rows, data, marker))
-        return pa.array(list(fastavro.reader(file)), arrow)
+    def __init__(self, avro: Any) -> None:  # noqa: ANN401 - JSON
+        self._fastavro = import_fastavro()
+        raw, self._type = raw_schema(avro)
+        self._start = header(raw, "null", bytes(16))
 
-    return read
+    def rows(self, count: int, data: bytes) -> pa.Array:
+        file = io.BytesIO(self._start + block(count, data, bytes(16)))
+        return pa.array(list(self._fastavro.reader(file)), self._type)
 
 
 def _from_raw(array: pa.Array, target: pa.DataType) -> pa.Array:

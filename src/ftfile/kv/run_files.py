@@ -9,7 +9,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections import defaultdict
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -229,20 +229,12 @@ class CoalescingFiles(OpenFiles):
 
     def open(self, path: str) -> ReadRange:
         """Return the function that reads a file, and opens it when it must; both raise as `OpenFiles.open`."""
-        if path not in self._ranges:
-            return self._others.open(path)
-        opened: list[ReadRange] = []
+        opened = cache(partial(self._others.open, path))
+        return partial(self._read_at, path, opened) if path in self._ranges else opened()
 
-        def fetch(offset: int, length: int) -> bytes | memoryview:
-            if not opened:
-                opened.append(self._others.open(path))
-            return opened[0](offset, length)
-
-        def read_range(offset: int, length: int) -> bytes | memoryview:
-            ranges = self._ranges.get(path)
-            return fetch(offset, length) if ranges is None else ranges.read(fetch, offset, length)
-
-        return read_range
+    def _read_at(self, path: str, opened: Callable[[], ReadRange], offset: int, length: int) -> bytes | memoryview:
+        ranges = self._ranges.get(path)
+        return opened()(offset, length) if ranges is None else ranges.read(opened, offset, length)
 
     def fetch_first(self) -> None:
         """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
@@ -269,16 +261,16 @@ class _Ranges:
         """Return where the first range begins."""
         return self._starts[0]
 
-    def read(self, read: ReadRange, offset: int, length: int) -> bytes | memoryview:
+    def read(self, opened: Callable[[], ReadRange], offset: int, length: int) -> bytes | memoryview:
         number = bisect_right(self._starts, offset) - 1
         if number < 0 or offset + length > self._ends[number]:
-            return read(offset, length)
+            return opened()(offset, length)
         start = self._starts[number]
         with self._locks[number]:
             content = self._contents.values[number]
             if content is None:
                 size_bytes = self._ends[number] - start
-                content = self._cache.put(self._contents, number, read(start, size_bytes), size_bytes)
+                content = self._cache.put(self._contents, number, opened()(start, size_bytes), size_bytes)
             self._contents.used[number] = 1
         return content[offset - start : offset - start + length]
 

@@ -52,7 +52,9 @@ class UserKeys:
         self._kinds = definition.key_types
         self._converters = [_converter(*column) for column in zip(self._names, self._kinds, strict=True)]
         # Takes a value, or a tuple with one for each key column; raises as `prefix` does.
-        self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
+        self.to_stored: Callable[[Any], Key] = self._several
+        if len(self._names) == 1:
+            self.to_stored = self._one_binary if pa.types.is_binary(self._kinds[0]) else self._one
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
         """Return the value of a stored key; a tuple if a key has several columns."""
@@ -91,20 +93,15 @@ class UserKeys:
             )
         return first, behind_last
 
-    def _one_converter(self) -> Callable[[Any], Key]:
-        """Return the function for keys of one column."""
-        (convert,) = self._converters
+    def _one(self, key: Any) -> Key:  # noqa: ANN401
+        if isinstance(key, tuple):
+            if len(key) != 1:
+                raise self._other_count(key)
+            (key,) = key
+        return (self._converters[0](key),)
 
-        def one(key: Any) -> Key:  # noqa: ANN401
-            if isinstance(key, tuple):
-                if len(key) != 1:
-                    raise self._other_count(key)
-                (key,) = key
-            return (convert(key),)
-
-        if pa.types.is_binary(self._kinds[0]):
-            return lambda key: (key,) if type(key) is bytes else one(key)
-        return one
+    def _one_binary(self, key: Any) -> Key:  # noqa: ANN401
+        return (key,) if type(key) is bytes else self._one(key)
 
     def _several(self, key: Any) -> Key:  # noqa: ANN401
         if not isinstance(key, tuple) or len(key) != len(self._names):

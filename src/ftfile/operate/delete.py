@@ -85,20 +85,18 @@ def select(
     adds = list(snapshot.adds.values())
     places = [(add.directory_key, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
     columns = newest["partitionBy"]
-    derived = None if directory_pattern is None else (DIRECTORY_TIME, _times(directory_pattern, len(columns)))
+    derived = None
+    if directory_pattern is not None:
+        pattern = DirectoryPattern.of_directories(directory_pattern)
+        derived = (DIRECTORY_TIME, partial(_times, pattern, len(columns)))
     chosen = chosen_places(where, partition_schema(schema, columns), places, derived)
     return [add for add, place in zip(adds, places, strict=True) if place in chosen]
 
 
-def _times(directory_pattern: str, above: int) -> Callable[[Sequence[str]], pa.Array]:
-    """Return the function that reads the times of directories, below `above` directories of columns."""
-    pattern = DirectoryPattern.of_directories(directory_pattern)
+def _times(pattern: DirectoryPattern, above: int, keys: Sequence[str]) -> pa.Array:
+    """Return the times of directories, below `above` directories of columns."""
     end = above + pattern.depth
-
-    def times(keys: Sequence[str]) -> pa.Array:
-        return pattern.begins(["/".join(directory_of(key).split("/")[above:end]) for key in keys])
-
-    return times
+    return pattern.begins(["/".join(directory_of(key).split("/")[above:end]) for key in keys])
 
 
 ALL = "all"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
@@ -72,33 +72,27 @@ class FileRange(NamedTuple):
 
 
 # A row for writers of files and of stores.
-write_option = functools.partial(Option, used_by=WRITERS)
+write_option = partial(Option, used_by=WRITERS)
 
 
-def _named(values: dict[str, _Value]) -> Callable[[str], _Value]:
-    def parse(text: str) -> _Value:
-        try:
-            return values[text.strip().lower()]
-        except KeyError:
-            raise ValueError(text) from None
-
-    return parse
+def _named(values: dict[str, _Value], text: str) -> _Value:
+    try:
+        return values[text.strip().lower()]
+    except KeyError:
+        raise ValueError(text) from None
 
 
-def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool]) -> Callable[[str], _Value]:
-    def checked(text: str) -> _Value:
-        value = parse(text)
-        if not is_right(value):
-            raise ValueError(text)
-        return value
-
-    return checked
+def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool], text: str) -> _Value:
+    value = parse(text)
+    if not is_right(value):
+        raise ValueError(text)
+    return value
 
 
 def one_of(*names: str, **also: str) -> Kind:
     """Return the kind of an option with a few named values, some `also` by other names; in any case of letters."""
     values = {name.lower(): name for name in names} | also
-    return Kind("one of " + ", ".join(f"`{name}`" for name in names), _named(values))
+    return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_named, values))
 
 
 # Of a text that each record repeats.
@@ -195,21 +189,23 @@ def _permission(text: str) -> int:
 
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", str)
-NOTE = Kind("text of at most 64 KiB", _checked(str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX))
-BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
+NOTE = Kind(
+    "text of at most 64 KiB", partial(_checked, str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX)
+)
+BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}))
 PATTERN = Kind("a regular expression, as Python has them", _pattern)
-COUNT = Kind("a whole number of 1 or more", _checked(_whole, lambda number: number >= 1))
-VERSION = Kind("a whole number of 0 or more", _checked(_whole, lambda number: number >= 0))
+COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1))
+VERSION = Kind("a whole number of 0 or more", partial(_checked, _whole, lambda number: number >= 0))
 LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)
 INTEGER = Kind("a whole number", _whole)
 SIZE = Kind(
     "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
-    _checked(parse_size_bytes, lambda size: size > 0),
+    partial(_checked, parse_size_bytes, lambda size: size > 0),
 )
 DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
 CLOCK = Kind(
     "a duration that divides a day, such as `15min`, `1h` or `1d`",
-    _checked(parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
+    partial(_checked, parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
 )
 COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _column_and_duration)
 TIME = Kind(

@@ -17,7 +17,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.read.foreign.known import identity_hash, key_of
-from ftfile.read.foreign.settings import alternatives, has_wildcard, matcher
+from ftfile.read.foreign.settings import alternatives, glob_pattern, has_wildcard
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
@@ -179,7 +179,7 @@ def _visit(
                 if not _is_hidden(info.path[cut:])
             )
         elif has_wildcard(pattern[0]):
-            matches, sees_hidden = matcher(pattern[0]), pattern[0][0] in "_."
+            matches, sees_hidden = glob_pattern(pattern[0]).fullmatch, pattern[0][0] in "_."
             for info in infos:
                 name = info.path[cut:]
                 is_loop = info.is_link and info.is_directory
@@ -215,21 +215,27 @@ def _is_hidden(name: str) -> bool:
 
 def _filter(settings: FilesSettings) -> Callable[[str], bool] | None:
     """Return the test that paths of files pass; None if all do."""
-    above = parse(settings.root).path.rstrip("/")
-    matches = None if settings.path_glob_filter is None else matcher(settings.path_glob_filter)
     wanted = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
-    patterns = [(re.compile(text), "/" in text, is_included) for text, is_included in wanted if text is not None]
-    if matches is None and not patterns:
-        return None
+    tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in wanted if text is not None]
+    if settings.path_glob_filter is not None:
+        tests.append(_Test(glob_pattern(settings.path_glob_filter), is_included=True))
+    return partial(_passes, parse(settings.root).path.rstrip("/"), tests) if tests else None
 
-    def accepts(path: str) -> bool:
-        name = path[path.rfind("/") + 1 :]
-        return (matches is None or matches(name)) and all(
-            (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_included
-            for pattern, is_of_path, is_included in patterns
-        )
 
-    return accepts
+class _Test(NamedTuple):
+    """An option that names the files to read."""
+
+    pattern: re.Pattern[str]
+    is_included: bool  # False: the files that match are left out
+    is_of_path: bool = False  # not of the name alone
+
+
+def _passes(above: str, tests: list[_Test], path: str) -> bool:
+    name = path[path.rfind("/") + 1 :]
+    return all(
+        (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_included
+        for pattern, is_included, is_of_path in tests
+    )
 
 
 def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> Listing:

@@ -14,8 +14,6 @@ from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.storage.paths import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ftfile.core.options import ParsedOptions
 
 
@@ -32,17 +30,16 @@ def has_wildcard(text: str) -> bool:
 
 
 @lru_cache
-def matcher(glob: str) -> Callable[[str], bool]:
-    r"""Return the test if a name matches a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    r"""Return the expression of a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
 
     Raises:
         ConfigError: a bracket or a brace is not closed, or a bracket or a range is empty.
     """
     try:
-        pattern = re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
+        return re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
     except re.error as error:
         raise ConfigError(f"the pattern {glob!r} is not understood: {error}") from error
-    return lambda name: pattern.fullmatch(name) is not None
 
 
 def _to_regex(glob: str) -> str:
@@ -144,7 +141,7 @@ class FilesSettings:
             raise ConfigError(f"tail=true is for {', '.join(_GROWING)} without multiLine: other files are read whole")
         parsed.for_format(file_format)
         if parsed["pathGlobFilter"] is not None:
-            matcher(parsed["pathGlobFilter"])
+            glob_pattern(parsed["pathGlobFilter"])
         decoding = FileDecoding.from_options(parsed.given)
         computed = {"root": root, "pattern": pattern, "decoding": decoding, "tail": tail}
         return cls(**values_of_fields(cls, parsed.given) | computed)
@@ -162,6 +159,6 @@ def split_path(path: str | None) -> tuple[str, str]:
     literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
     for pattern in alternatives("/".join(names[literal:])):
         for name in pattern.split("/"):
-            matcher(name)
+            glob_pattern(name)
     root = "/" + "/".join(names[:literal])
     return f"{url.scheme}://{url.authority}{root}", "/".join(names[literal:])

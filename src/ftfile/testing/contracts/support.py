@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,8 +127,11 @@ class ContractSupport:
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "big")  # noqa: TID251 - another one in each run, and printed
         print(f"seed {seed}")  # noqa: T201 - pytest shows it with a failure
-        ids = SeededIds(seed)
-        return lambda limit: int(ids.unique(), 16) % limit
+        return partial(_number_below, SeededIds(seed))
+
+
+def _number_below(ids: SeededIds, limit: int) -> int:
+    return int(ids.unique(), 16) % limit
 
 
 def write(filesystem: FileSystem, path: str, content: bytes) -> OutputStream:

@@ -16,10 +16,10 @@ from ftfile.tools.monitor.metrics import Tally
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ftfile.core.context import Context
-    from ftfile.tools.monitor.publishers import PrometheusServer
+    from ftfile.tools.monitor.publishers import Meter, PrometheusServer
 
 
 __all__ = ("DIRECTORIES_MAX", "Monitor", "monitor")
@@ -52,11 +52,11 @@ class Monitor:
         self._followers: dict[str, Follower] = {}
         self._lock = threading.Lock()
         self._server: PrometheusServer | None = None
-        self._stop_metering: Callable[[], object] = lambda: None
+        self._meter: Meter | None = None
         if meter_provider is not None:
-            from ftfile.tools.monitor.publishers import meter  # noqa: PLC0415 - an extra
+            from ftfile.tools.monitor.publishers import Meter  # noqa: PLC0415 - an extra
 
-            self._stop_metering = meter(self.tally, meter_provider)
+            self._meter = Meter(self.tally, meter_provider)
         if prometheus_port is not None:
             from ftfile.tools.monitor.publishers import PrometheusServer  # noqa: PLC0415 - an extra
 
@@ -117,7 +117,8 @@ class Monitor:
             followers, self._followers = list(self._followers.values()), {}
         for follower in followers:
             follower.close()
-        self._stop_metering()
+        if self._meter is not None:
+            self._meter.close()
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.version import __version__
 from ftfile.tools.monitor.metrics import BUCKETS_S, METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from opentelemetry.metrics import MeterProvider
     from prometheus_client.core import Metric as Family
@@ -26,47 +27,45 @@ except ImportError as error:
     ) from error
 
 
-def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
-    """Give the values of a tally to a provider of meters, else ConfigError; return the function that ends it."""
-    if not hasattr(provider, "get_meter"):
-        raise ConfigError(
-            f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "
-            "opentelemetry.metrics.get_meter_provider()"
-        )
-    otel_meter = provider.get_meter("ftfile", __version__)
-    # A meter keeps its instruments for good: once this is over, they have no values.
-    is_over = False
+class Meter:
+    """Gives the values of a tally to a provider of meters until it is closed; ConfigError if that is none."""
 
-    def values(metric: Metric) -> Callable[[Any], Iterable[Observation]]:
-        def observe(_: object) -> list[Observation]:
-            current = {} if is_over else tally.values(metric.name)
-            return [Observation(value, _attributes(metric, labels)) for labels, value in current.items()]
-
-        return observe
-
-    times = {}
-    for metric in METRICS.values():
-        texts = {"unit": metric.unit, "description": metric.help}
-        if metric.kind == "counter":
-            otel_meter.create_observable_counter(metric.dotted_name, [values(metric)], **texts)
-        elif metric.kind == "gauge":
-            otel_meter.create_observable_gauge(metric.dotted_name, [values(metric)], **texts)
-        else:
-            times[metric.name] = otel_meter.create_histogram(
-                metric.dotted_name, explicit_bucket_boundaries_advisory=BUCKETS_S, **texts
+    def __init__(self, tally: Tally, provider: MeterProvider) -> None:
+        if not hasattr(provider, "get_meter"):
+            raise ConfigError(
+                f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "
+                "opentelemetry.metrics.get_meter_provider()"
             )
+        self._tally = tally
+        meter = provider.get_meter("ftfile", __version__)
+        # A meter keeps its instruments for good: once this is over, they have no values.
+        self._is_over = False
+        self._times = {}
+        for metric in METRICS.values():
+            texts = {"unit": metric.unit, "description": metric.help}
+            observe = partial(self._values, metric)
+            if metric.kind == "counter":
+                meter.create_observable_counter(metric.dotted_name, [observe], **texts)
+            elif metric.kind == "gauge":
+                meter.create_observable_gauge(metric.dotted_name, [observe], **texts)
+            else:
+                self._times[metric.name] = meter.create_histogram(
+                    metric.dotted_name, explicit_bucket_boundaries_advisory=BUCKETS_S, **texts
+                )
+        tally.observers.append(self._record)
 
-    def record(name: str, labels: Labels, seconds: float) -> None:
-        times[name].record(seconds, _attributes(METRICS[name], labels))
+    def _values(self, metric: Metric, _: object) -> list[Observation]:
+        values = {} if self._is_over else self._tally.values(metric.name)
+        return [Observation(value, _attributes(metric, labels)) for labels, value in values.items()]
 
-    def stop() -> None:
-        nonlocal is_over
-        if not is_over:
-            is_over = True
-            tally.observers.remove(record)
+    def _record(self, name: str, labels: Labels, seconds: float) -> None:
+        self._times[name].record(seconds, _attributes(METRICS[name], labels))
 
-    tally.observers.append(record)
-    return stop
+    def close(self) -> None:
+        """End it; a second time, nothing happens."""
+        if not self._is_over:
+            self._is_over = True
+            self._tally.observers.remove(self._record)
 
 
 def _attributes(metric: Metric, labels: Labels) -> dict[str, str]:
