@@ -28,7 +28,7 @@ _NAMES = (
     r"|sig|upload_id|accountkey|urlstring|hadoop\.auth"
 )
 _VALUE = r"[^&;,\s'\"()<>]+"
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+_RULES = (
     # Base64, and other text by machines, has capitals or digits; words have not.
     (re.compile(r"\b((?i:bearer|basic|negotiate))(\s+)(?=[^\s'\"]*[A-Z0-9=])[\w.~+/=-]{6,}"), rf"\1\2{_HIDDEN}"),
     (re.compile(rf"(?<![\w.%-])({_NAMES})=(['\"]?){_VALUE}", re.IGNORECASE), rf"\1=\2{_HIDDEN}"),

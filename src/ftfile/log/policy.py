@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -107,13 +107,12 @@ def check_replay(
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
     """Return the record of a batch or transaction, or None if there is none or it is deleted."""
-    numbered = _numbered(author)
-    if numbered is None or not head.has(author):
+    turn = _turn_of(author)
+    if turn is None or not head.has(author):
         return None
-    owner, number = numbered
     low, (last, high, _) = head.log_start, _last(head, author)
     # With one record for each number it is there; else halves are looked at.
-    version = high - (last - number)
+    version = high - (last - turn.number)
     while low <= high:
         version = version if low <= version <= high else (low + high) // 2
         at, number_there = version, -1
@@ -121,13 +120,14 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
             record = log.read_record(at)
             if record is None:
                 return None
-            their_owner, number_there = _numbered(record.author) or (None, -1)
-            if their_owner == owner:
+            turn_there = _turn_of(record.author)
+            if turn_there is not None and turn_there[:2] == turn[:2]:
+                number_there = turn_there.number
                 break
             at -= 1
-        if at < low or number_there < number:
+        if at < low or number_there < turn.number:
             low = version + 1
-        elif number_there > number:
+        elif number_there > turn.number:
             high = at - 1
         else:
             # Records that are not kept any more may be dead ones.
@@ -145,9 +145,9 @@ def fingerprint_mac(
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
-    numbered = _numbered(author)
-    if numbered is not None:
-        batch = f"{numbered[0][1]}/{numbered[1]}"  # the same whenever the batch comes again
+    turn = _turn_of(author)
+    if turn is not None:
+        batch = f"{turn.id}/{turn.number}"  # the same whenever the batch comes again
     else:
         assert not isinstance(author, StreamAuthor)
         batch = author.job_id
@@ -155,12 +155,19 @@ def fingerprint_mac(
     return structs.replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
 
 
-def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
-    """Return the query or application of an author, and its number, which only goes up; None if it has none."""
+class _Turn(NamedTuple):
+    """One of the batches of a query, or one of the transactions of an application."""
+
+    kind: str
+    id: str  # of the query or the application
+    number: int  # only goes up
+
+
+def _turn_of(author: Author) -> _Turn | None:
     if isinstance(author, StreamAuthor):
-        return ("query", author.query_id), author.batch_id
+        return _Turn("query", author.query_id, author.batch_id)
     if isinstance(author, JobAuthor) and author.transaction is not None:
-        return ("application", author.transaction.app_id), author.transaction.version
+        return _Turn("application", author.transaction.app_id, author.transaction.version)
     return None
 
 
@@ -177,8 +184,8 @@ def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
 
 def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
     """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
-    numbered, (last, _, newest) = _numbered(author), _last(head, author)
-    if numbered is not None and numbered[1] == last:
+    turn, (last, _, newest) = _turn_of(author), _last(head, author)
+    if turn is not None and turn.number == last:
         return newest
     record = find_record(log, head, author)
     if record is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
 
     Values = tuple[Any, ...]
-    Rows = list[tuple[int, tuple[Any, ...]]]
+    Rows = list[tuple[int, Values]]  # operation and values, new to old; as `fold_key` takes them
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
 class KeyChanges(NamedTuple):
     """The changes of one key that are not recorded."""
 
-    rows: list[tuple[int, tuple[Any, ...]]]  # operation and values, new to old; as `fold_key` takes them
+    rows: Rows
     is_whole: bool  # recorded rows of the key count no more
 
     @property
@@ -203,7 +203,7 @@ class Pending:
 
     def of_key(self, key: Key) -> KeyChanges:
         """Return the changes of a key."""
-        rows: list[tuple[int, tuple[Any, ...]]] = []
+        rows: Rows = []
         for changes, purges in self._new_to_old():
             change = changes.get(key)
             if isinstance(change, tuple):

@@ -15,7 +15,7 @@ import operator
 import zlib
 from dataclasses import dataclass, field
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -241,6 +241,13 @@ RANGE_FORMAT = 1
 HEADER_BYTES = 1 << 16
 
 
+class SchemaChange(NamedTuple):
+    """A change of the schema of the rows."""
+
+    version: int
+    key: str
+
+
 class RangeHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=RANGE_FORMAT):
     """The fields of a header that are attributes of a range."""
 
@@ -250,7 +257,7 @@ class RangeHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=RANGE_FOR
     previous_nonce: str | None  # of the record before `first`, empty for none; None: unknown
     log_start: Count = msgspec.field(name="logStartVersion")  # adds removed at this version or before are left out
     definitions: dict[str, Any]
-    schemas: tuple[tuple[int, str], ...]  # version and key of each change of the rows' schema
+    schemas: tuple[SchemaChange, ...]
 
 
 class Range(RangeHeader, frozen=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.format.compacted import FIELDS, Columns, Document, Range, decode_adds, decode_columns
+from ftfile.log.format.compacted import FIELDS, Columns, Document, Range, SchemaChange, decode_adds, decode_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -183,7 +183,9 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
         last=records[-1].version,
         nonce=records[-1].nonce,
         log_start=log_start,
-        schemas=_changes((record.version, record.schema) for record in records if record.schema is not None),
+        schemas=_changes(
+            SchemaChange(record.version, record.schema) for record in records if record.schema is not None
+        ),
         definitions={key: text for record in records for key, text in record.definitions.items()},
         kept=_Packer().add(live_columns).documents(),
         ended=_Packer().add(ended).documents(),
@@ -234,14 +236,14 @@ def clip(content: Range, first: int) -> Range:
         ended.add(columns, [added >= first for added in columns.added])
         versions = zip(columns.ids, columns.added, columns.removed, strict=True)
         removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
-    schemas = tuple(change for change in content.schemas if change[0] >= first)
+    schemas = tuple(change for change in content.schemas if change.version >= first)
     content = msgspec.structs.replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
     return msgspec.structs.replace(content, kept=live_packer.documents(), ended=ended.documents())
 
 
-def _changes(schemas: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
-    """Return version and key of each schema that differs from the one before."""
-    return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.itemgetter(1)))
+def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
+    """Return each schema that differs from the one before."""
+    return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.attrgetter("key")))
 
 
 def _ended(content: Range) -> Iterable[Columns]:

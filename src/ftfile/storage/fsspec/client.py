@@ -50,7 +50,7 @@ _BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
 _ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
 _DENIED = "the store refuses it to these credentials: see which they are, and what they allow"
 
-_MEANINGS: tuple[tuple[type[Exception], type[StorageError], str], ...] = (
+_MEANINGS = (
     (FileNotFoundError, NotFound, "nothing is there"),
     (IsADirectoryError, NotFound, "a directory is there, and a file was asked for"),
     (NotADirectoryError, NotADirectory, "a file is where a directory is needed"),

@@ -40,7 +40,7 @@ _RPC_PORT = (
 )
 _SAFE_MODE = f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"
 
-_CLASSES: tuple[tuple[type[StorageError], str, str], ...] = (
+_CLASSES = (
     (NotFound, "nothing is there", "FileNotFoundException"),
     (NotFound, "a directory is there, and a file was asked for", "PathIsNotFileException"),
     (NotFound, "the file was deleted or taken over while it was being written", "LeaseExpiredException"),
@@ -63,13 +63,15 @@ _CLASSES: tuple[tuple[type[StorageError], str, str], ...] = (
     (Unsupported, "HDFS refuses a parameter", "IllegalArgumentException"),
     (Unsupported, "HDFS cannot do this", "UnsupportedOperationException"),
 )
-_MEANINGS = {name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()}
+_MEANINGS: dict[str, tuple[type[StorageError], str]] = {
+    name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()
+}
 
 # In the answer of a port for Hadoop's own protocol to a GET.
 IPC_PORT = "Hadoop IPC port"
 
 # By parts of the texts of plain IOExceptions.
-_TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
+_TEXTS: list[tuple[str, type[StorageError], str]] = [
     (IPC_PORT, WrongConnection, _RPC_PORT),
     ("must both be directories", AlreadyExists, "a directory is there already; nothing is ever overwritten"),
     ("could only be written to", Unavailable, f"no DataNode took the block: {_DATANODES}"),
@@ -78,7 +80,7 @@ _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
     ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
     ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
     ("replication", Unsupported, "set another replication, or none for that of HDFS"),
-)
+]
 
 
 def expired(where: str, text: str) -> str:

@@ -42,7 +42,7 @@ _TOO_LARGE = "larger than the file system of {root}, or this process, allows for
 _UNABLE = "the file system of {root} cannot do this; choose another path or driver"
 _BUSY = "the system is short of a resource for {root}; it may be tried again"
 
-_NUMBERS: tuple[tuple[type[StorageError], str, tuple[int, ...]], ...] = (
+_NUMBERS = (
     (NotFound, "nothing is there below {root}", (errno.ENOENT,)),
     (NotFound, "a directory is there below {root}, and a file was asked for", (errno.EISDIR,)),
     (AlreadyExists, "something is there already below {root}; nothing is ever overwritten", (errno.EEXIST,)),
@@ -61,7 +61,9 @@ _NUMBERS: tuple[tuple[type[StorageError], str, tuple[int, ...]], ...] = (
     (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
     (Unavailable, _BUSY, (errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)),
 )
-_MEANINGS = {number: (kind, advice) for kind, advice, numbers in _NUMBERS for number in numbers}
+_MEANINGS: dict[int, tuple[type[StorageError], str]] = {
+    number: (kind, advice) for kind, advice, numbers in _NUMBERS for number in numbers
+}
 
 
 def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:

@@ -30,7 +30,7 @@ _UNKNOWN_USER = (
 )
 
 # By the store's codes, and by the status of HTTP: an answer to HEAD, or of a proxy, has no code.
-_ANSWERS: tuple[tuple[type[StorageError], str, str], ...] = (
+_ANSWERS = (
     (NotFound, "nothing is there", "NoSuchKey 404"),
     (NotFound, "the file is shorter than it was", "416"),
     (StorageError, "there is no such bucket: create it, or correct the path", "NoSuchBucket"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.context import SYSTEM
 from ftfile.storage.api import Capabilities
@@ -83,8 +83,8 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         with self._volume.lock:
             return self._volume.live.digest()
 
-    def states(self) -> Iterator[tuple[int, tuple[str, ...], Replay]]:
-        """Yield each moment since `first_point`: its number, the notes until then, and the disk."""
+    def states(self) -> Iterator[_Moment]:
+        """Yield each moment since `first_point`."""
         replay = Replay(self._volume.base, directory_sync=self._capabilities.directory_sync)
         notes = self._notes
         for point, operation in enumerate([None, *self.journal]):
@@ -92,7 +92,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
                 replay.step(operation)
                 notes += (operation.path,) * (operation.kind == "note")
             if point >= self.first_point:
-                yield point, notes, replay
+                yield _Moment(point, notes, replay)
 
     def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
         """Return a file system like this one on `disk`, which it copies."""
@@ -103,6 +103,14 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         clock, base = self._volume.clock, self._volume.base
         done = self.journal[:point]
         return CrashingFileSystem(clock=clock, store=self._store, disk=base, history=done, notes=self._notes)
+
+
+class _Moment(NamedTuple):
+    """A moment of a run."""
+
+    point: int  # number of steps of the journal that had been done
+    notes: tuple[str, ...]  # what the outside world had been told
+    replay: Replay  # of these steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import functools
 import hashlib
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ftfile.storage.paths import parent_of
 from ftfile.testing.fs.tree import DIRECTORY, Tree
@@ -227,14 +227,14 @@ class Replay:
     def _loose_in(self, tree: Tree) -> list[int]:
         return sorted({number for _, number in tree.walk() if number in self._loose}) if self._loose else []
 
-    def _outcome(self, tree: Tree, lost: tuple[Operation, ...], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
+    def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()
         fates = []
         for number, content in contents.items():
             loose = self._loose[number]
             inodes[number] = Inode(content, loose.inode.modified_ms)
             fates.append((loose.path, loose.fates[content]))
-        return Disk(tree, inodes), Loss(lost, tuple(fates))
+        return Disk(tree, inodes), Loss(tuple(lost), tuple(fates))
 
     def _loosen(self, operation: Operation, inode: Inode) -> None:
         durable = self._inodes[operation.number].content
@@ -277,25 +277,33 @@ class Replay:
         return tree
 
 
-def _survivals(pending: Sequence[_Change]) -> Iterator[tuple[list[_Change], tuple[Operation, ...]]]:
-    """Yield every set of changes that may survive together, and what is lost with it, all kept first."""
-    waiting: list[tuple[int, list[_Change], tuple[Operation, ...], frozenset[str]]] = [(0, [], (), frozenset())]
+class _Survival(NamedTuple):
+    """The changes that survive a power cut, and the operations that are lost with the others."""
+
+    survivors: list[_Change]
+    lost: list[Operation]
+
+
+def _survivals(pending: Sequence[_Change]) -> Iterator[_Survival]:
+    """Yield every set of changes that may survive together, all kept first."""
+    waiting = [(0, _Survival([], []), frozenset[str]())]
     while waiting:
-        start, survivors, lost, doomed = waiting.pop()
+        start, (survivors, lost), doomed = waiting.pop()
         for number in range(start, len(pending)):
             change = pending[number]
             if doomed.isdisjoint(change.ordered):
-                waiting.append((number + 1, survivors.copy(), (*lost, change.operation), doomed | change.dooms))
+                rest = _Survival(survivors.copy(), [*lost, change.operation])
+                waiting.append((number + 1, rest, doomed | change.dooms))
                 survivors.append(change)
             else:
-                lost += (change.operation,)
+                lost.append(change.operation)
                 doomed |= change.dooms
-        yield survivors, lost
+        yield _Survival(survivors, lost)
 
 
-def _survival(pending: Sequence[_Change], cuts: set[int]) -> tuple[list[_Change], tuple[Operation, ...]]:
+def _survival(pending: Sequence[_Change], cuts: set[int]) -> _Survival:
     """Lose the changes numbered in `cuts`, and each that comes after a lost one in a directory."""
-    survivors, lost = [], []
+    survivors, lost = _Survival([], [])
     doomed: set[str] = set()
     for number, change in enumerate(pending):
         if number in cuts or not doomed.isdisjoint(change.ordered):
@@ -303,7 +311,7 @@ def _survival(pending: Sequence[_Change], cuts: set[int]) -> tuple[list[_Change]
             lost.append(change.operation)
         else:
             survivors.append(change)
-    return survivors, tuple(lost)
+    return _Survival(survivors, lost)
 
 
 def _below(limit: int, ids: IdSource) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
     from ftfile.storage.api import FileInfo, FileSystem
 
-    _FileKey: TypeAlias = tuple[str, tuple[Any, ...] | None]  # a path, and the deletion vector of the file
-
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # Of what a table may need its readers to know, what changes nothing about rows unless a file uses it.
 _KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 _COLUMNS = ("add", "metaData", "protocol")
+
+
+class _File(NamedTuple):
+    """A file of the table, with the rows that its deletion vector leaves."""
+
+    path: str
+    vector_id: tuple[Any, ...] | None
 
 
 def commits_of(fs: FileSystem) -> dict[int, str]:
@@ -75,7 +80,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
 
 def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the adds of the newest version by path, and its protocol and metadata."""
-    adds: dict[_FileKey, Any] = {}
+    adds: dict[_File, Any] = {}
     described: dict[str, Any] = {}
     checkpoint, parts = _checkpoint(fs, newest)
     first = checkpoint + 1
@@ -97,7 +102,7 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
         raise ConfigError(
             f"{DELTA_LOG!r} is damaged ({error!r}): restore it from a copy. Nothing was changed"
         ) from error
-    return {path: add for (path, _), add in adds.items()}, described
+    return {file.path: add for file, add in adds.items()}, described
 
 
 def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
@@ -123,17 +128,17 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
         yield {name: action for name, action in row.items() if action is not None}
 
 
-def _apply(action: Mapping[str, Any], adds: dict[_FileKey, Any], described: dict[str, Any]) -> None:
+def _apply(action: Mapping[str, Any], adds: dict[_File, Any], described: dict[str, Any]) -> None:
     for name, text in action.items():
         if name in {"add", "remove"}:
             # A new deletion vector removes the file with the old one, in any order of lines.
             if not isinstance(text["path"], str):
                 raise TypeError(f"a path is {text['path']!r:.40}")
-            key = text["path"], _vector_id(text.get("deletionVector"))
+            file = _File(text["path"], _vector_id(text.get("deletionVector")))
             if name == "add":
-                adds[key] = text
+                adds[file] = text
             else:
-                adds.pop(key, None)
+                adds.pop(file, None)
         elif name in {"metaData", "protocol"}:
             described[name] = text
 

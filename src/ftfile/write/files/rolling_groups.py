@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-GroupKey = tuple[str, str, tuple[int, ...]]
+class GroupKey(NamedTuple):
+    """The group of a query that a segment belongs to: the segments of a group go into one file."""
+
+    directory_key: str
+    encoding: str
+    window_us: tuple[int, ...]  # start and end; empty without `eventTimeInterval`
 
 
 _Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
@@ -53,7 +58,7 @@ def stats_of(segment: Add) -> SegmentStats:
 
 def key_of(segment: Add) -> GroupKey:
     """Return which group of its query a segment belongs to."""
-    return segment.directory_key, segment.encoding, stats_of(segment).window_us
+    return GroupKey(segment.directory_key, segment.encoding, stats_of(segment).window_us)
 
 
 def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:

@@ -212,19 +212,19 @@ class CsvRows:
                 parsed, wrong = self._parsed(data, {})
         else:
             parsed, wrong = self._parsed(data, {})
-        for number, width in wrong:
+        for number, width in wrong.items():
             rows.bad[int(numbers[number])] = self._wrong_width(width)
-        right = np.delete(numbers, [number for number, _ in wrong]) if wrong else numbers
+        right = np.delete(numbers, [*wrong]) if wrong else numbers
         columns = [column.combine_chunks() for column in parsed.columns]
         self._take(rows, columns, right)
 
-    def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, list[tuple[int, int]]]:
-        """Return all fields of lines, as text but for some columns; and the lines with other widths, and these."""
+    def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, dict[int, int]]:
+        """Return all fields of lines, as text but for some columns; and other widths by line."""
         decoding, names = self._decoding, list(map(str, range(self._width)))
-        wrong: list[tuple[int, int]] = []
+        wrong: dict[int, int] = {}
 
         def skip(row: arrow_csv.InvalidRow) -> str:
-            wrong.append((row.number - 1, row.actual_columns))
+            wrong[row.number - 1] = row.actual_columns
             return "skip"
 
         try:
