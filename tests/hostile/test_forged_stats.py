@@ -14,7 +14,7 @@ from ftfile.kv.planning.runs import Marks, open_marks
 from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
-from ftfile.log.format.tables import check_definitions, check_entry
+from ftfile.log.format.record import check_definitions, check_entry
 from ftfile.log.state import Definitions, LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -15,7 +15,7 @@ from ftfile.core.extensions import lazy_names
 if TYPE_CHECKING:
     from ftfile.kv.feed.changes import changes
     from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
-    from ftfile.kv.operator.ended_windows import read_windows
+    from ftfile.kv.operator.opening import read_windows
     from ftfile.kv.operator.store import KeyValueStore
     from ftfile.kv.operator.windows import DELETED
     from ftfile.kv.reading.reader import Reader
@@ -58,7 +58,7 @@ __getattr__ = lazy_names(
         "compact": "ftfile.kv.upkeep.compact",
         "open": "ftfile.kv.reading.reader:open_store",
         "purge": "ftfile.kv.upkeep.purge",
-        "read_windows": "ftfile.kv.operator.ended_windows",
+        "read_windows": "ftfile.kv.operator.opening",
         "rebucket": "ftfile.kv.upkeep.rebucket",
         "verify": "ftfile.kv.reading.verify",
     },

@@ -18,14 +18,16 @@ from ftfile.log.format.compacted import adds_by_id, adds_of
 from ftfile.log.format.model import AssemblyTask, Count, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
+    check_definitions,
+    check_entry,
     check_format,
+    check_tasks,
     compact_json,
     decode_json,
     from_checked_text,
     to_checked_text,
     within_limits,
 )
-from ftfile.log.format.tables import check_definitions, check_entry, check_tasks
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
 

@@ -24,6 +24,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format.model import Add, Count, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
+    check_definitions,
     check_format,
     compact_json,
     decode_json,
@@ -32,7 +33,6 @@ from ftfile.log.format.record import (
     to_checked_text,
     within_limits,
 )
-from ftfile.log.format.tables import check_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

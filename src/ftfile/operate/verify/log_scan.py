@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.extensions import is_name_of_code
 from ftfile.formats.binary_records import UserEncoder
 from ftfile.kv.definition import StoreDefinition, code_of
-from ftfile.kv.operator.ended_windows import read_ended
+from ftfile.kv.operator.opening import read_ended
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog

@@ -7,7 +7,7 @@ MISSING = "the command ftfile needs packages that are not installed ({}): pip in
 
 
 def main() -> None:
-    """Run the command with the arguments of this process, and end it with a code of `tools.cli.exit_codes`."""
+    """Run the command with the arguments of this process, and end it with a code of `tools.cli.output`."""
     try:
         import rich  # noqa: F401 - typer imports it late
 

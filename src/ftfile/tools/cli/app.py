@@ -13,10 +13,9 @@ from ftfile.tools.cli import migrate_commands as migrating
 from ftfile.tools.cli import read_commands as reading
 from ftfile.tools.cli import store_commands as stores
 from ftfile.tools.cli.check_commands import doctor, report, source, verify
-from ftfile.tools.cli.exit_codes import Commands
 from ftfile.tools.cli.operation import command_of
 from ftfile.tools.cli.operations import OPERATIONS
-from ftfile.tools.cli.output import WarningPrinter
+from ftfile.tools.cli.output import Commands, WarningPrinter
 from ftfile.tools.cli.place import expand_groups
 
 EXAMPLES: dict[str, tuple[str, ...]] = {

@@ -12,8 +12,17 @@ from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, command_in, in_commands
 from ftfile.core.units import ago, bytes_text, count_text
-from ftfile.tools.cli.exit_codes import FOUND
-from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, put, say, waiting, write_bytes
+from ftfile.tools.cli.output import (
+    FOUND,
+    heading,
+    print_fields,
+    print_json,
+    progress_bar,
+    put,
+    say,
+    waiting,
+    write_bytes,
+)
 from ftfile.tools.cli.place import (
     Json,
     KeyProvider,

@@ -13,8 +13,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
-from ftfile.tools.cli.exit_codes import DAMAGED
-from ftfile.tools.cli.output import heading, print_fields, print_json, print_json_lines, print_view, put, say
+from ftfile.tools.cli.output import DAMAGED, heading, print_fields, print_json, print_json_lines, print_view, put, say
 from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
 from ftfile.tools.cli.store_commands import runs_of
 from ftfile.tools.cli.tables import is_terminal, print_table

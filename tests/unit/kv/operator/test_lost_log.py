@@ -8,7 +8,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData
-from ftfile.kv.operator import ended_windows, recording
+from ftfile.kv.operator import opening, recording
 from ftfile.kv.operator.wal import read_wal
 from ftfile.log.format import layout
 from ftfile.log.protocol import commit
@@ -258,7 +258,7 @@ def test_windows_that_are_recorded_while_one_verifies_are_no_damage(monkeypatch:
                 store.committed(0)
             return read_wal(files, epoch, recorded)
 
-        monkeypatch.setattr(ended_windows, "read_wal", read_late)
+        monkeypatch.setattr(opening, "read_wal", read_late)
         assert not verify(fs).findings
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
-from ftfile.kv.operator import ended_windows
+from ftfile.kv.operator import opening
 from ftfile.kv.operator.wal import read_wal
 from ftfile.log.format import layout
 from ftfile.log.wal import list_wal
@@ -210,17 +210,17 @@ def test_windows_are_read_beside_a_writer_that_goes_on(path: str, event: str, mo
     store = opened(path)
     end_window(store, 8)
     end_window(store, 9)
-    stores: list[kv.KeyValueStore] = []
 
     def read_late(files: WalFiles, epoch: int, recorded: int) -> Sequence[WalFile]:
         """Read when the files that were there are gone."""
-        if not stores:
-            stores.append(opened(path) if event == "opening" else store)
-            if event == "commit":
-                store.committed(8)
+        monkeypatch.setattr(opening, "read_wal", read_wal)
+        if event == "commit":
+            store.committed(8)
+        else:
+            opened(path)
         return read_wal(files, epoch, recorded)
 
-    monkeypatch.setattr(ended_windows, "read_wal", read_late)
+    monkeypatch.setattr(opening, "read_wal", read_late)
     assert numbers(path) == ([9] if event == "commit" else [4, 5, 6, 7, 8, 9])
 
 

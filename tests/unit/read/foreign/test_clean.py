@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.read.foreign.clean import Cleaner, open_cleaner
+from ftfile.read.foreign.stream import Cleaner, open_cleaner
 from ftfile.testing.context import current
 from tests.unit.read.foreign.planned import Files
 

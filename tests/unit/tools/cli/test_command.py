@@ -22,7 +22,7 @@ import ftfile
 from ftfile.core import errors
 from ftfile.core.version import __version__
 from ftfile.log.format import layout
-from ftfile.tools.cli import exit_codes
+from ftfile.tools.cli import output
 from ftfile.tools.cli.__main__ import MISSING
 from ftfile.tools.cli.app import EXAMPLES, app
 from tests.unit.tools.cli.conftest import BATCHES
@@ -181,7 +181,7 @@ def test_every_error_has_a_code() -> None:
     kinds = [errors.FtfileError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    assert all(exit_codes.code_of(kind.__new__(kind)) in {2, 3, 4, 5} for kind in kinds)
+    assert all(output.code_of(kind.__new__(kind)) in {2, 3, 4, 5} for kind in kinds)
 
 
 def test_defects_are_not_hidden(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

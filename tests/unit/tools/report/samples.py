@@ -9,7 +9,7 @@ import numpy as np
 from ftfile.operate.findings import check, find
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
 from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
-from ftfile.tools.report.page import Contents
+from ftfile.tools.report.report import Contents
 
 __all__ = ("commits_of", "contents_of")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.tools.report.page import render
+from ftfile.tools.report.report import render
 from tests.unit.tools.report.browser import Browser, Page
 from tests.unit.tools.report.samples import contents_of
 

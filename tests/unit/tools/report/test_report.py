@@ -20,7 +20,7 @@ from ftfile.operate.status import OpenFile, UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import report as findings
 from ftfile.tools.report.history import LiveFiles
-from ftfile.tools.report.page import OPEN_SHOWN, render
+from ftfile.tools.report.report import OPEN_SHOWN, render
 from tests.unit.tools.cli.running import documents, run
 from tests.unit.tools.report.samples import MADE_MS, commits_of, contents_of
 
