@@ -115,7 +115,11 @@ class StorageError(FtfileError):
         super().__init__(operation, path, detail)
         self.operation = operation
         self.path = path
-        self.detail = redacted(detail)
+
+    @property
+    def detail(self) -> str:
+        """The detail without credentials, which are looked for here: most of these errors are never shown."""
+        return redacted(self.args[2])
 
     def __str__(self) -> str:
         return f"{self.operation} {self.path!r}: {self.detail}"
