@@ -179,10 +179,11 @@ class Composed:
 
 
 def _output(stream: Stream, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        if isinstance(stream, PiecedStream):
+    if isinstance(stream, PiecedStream):  # which takes as long as a small piece
+        for piece in pieces:
             yield from stream.pieces(piece)
-        else:
+    else:
+        for piece in pieces:
             view = memoryview(piece)
             for start in range(0, len(view), _FED_BYTES):
                 yield stream.feed(view[start : start + _FED_BYTES])
