@@ -1,7 +1,7 @@
 """Runs suites of tests: `suites.py [--again] [--reports=FOLDER] [--profile=NAME] [--seed=NUMBER] SUITE...`.
 
-SUITES is the table of them: for each suite the arguments of pytest, with environment variables before them. A suite of
-two parts runs both at once, on the same Python that runs this; the output of the second follows that of the first.
+SUITES is the table of them: for each suite the arguments of pytest, with environment variables. A suite of two parts
+runs both at once, on the same Python that runs this; the output of the second follows that of the first.
 Each part leaves a report in the form of JUnit. With --again, the tests that failed before run once more: of the reports
 in the folder above, a part without a failure is left out, and one without a report runs as a whole. The first suite
 that fails is the last.
@@ -13,12 +13,15 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+KEPT = "PYTHONDONTWRITEBYTECODE"
+ROOM = 2 << 30  # bytes; a run leaves a tenth of it, and pytest keeps the last ones
 NO_FAILURE = b'errors="0" failures="0"'
 
 
@@ -38,6 +41,13 @@ def slow_modules() -> str:
     return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if "mark.slow" in path.read_text()))
 
 
+def in_memory(folder: str = "/dev/shm") -> str:
+    """Return the variable that has tests write to memory, where there is enough; they do not wait for a disk then."""
+    has_room = "TMPDIR" not in os.environ and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
+    return f"TMPDIR={folder}" if has_room else ""
+
+
+MEMORY = in_memory()
 QUICK = "-m 'not slow'"
 # For tests that are repeated in other surroundings: fewer examples of each property.
 FEW = "--hypothesis-profile=few"
@@ -72,7 +82,7 @@ PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 EVERY_SPARK = spark("smoke follow_scenarios files_scenarios files_source hostile")
 LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
 
-QUICK_TESTS = (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
+QUICK_TESTS = (f"{MEMORY} {QUICK} {unit(HALF)}", f"{MEMORY} {QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
 # The other core of coverage has no contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 
@@ -120,8 +130,9 @@ def command(arguments: str, name: str, options: argparse.Namespace) -> tuple[lis
     general = [f"--junitxml={options.reports}/{name}.xml", "-o", f"cache_dir=.reports/cache/{name}"]
     general += ["--last-failed"] * options.again + [f"--hypothesis-profile={options.profile}"] * bool(options.profile)
     general += [f"--seed={options.seed}"] * bool(options.seed)
-    rest = words[len(variables) :]
-    return [sys.executable, "-m", "pytest", *general, *rest], os.environ | dict(variables)
+    rest = [word for word in words if word.split("=", 1) not in variables]
+    # Bytecode is kept: each run would otherwise compile all tests and modules anew, and so would processes they start.
+    return [sys.executable, "-m", "pytest", *general, *rest], os.environ | {KEPT: ""} | dict(variables)
 
 
 def has_passed(report: Path) -> bool:
