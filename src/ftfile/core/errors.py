@@ -80,12 +80,15 @@ class Retry(enum.Enum):
 
 
 class FtfileError(Exception):
-    """Checkpoint of every error that ftfile raises on purpose."""
+    """The base of every error that ftfile raises on purpose."""
 
     retry: ClassVar[Retry] = Retry.NEVER
 
     def __str__(self) -> str:
         return redacted(super().__str__())
+
+    def __repr__(self) -> str:
+        return redacted(super().__repr__())
 
 
 class ConfigError(FtfileError):

@@ -62,6 +62,7 @@ class TestForms:
             again = pickle.loads(pickle.dumps(error))
             assert str(again) == str(error)
             assert SECRET not in str(error)
+            assert SECRET not in repr(error)
             assert SECRET not in "".join(traceback.format_exception(error))
             assert SECRET not in getattr(error, "detail", "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ftfile.kv.reading import levels
 from ftfile.kv.reading import reader as reading
 from ftfile.kv.reading.levels import Memtable
 from ftfile.kv.reading.reader import CACHE
+from ftfile.kv.run_files import open_run
 from tests.unit.kv.building import COUNTS, Builder
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ def store(tmp_path: Path) -> Builder:
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of runs of each fold of a memtable."""
     calls: list[int] = []
-    honest = Memtable._folded  # noqa: SLF001
+    honest = Memtable._made  # noqa: SLF001
 
-    def folded(memtable: Memtable) -> Any:
+    def folded(memtable: Memtable, files: Any) -> Any:
         calls.append(len(memtable.runs))
-        return honest(memtable)
+        return honest(memtable, files)
 
-    monkeypatch.setattr(Memtable, "_folded", folded)
+    monkeypatch.setattr(Memtable, "_made", folded)
     return calls
 
 
@@ -166,9 +167,46 @@ def test_memtables_are_no_larger_than_the_cache_keeps(store: Builder, folds: lis
     assert (folds == []) == (cache_bytes == 1)
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Count the threads that wait for what another one opens."""
+    count = threading.Semaphore(0)
+
+    class Waited(Future):  # type: ignore[type-arg]
+        def result(self, timeout: float | None = None) -> Any:
+            count.release()
+            return super().result(timeout)
+
+    monkeypatch.setattr(levels, "Future", Waited)
+    return count
+
+
+def test_a_run_is_opened_once_for_all_who_want_it(
+    ranges: Builder, waiting: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (part, *_) = kv.open(ranges.path).view.parts.values()
+    begun, may_end, honest, calls = threading.Event(), threading.Event(), open_run, []
+
+    def opened(*arguments: Any) -> Any:
+        calls.append(arguments)
+        begun.set()
+        assert may_end.wait(60)
+        return honest(*arguments)
+
+    monkeypatch.setattr(levels, "open_run", opened)
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(part.opened)
+        assert begun.wait(60)
+        others = [pool.submit(part.opened) for _ in range(7)]
+        assert all(waiting.acquire(timeout=60) for _ in others)
+        may_end.set()
+        assert {id(future.result(60)) for future in (first, *others)} == {id(part.held)}
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_all_who_wait_get_the_fold_that_is_under_way(
-    store: Builder, monkeypatch: pytest.MonkeyPatch, fails: bool
+    store: Builder, waiting: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """Although the cache does not keep it: who folded again for itself could wait for the lock for ever."""
     reader = kv.open(store.path)
@@ -176,25 +214,22 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     memtable = bucket.memtable
     assert memtable is not None
     CACHE.resize(1)
-    begun, may_end, honest, folds = threading.Event(), threading.Event(), Memtable._folded, []  # noqa: SLF001
+    begun, may_end, honest, folds = threading.Event(), threading.Event(), Memtable._made, []  # noqa: SLF001
 
-    def folded(each: Memtable) -> Any:
+    def folded(each: Memtable, files: Any) -> Any:
         folds.append(each)
         begun.set()
         assert may_end.wait(60)
         if fails:
             raise CorruptData("a.spool", "a run", "none")
-        return honest(each)
+        return honest(each, files)
 
-    monkeypatch.setattr(Memtable, "_folded", folded)
+    monkeypatch.setattr(Memtable, "_made", folded)
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(memtable.opened)
         assert begun.wait(60)
         others = [pool.submit(memtable.opened) for _ in range(7)]
-        waiting = memtable._opening._condition._waiters  # type: ignore[union-attr] # noqa: SLF001 - of the fold under way
-        deadline_s = time.monotonic() + 60
-        while len(waiting) < len(others) and time.monotonic() < deadline_s:
-            time.sleep(0.001)
+        assert all(waiting.acquire(timeout=60) for _ in others)
         may_end.set()
         outcomes = [future.exception(60) or future.result() for future in (first, *others)]
     assert len(folds) <= 2
@@ -202,7 +237,7 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     if not fails:
         assert memtable.held is None
         assert len(set(map(id, outcomes))) <= 2
-    monkeypatch.setattr(Memtable, "_folded", honest)
+    monkeypatch.setattr(Memtable, "_made", honest)
     assert memtable.opened().reader.rows > 0
 
 

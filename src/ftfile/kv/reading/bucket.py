@@ -166,7 +166,8 @@ class Bucket:
             for part, asked in _shared_out(level, keys, remaining):
                 if part.has_rows:
                     places, rows = part.opened().reader.multi_get(_taken(keys, asked), hashes[asked])
-                    hits.append((numbers := asked[places], values := self._valued(rows)))
+                    numbers, values = asked[places], self._valued(rows)
+                    hits.append((numbers, values))
                     is_partial = operations(values) == MERGE
                     has_several |= bool(is_partial.any())
                     ended[numbers[~is_partial]] = self.definition.sequence is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,7 +75,7 @@ def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN40
     return value if value is None or old == new else pa.scalar(value, old).cast(new).as_py()
 
 
-class Part:
+class Part(ABC):
     """Runs of a bucket that are read as one. Several threads may use it."""
 
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
@@ -91,31 +92,64 @@ class Part:
         self.begins: Key = min(run.begins for run in runs)
         ends = [run.ends for run in runs]
         self.ends: Key | None = None if None in ends else max(end for end in ends if end is not None)
+        self._opening: Future[Opened] | None = None  # under way in a thread; others wait for the same
+        self._lock = threading.Lock()
+
+    @property
+    @abstractmethod
+    def held(self) -> Opened | None:
+        """Return its rows if they are open."""
+
+    def opened(self, files: OpenFiles | None = None) -> Opened:
+        """Return its rows; the first call opens it, with other files if some are given.
+
+        Calls meanwhile get its result, also if the cache does not keep that: who waited for a lock to open it again
+        could wait for ever. It raises as `open_run` and `fold` do.
+        """
+        with self._lock:
+            under_way = self._opening
+            opening = self._opening = under_way or Future()
+        if under_way is not None:
+            return under_way.result()
+        try:
+            opened = self.held or self._made(files or self.sources.files)
+        except BaseException as error:  # also an interrupt, or those who wait would wait for ever
+            self._opening = None
+            opening.set_exception(error)
+            raise
+        self._opening = None
+        opening.set_result(opened)
+        return opened
+
+    @abstractmethod
+    def release(self) -> None:
+        """Take all of it out of the cache; it can still be used."""
+
+    @abstractmethod
+    def _made(self, files: OpenFiles) -> Opened: ...
 
 
 class RunPart(Part):
-    """A run, opened when it is first read: it stays so, and its blocks are cached one by one."""
+    """A run: once it was read it stays open, and its blocks are cached one by one."""
+
+    held: Opened | None = None
 
     def __init__(self, run: Run, sources: Sources) -> None:
         super().__init__([run], sources)
-        self.held: Opened | None = None
 
     @property
     def run(self) -> Run:
         """Return the run."""
         return self.runs[0]
 
-    def opened(self, files: OpenFiles | None = None) -> Opened:
-        """Return its rows; the first call opens it, with other files if some are given. It raises as `open_run`."""
-        if self.held is None:
-            reader = open_run(files or self.sources.files, self.run.add, self.sources.cache)
-            self.held = Opened(reader, self.sources.definition)
-        return self.held
-
     def release(self) -> None:
-        """Take all of it out of the cache; it can still be used."""
+        """See `Part.release`."""
         if self.held is not None:
             self.held.reader.release()
+
+    def _made(self, files: OpenFiles) -> Opened:
+        self.held = Opened(open_run(files, self.run.add, self.sources.cache), self.sources.definition)
+        return self.held
 
 
 class Memtable(Part):
@@ -125,43 +159,20 @@ class Memtable(Part):
         super().__init__([part.run for part in parts], sources)
         self._parts = tuple(parts)  # old to new
         self._shelf: Shelf[Opened] = Shelf(1)
-        self._opening: Future[Opened] | None = None  # under way in a thread; others wait for the same
-        self._lock = threading.Lock()
 
     @property
     def held(self) -> Opened | None:
-        """Return its rows if they are in memory."""
+        """See `Part.held`."""
         self._shelf.used[0] = 1
         return self._shelf.values[0]
 
-    def opened(self) -> Opened:
-        """Return its rows; the first call folds its runs.
-
-        Calls meanwhile get its result, also if the cache does not keep that: who waited for a lock to fold again could
-        wait for ever. It raises as `open_run` and `fold` do.
-        """
-        with self._lock:
-            under_way = self._opening
-            opening = self._opening = under_way or Future()
-        if under_way is not None:
-            return under_way.result()
-        try:
-            opened = self.held or self._folded()
-        except BaseException as error:  # also an interrupt, or those who wait would wait for ever
-            self._opening = None
-            opening.set_exception(error)
-            raise
-        self._opening = None
-        opening.set_result(opened)
-        return opened
-
     def release(self) -> None:
-        """Take all of it out of the cache; it can still be used."""
+        """See `Part.release`."""
         self.sources.cache.drop(self._shelf)
 
-    def _folded(self) -> Opened:
-        files, cache, definition = self.sources
-        tables = parallel(files.fs, _table_of, self._parts)
+    def _made(self, files: OpenFiles) -> Opened:
+        definition = self.sources.definition
+        tables = parallel(files.fs, lambda part: _table(part.opened(files).reader), self._parts)
         purges = [part.purges for part in self._parts]
         rows = fold(tables, definition, bottom=False, purges=purges).combine_chunks()
         content = io.BytesIO()
@@ -172,11 +183,10 @@ class Memtable(Part):
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
         # With the values that single reads have.
-        return cache.put(self._shelf, 0, Opened(reader, definition), 2 * len(view))
+        return self.sources.cache.put(self._shelf, 0, Opened(reader, definition), 2 * len(view))
 
 
-def _table_of(part: RunPart) -> pa.Table:
-    reader = part.opened().reader
+def _table(reader: RunReader) -> pa.Table:
     return pa.Table.from_batches(reader.scan(), reader.schema)
 
 
