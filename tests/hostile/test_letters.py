@@ -16,7 +16,7 @@ import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.log.read.dead_letters import LETTER_BYTES_MAX, LETTER_VALUES_MAX
 from ftfile.testing.micro_batch import MicroBatch
-from tests.hostile.watched import bound_time, data_bytes
+from tests.hostile.watched import CALL_S, bound_time, data_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def outcome(out: Path) -> str:
 def main(out: str) -> None:
     """Read the letters of a directory, and print what came of it."""
     directory = ftfile.open(out)
-    bound_time()
+    bound_time(processor_s=3 * CALL_S)  # more than a GiB is read
     limit = data_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:

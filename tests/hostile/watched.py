@@ -119,9 +119,9 @@ def late(*_: object) -> None:
     raise TimeoutError(f"it took more than {CALL_S} s of the processor, or {CALL_BY_CLOCK_S} s")
 
 
-def bound_time() -> None:
+def bound_time(processor_s: float = CALL_S) -> None:
     """Send this process a signal, SIGPROF or SIGALRM, when the time of a call is over."""
-    signal.setitimer(signal.ITIMER_PROF, CALL_S)
+    signal.setitimer(signal.ITIMER_PROF, processor_s)
     signal.setitimer(signal.ITIMER_REAL, CALL_BY_CLOCK_S)
 
 
