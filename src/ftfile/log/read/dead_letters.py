@@ -73,7 +73,7 @@ def letter_excess(line: bytes) -> str:
     """Return the limit that a dead letter does not keep, as a line of JSON; nothing if it keeps both."""
     if len(line) > LETTER_BYTES_MAX:
         return f"more than {LETTER_BYTES_MAX} bytes"
-    # Counting takes longer than all else, and a line that is shorter cannot have so many.
+    # A shorter line cannot have too many; counting takes longer than all else.
     if len(line) > LETTER_VALUES_MAX and sum(map(line.count, (b"[", b"{", b","))) > LETTER_VALUES_MAX:
         return f"more than {LETTER_VALUES_MAX} brackets, braces and commas"
     return ""

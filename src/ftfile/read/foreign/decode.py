@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import pkgutil
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.codecs import ENCRYPTION_FILTER, filters_of_name
-from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
+from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied, SourceError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
@@ -55,6 +56,12 @@ _MULTI_LINE = {
 # Listings of a directory in which files go on being renamed while one of them is looked for.
 LISTINGS_MAX = 20
 
+# Readings of a range whose file goes on being changed meanwhile: a log is copied, and then cut off, while it is read.
+READINGS_MAX = 5
+
+# Batches of a cut that are held until there is one more: of a short cut, one of lines, and one of a torn last line.
+HELD_BATCHES = 3
+
 # Directories in which a file is looked for that is not in its own any more: a root may be that of a whole disk.
 DIRECTORIES_MAX = 1000
 
@@ -92,19 +99,42 @@ def _cut_rows(
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
     require_columns(in_file, decoding, path=planned.path)
-    with open_range(fs, planned, decoding, elsewhere) as content:
-        if content is None:
+    for batch in _in_one_reading(fs, cut, in_file, decoding, elsewhere):
+        yield with_path_columns(batch, in_path, requested) if in_path else batch
+
+
+def _in_one_reading(
+    fs: FileSystem, cut: Cut, schema: pa.Schema, decoding: FileDecoding, elsewhere: Elsewhere
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cut; where its file is changed before a batch was yielded, of the file that has them then."""
+    for readings_left in reversed(range(READINGS_MAX)):
+        with open_range(fs, cut.range, decoding, elsewhere) as content:
+            if content is None:
+                return
+            batches = _batches_of(content, cut, schema, decoding)
+            try:
+                first = [*islice(batches, HELD_BATCHES)]  # a file that has no more is compared before they are yielded
+            except FileChanged as error:
+                if not readings_left:
+                    raise
+                _log.info("read again: %s", error)
+                continue
+            yield from first
+            yield from batches
             return
-        try:
-            _check_encrypted(content, decoding)
-            for batch in _rows(content, cut, in_file, decoding):
-                if batch.num_rows:
-                    yield with_path_columns(batch, in_path, requested) if in_path else batch
-        except CorruptData as error:
-            if not decoding.ignore_corrupt_files:
-                raise
-            _log.warning("the rows before the damage are read: %s", error)
-        content.require_range()
+
+
+def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cut, and behind them raise `FileChanged` if the file was changed while it was read."""
+    try:
+        _check_encrypted(content, decoding)
+        yield from (batch for batch in _rows(content, cut, schema, decoding) if batch.num_rows)
+    except (CorruptData, SourceError) as error:
+        content.require_range()  # a change is no damage
+        if not (isinstance(error, CorruptData) and decoding.ignore_corrupt_files):
+            raise
+        _log.warning("the rows before the damage are read: %s", error)
+    content.require_range()
 
 
 def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:

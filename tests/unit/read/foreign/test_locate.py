@@ -7,15 +7,18 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.read.foreign import decode
+from ftfile.read.foreign.decoding.lines import RangeContent
+from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.storage.local.filesystem import LocalFileSystem
 from tests.kit.rotating import RotatingLog
-from tests.unit.read.foreign.planned import packed
+from tests.unit.read.foreign.planned import LINE, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 LOG = b"".join(b"line %04d of the log\n" % number for number in range(500))
 ROWS = LOG.decode().splitlines()
+JSON = b"".join(b'{"number": %03d}\n' % number for number in range(100, 600))
 
 
 def test_scenario_19_a_file_renamed_while_its_task_waits_is_found(files: Files) -> None:
@@ -311,23 +315,83 @@ def test_plain_content_of_an_archive_is_read_from_the_middle_on(files: Files) ->
         files.lines(planned)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_change_while_it_is_read_fails_the_task(files: Files, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = files.write("app.log", LOG)
-    planned = files.range("app.log", whole=whole)
-    with files.fs.open("app.log") as file_object:
+def at_each_reading(files: Files, path: str, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change files when the content of one was read, beyond the parts by which it is compared."""
+    with files.fs.open(path) as file_object:
         opened = type(file_object)
     original = opened.read_at
 
     def read_at(self: Any, offset: int, length: int) -> bytes:
         data: bytes = original(self, offset, length)
         if length > 1024:
-            file.write_bytes(LOG.replace(b"line", b"Line"))
+            change()
         return data
 
     monkeypatch.setattr(opened, "read_at", read_at)
-    with pytest.raises(FileChanged, match="while it was read"):
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_change_while_it_is_read_fails_the_task(files: Files, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = files.write("app.log", LOG)
+    planned = files.range("app.log", whole=whole)
+    at_each_reading(files, "app.log", lambda: file.write_bytes(LOG.replace(b"line", b"Line")), monkeypatch)
+    with pytest.raises(FileChanged, match="other content now"):
         files.lines(planned)
+
+
+@pytest.mark.parametrize("begun", [b"", b"begun", JSON[::-1]])
+@pytest.mark.parametrize("file_format", ["text", "json"])
+def test_a_log_cut_off_while_it_is_read_is_read_in_its_copy(
+    files: Files, begun: bytes, file_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.write("app.log", JSON)
+    planned = files.range("app.log", 0, len(JSON) // 2)
+    schema = LINE if file_format == "text" else pa.schema([("number", pa.int64())])
+    decoding = FileDecoding(file_format, file_identity="content", bad_records="fail")
+    expected = files.rows(planned, schema, decoding)
+
+    def rotate(_: RangeContent) -> bool:
+        files.write("app.log.1", JSON)
+        file.write_bytes(begun)
+        monkeypatch.setattr(RangeContent, "has_range", compared)
+        return True
+
+    compared = RangeContent.has_range
+    monkeypatch.setattr(RangeContent, "has_range", rotate)
+    assert files.rows(planned, schema, decoding) == expected
+    assert len(expected) == 250
+
+
+def test_a_log_cut_off_behind_its_first_batches_fails_the_task(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has their rows by then, and drops them with the task."""
+    log = b"".join(b"%09d\n" % number for number in range(2_000_000))
+    file = files.write("app.log", log)
+    planned = files.range("app.log")
+    files.write("app.log.1", log)
+    at_each_reading(files, "app.log", lambda: file.write_bytes(log[::-1]), monkeypatch)
+    with pytest.raises(FileChanged, match="while it was read"):
+        files.lines(planned, file_identity="content")
+
+
+@pytest.mark.parametrize("changes", [decode.READINGS_MAX - 1, decode.READINGS_MAX])
+def test_a_file_that_goes_on_being_changed_is_read_a_few_times(
+    files: Files, changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.write("app.log", LOG)
+    planned = files.range("app.log")
+    compared = RangeContent.has_range
+    contents = iter([LOG, LOG[::-1]] * changes)
+
+    def has_range(content: RangeContent) -> bool:
+        file.write_bytes(next(contents, LOG))
+        return compared(content)
+
+    monkeypatch.setattr(RangeContent, "has_range", has_range)
+    if changes < decode.READINGS_MAX:
+        assert files.lines(planned) == ROWS
+    else:
+        with pytest.raises(FileChanged, match="while it was read"):
+            files.lines(planned)
 
 
 def test_a_file_that_becomes_shorter_while_it_is_read_fails_the_task(
