@@ -49,7 +49,7 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 _log = get_logger(__name__)
 
 # Spark asks an idle source a hundred times a second; while one waits, the rows of a query's other sources do, too.
-_IDLE_WAIT_S = 0.05
+_IDLE_WAIT_S = 0.1
 
 
 @dataclass
