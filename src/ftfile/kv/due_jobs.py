@@ -15,8 +15,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
-from ftfile.kv.planning.holds import failed_ids, holds_of, is_held
-from ftfile.kv.planning.plan import pieces_of
+from ftfile.kv.planning.plan import failed_ids, holds_of, is_held, pieces_of
 from ftfile.kv.planning.runs import open_marks, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES

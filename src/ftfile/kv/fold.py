@@ -6,15 +6,15 @@ import bisect
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, shown_value, union
-from ftfile.kv.merge_functions import is_merge_name, merge_function, wide_type
+from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, shown_value, to_scalar, union
+from ftfile.kv.merge_functions import LAST, combine_pairs, combine_values, is_merge_name, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key, KeyRange
 
     Numbers = NDArray[np.int64]
+    Values = tuple[Any, ...]
     KeyOf = Callable[[int], Sequence[pa.Scalar]]  # the key of a row, given its number
 
 
@@ -92,6 +93,33 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
     has_row = ops != DELETE
     # Arrow counts no rows where there are no columns, as in a store of keys alone.
     return np.unique(numbers)[has_row], columns.filter(bools_from(has_row)) if columns.num_columns else columns
+
+
+def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefinition) -> Values | None:
+    """Return the values of a key as `fold` would have them at the bottom; None if it has none.
+
+    Of each row it takes operation and values of Python, new to old; behind the first that is no merge none may come,
+    except with a sequence column. Raises what `fold` does.
+    """
+    if definition.sequence is not None:
+        place = definition.values.index(definition.sequence)
+        op, values = max(rows, key=lambda row: row[1][place])  # the first of equal ones, which is the newest
+        return None if op == DELETE else values
+    operands = [values for op, values in rows if op != DELETE]
+    if len(operands) <= 1:
+        return operands[0] if operands else None
+    definition.require_code()
+    folded = [*operands[0]]
+    for place, name in enumerate(definition.values):
+        function = definition.merge.get(name, LAST)
+        if function != LAST:
+            kind = definition.value_fields[place].type
+            try:
+                folded[place] = combine_values(function, [values[place] for values in reversed(operands)], kind)
+            except Exception as error:
+                scalars = [to_scalar(part, kind) for part, kind in zip(key, definition.key_types, strict=True)]
+                raise _error(function, name, scalars, error) from error
+    return tuple(folded)
 
 
 def _several(
@@ -230,18 +258,11 @@ def _combined(values: pa.Array, owners: Numbers, function: str) -> tuple[pa.Arra
         is_newer = places % 2 == 1
         newer = np.flatnonzero(is_newer)
         pairs = values.take(numbers_from(newer - 1)), values.take(numbers_from(newer))
-        combined = _by_rows(partial(_combined_pairs, function), owners[newer], *pairs)
+        combined = _by_rows(partial(combine_pairs, function), owners[newer], *pairs)
         older = np.flatnonzero(~is_newer)
         is_made = np.concatenate((is_newer, [False]))[older + 1]
         sources = np.where(is_made, len(values) + np.cumsum(is_made) - 1, older)
         values, owners = pa.concat_arrays([values, combined]).take(numbers_from(sources)), owners[older]
-
-
-def _combined_pairs(function: str, older: pa.Array, newer: pa.Array) -> pa.Array:
-    combined = merge_function(function).combine(older, newer)
-    if not isinstance(combined, pa.Array) or len(combined) != len(older):
-        raise TypeError(f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values")
-    return combined if combined.type == older.type else combined.cast(older.type)
 
 
 def _by_rows(act: Callable[..., pa.Array], owners: Numbers, *columns: pa.Array) -> pa.Array:

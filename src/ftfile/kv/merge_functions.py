@@ -6,8 +6,11 @@ arrays of the same length without nulls, and is associative: jobs combine neighb
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import decimal
+import math
+import operator
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +21,10 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, numbers_from, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
+    Pair = Callable[[Any, Any], Any]
 
 
 # The newest value, also a null: rows that are merged this way in all columns are plain upserts.
@@ -30,6 +34,7 @@ _PRECISION_MAX = 38
 _SUM_DIGITS = 10  # a sum of decimals has as many digits more, as Spark's has
 # Digits of a 64-bit integer, and so of any number of values.
 _LONG_DIGITS = 19
+_EXACT = decimal.Context(prec=4 * _PRECISION_MAX)  # for any number of decimals
 
 
 class MergeFunction(Protocol):
@@ -56,6 +61,38 @@ def _summing_type(values: pa.Array, count: int) -> pa.DataType:
         if max(abs(end or 0) for end in ends) * count >= 1 << 63:
             return pa.decimal256(2 * _LONG_DIGITS)
     return kind
+
+
+def _sum_of_two(older: Any, newer: Any) -> Any:  # noqa: ANN401 - integers, floats or decimals
+    if isinstance(older, decimal.Decimal):
+        return _EXACT.add(older, newer)
+    if isinstance(older, float):
+        return float(older) + float(newer)
+    return operator.index(older) + operator.index(newer)  # those of numpy have 64 bits
+
+
+def _narrow_sum(total: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
+    """Return a sum as its column has it; raise an OverflowError if it has no place there."""
+    if pa.types.is_decimal(kind):
+        total = total.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_EXACT)
+        is_in_column = not total or total.adjusted() < kind.precision - kind.scale
+    else:
+        is_in_column = pa.types.is_floating(kind) or -(1 << 63) <= total < 1 << 63
+    if not is_in_column:
+        raise OverflowError(f"{total} does not fit into {kind}")
+    return total
+
+
+def _greater(older: Any, newer: Any) -> Any:  # noqa: ANN401
+    return older if _is_nan(older) else newer if _is_nan(newer) else max(older, newer)
+
+
+def _lesser(older: Any, newer: Any) -> Any:  # noqa: ANN401
+    return newer if _is_nan(older) else older if _is_nan(newer) else min(older, newer)
+
+
+def _is_nan(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
@@ -108,16 +145,18 @@ class _Own(NamedTuple):
     """A function that ftfile brings."""
 
     combine: Combine
+    pair: Pair  # the same for two values of Python
     type_of: Callable[[pa.DataType], pa.DataType | None]  # of its column, for values of a type; None if it takes none
     wide_type: Callable[[pa.Array, int], pa.DataType] = lambda values, _: values.type  # see the function `wide_type`
+    narrow: Callable[[Any, pa.DataType], Any] = lambda value, _: value  # of a column's type, at the end
 
 
 _FUNCTIONS = {
-    "append": _Own(_append, _appended),
-    "coalesce": _Own(lambda _, newer: newer, lambda kind: kind),  # nulls never come here
-    "max": _Own(_max, _ordered),
-    "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _ordered),
-    "sum": _Own(_sum, _summed, _summing_type),
+    "append": _Own(_append, operator.add, _appended),
+    "coalesce": _Own(lambda _, newer: newer, lambda _, newer: newer, lambda kind: kind),  # nulls never come here
+    "max": _Own(_max, _greater, _ordered),
+    "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _lesser, _ordered),
+    "sum": _Own(_sum, _sum_of_two, _summed, _summing_type, _narrow_sum),
 }
 
 
@@ -165,3 +204,32 @@ def merge_function(name: str) -> MergeFunction:
     if not callable(getattr(function, "combine", None)):
         raise ConfigError(f"merge={name!r} has no method `combine(older, newer)`")
     return function
+
+
+def combine_pairs(name: str, older: pa.Array, newer: pa.Array) -> pa.Array:
+    """Return the value of each pair; TypeError for a class that returns something else, beside what it raises."""
+    combined = merge_function(name).combine(older, newer)
+    if not isinstance(combined, pa.Array) or len(combined) != len(older):
+        raise TypeError(f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values")
+    return combined if combined.type == older.type else combined.cast(older.type)
+
+
+def combine_values(name: str, values: Sequence[Any], kind: pa.DataType) -> Any:  # noqa: ANN401
+    """Return the value of values of Python, old to new, as arrays of the type would have it; None if there is none.
+
+    Pairs of neighbours are combined in rounds, as of arrays, so that sums of floats are the same.
+
+    Raises:
+        OverflowError: the column has no place for a sum.
+        Exception: what a class of the user raises.
+    """
+    builtin = _FUNCTIONS.get(name)
+    pair = builtin.pair if builtin is not None else partial(_pair_by_class, name, kind)
+    while len(values := [value for value in values if value is not None]) > 1:
+        combined = [*map(pair, values[::2], values[1::2])]
+        values = combined + values[2 * len(combined) :]
+    return None if not values else values[0] if builtin is None else builtin.narrow(values[0], kind)
+
+
+def _pair_by_class(name: str, kind: pa.DataType, older: Any, newer: Any) -> Any:  # noqa: ANN401
+    return combine_pairs(name, pa.array([older], kind), pa.array([newer], kind))[0].as_py()

@@ -12,7 +12,7 @@ from msgspec import structs
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
-from ftfile.kv.planning.holds import is_held
+from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout

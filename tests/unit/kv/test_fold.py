@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+import math
+import re
+from datetime import timezone
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,13 +15,14 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, ops_in
-from ftfile.kv.fold import fold
+from ftfile.kv.fold import fold, fold_values
 from ftfile.kv.merge_functions import merge_function
 from tests.unit.kv.histories import Expected
 
 if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
 
+EXACT, UTC = Context(prec=50), timezone.utc
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "sum": (pa.int64(), st.integers(-(1 << 40), 1 << 40)),
     "sum ": (pa.decimal256(57, 2), st.integers(-9999, 9999).map(lambda value: Decimal(value).scaleb(-2))),
@@ -49,6 +53,55 @@ def test_functions_are_associative_and_keep_the_type(name: str, data: st.DataObj
     assert left.equals(right)
     assert left.type == kind
     assert left.null_count == 0
+
+
+SINGLES = st.floats(width=32) | st.sampled_from([1.0, math.nan])
+FLOATS = SINGLES | st.sampled_from([0.1, 1e16, -1e16])
+DECIMALS = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda value: Decimal(value).scaleb(-2, EXACT))
+DAYS = st.datetimes().map(lambda value: value.replace(tzinfo=UTC))
+# A function, the type of its column, and values.
+MERGED: list[tuple[str, pa.DataType, st.SearchStrategy[Any]]] = [
+    ("sum", pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-9, 9)),
+    ("sum", pa.float64(), FLOATS),
+    ("sum", pa.decimal128(38, 2), DECIMALS),
+    *((name, pa.float32(), SINGLES) for name in ("min", "max")),
+    *((name, pa.float64(), FLOATS) for name in ("min", "max")),
+    *((name, pa.decimal128(38, 2), DECIMALS) for name in ("min", "max", "coalesce")),
+    *((name, pa.timestamp("us", "UTC"), DAYS) for name in ("min", "max")),
+    *((name, pa.date32(), st.dates()) for name in ("min", "max")),
+    *((name, pa.string(), st.text(max_size=3)) for name in ("min", "max", "append")),
+    *((name, pa.binary(), st.binary(max_size=3)) for name in ("min", "max", "append")),
+    *((name.strip(), *TYPES[name]) for name in ("append ", "tests.unit.kv.user_merges:Longest")),
+    ("tests.unit.kv.user_merges:Balance", pa.int64(), st.integers(-3, 3)),
+    ("last", pa.int64(), st.integers(-9, 9)),
+]
+
+
+@pytest.mark.packages
+@pytest.mark.parametrize("case", MERGED, ids=lambda case: f"{case[0]}-{case[1]}")
+@given(data=st.data())
+def test_values_are_folded_as_rows(case: tuple[str, pa.DataType, st.SearchStrategy[Any]], data: st.DataObject) -> None:
+    """Whatever the operations, types and nulls: also what is an error is one."""
+    name, kind, values = case
+    schema = pa.schema([("k", pa.int64()), ("n", kind)])
+    definition = define(schema, ["k"], merge=f"n:{name}").naming([name])
+    assert definition.schema.field("n").type == kind
+    rows = [data.draw(st.tuples(st.just(SET), st.none() | values) | st.just((DELETE, None)))]
+    rows += [(MERGE, value) for value in data.draw(st.lists(st.none() | values, max_size=8))]
+    stretches = [
+        pa.table({"k": [7], "n": pa.array([value], kind), OP: pa.array([op], pa.int8())}) for op, value in rows
+    ]
+    stored = [(op, (stretch["n"][0].as_py(),)) for (op, _), stretch in zip(rows, stretches, strict=True)]
+    try:
+        expected = fold(stretches, definition, bottom=True)["n"].to_pylist()
+    except EncodingError as error:
+        start, _, _ = str(error).partition("can hold")
+        assert "key (7)" in start
+        with pytest.raises(EncodingError, match=f"^{re.escape(start)}"):
+            fold_values(stored[::-1], (7,), definition)
+    else:
+        folded = fold_values(stored[::-1], (7,), definition)
+        assert repr([] if folded is None else [*folded]).replace("-0.0", "0.0") == repr(expected).replace("-0.0", "0.0")
 
 
 STORES = (

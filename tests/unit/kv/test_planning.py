@@ -10,9 +10,19 @@ from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.due_jobs import named as named_compactions
-from ftfile.kv.planning.holds import failed_ids, holds_after, holds_of, is_held, job_of
 from ftfile.kv.planning.picker import Compaction, Terms
-from ftfile.kv.planning.plan import PlannedCompaction, Planner, Result, acceptable, pieces_of
+from ftfile.kv.planning.plan import (
+    PlannedCompaction,
+    Planner,
+    Result,
+    acceptable,
+    failed_ids,
+    holds_after,
+    holds_of,
+    is_held,
+    job_of,
+    pieces_of,
+)
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Marks, Run, placed, run_of
 from ftfile.log.checks import Rewrite

@@ -15,6 +15,7 @@ from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.reading import levels
+from ftfile.kv.reading.get import find
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run import writer
@@ -88,7 +89,7 @@ class ReadStore(Store):
         for key in self._asked():
             hashed = view.hash_key(key)
             bucket = view.buckets.get(view.bucket_of(key, hashed))
-            assert (bucket.get(key, hashed) if bucket is not None else None) == expected.get(key), key
+            assert (find(bucket, key, hashed) if bucket is not None else None) == expected.get(key), key
 
     def _lookup(self, view: View, expected: dict[Key, Any]) -> None:
         names = self.definition.keys

@@ -17,9 +17,8 @@ from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_compactions, share_of
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.holds import job_of
 from ftfile.kv.planning.picker import Compaction, Terms
-from ftfile.kv.planning.plan import PlannedCompaction
+from ftfile.kv.planning.plan import PlannedCompaction, job_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.pages import Cache

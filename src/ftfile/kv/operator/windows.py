@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
-from ftfile.kv.fold import fold
+from ftfile.kv.fold import fold, fold_values
 from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
 from ftfile.kv.operator.codecs import row_maker
-from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
 from ftfile.rows.buffers import from_numpy
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
 
     Values = tuple[Any, ...]
-    Rows = list[tuple[int, Values]]  # operation and values, new to old; as `fold_key` takes them
+    Rows = list[tuple[int, Values]]  # operation and values, new to old; as `fold_values` takes them
 
 
 @dataclass(slots=True)
@@ -284,7 +283,7 @@ class WindowReader(Reader):
         if changes.is_deleted:
             return DELETED
         rows = self._widened(changes.rows)
-        return self._shown(stored, fold_key(rows, stored, self.definition)) if rows else None
+        return self._shown(stored, fold_values(rows, stored, self.definition)) if rows else None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         """Return the row of a key, by all changes, committed or not; `default` if there is none."""
@@ -295,7 +294,7 @@ class WindowReader(Reader):
             row = super().get(self._user_keys.to_user(stored), _NOTHING)
             if row is not _NOTHING:
                 rows = [*rows, (SET, self._values_of(row))]
-        values = fold_key(rows, stored, self.definition) if rows else None
+        values = fold_values(rows, stored, self.definition) if rows else None
         return default if values is None else self._shown(stored, values)
 
     def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401

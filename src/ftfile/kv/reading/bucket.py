@@ -1,10 +1,10 @@
-"""A bucket at a version: single keys, many keys, and ranges of keys, folded from its levels."""
+"""A bucket at a version: many keys, and ranges of keys, folded from its levels; a single key: see `get`."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
-from ftfile.kv.key_columns import contain, key_array, key_order, key_reader, overlap
-from ftfile.kv.merge_functions import LAST
+from ftfile.kv.key_columns import contain, key_order, key_reader
 from ftfile.kv.reading.levels import levels_of, memtable_level
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run.window import TooManyBytes
@@ -28,69 +27,10 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
     from ftfile.kv.reading.levels import Level, Memtable, Part, RunPart, Sources
 
-    Values = tuple[Any, ...]
     Numbers = NDArray[np.int64]
 
 
 _READ_BYTES_MIN = 128 << 10  # of a run at a time
-
-
-class _NotHere(Exception):
-    """Values are folded with Arrow: they have to be cast, rounded or refused as it does."""
-
-
-def fold_key(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefinition) -> Values | None:
-    """Return the values of a key; None if it has none.
-
-    Of each row it takes operation and values, new to old; the first that is no merge is the last one, except with a
-    sequence column. It raises as `fold` does.
-    """
-    if definition.sequence is not None:
-        place = definition.values.index(definition.sequence)
-        op, values = max(rows, key=lambda row: row[1][place])  # the first of equal ones, which is the newest
-        return None if op == DELETE else values
-    operands = [values for op, values in rows if op != DELETE]
-    if len(operands) <= 1:
-        return operands[0] if operands else None
-    names = definition.values
-    try:
-        return tuple(
-            _merged([values[place] for values in operands], definition.merge.get(name, LAST), definition, name)
-            for place, name in enumerate(names)
-        )
-    except _NotHere:
-        return _folded(operands, key, definition)
-
-
-def _merged(values: list[Any], function: str, definition: StoreDefinition, name: str) -> Any:  # noqa: ANN401
-    """Return the value of a column, given those of its rows, new to old."""
-    if function == LAST:
-        return values[0]
-    present = [value for value in values if value is not None]
-    if len(present) <= 1 or function == "coalesce":
-        return present[0] if present else None
-    kind = definition.schema.field(name).type
-    if function == "sum" and kind == pa.int64():
-        total = sum(present)
-        if type(total) is int and -(1 << 63) <= total < 1 << 63:
-            return total
-    elif function in {"min", "max"} and not pa.types.is_floating(kind):
-        return min(present) if function == "min" else max(present)
-    elif function == "append" and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        return present[0][:0].join(reversed(present))
-    raise _NotHere
-
-
-def _folded(operands: Sequence[Values], key: Key, definition: StoreDefinition) -> Values:
-    kinds = definition.schema.types
-    stretches: list[pa.Table] = []
-    for values in reversed(operands):
-        columns = [key_array([part], kind) for part, kind in zip(key, kinds, strict=False)]
-        columns += [pa.array([value], field.type) for value, field in zip(values, definition.value_fields, strict=True)]
-        op = pa.array([MERGE if stretches else SET], pa.int8())
-        stretches.append(pa.table([*columns, op], names=[*definition.schema.names, OP]))
-    row = fold(stretches, definition, bottom=True).to_pylist()[0]
-    return tuple(row[name] for name in definition.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +50,9 @@ class Bucket:
         older = levels_of(parts[: len(parts) - len(memtable.runs)])
         return cls(tuple(parts), (memtable_level(memtable), *older), sources.definition, memtable)
 
-    def get(self, key: Key, hashed: int) -> Values | None:
-        """Return the values of a key; None if it has none."""
-        rows: list[tuple[int, Values]] = []
-        all_count = self.definition.sequence is not None  # and not just the newest row
-        try:
-            for begins, parts, _ in self.levels:
-                part = parts[bisect_right(begins, key) - 1]
-                if part.low <= key <= part.high:
-                    opened = part.held or part.opened()
-                    row = opened.get(key, hashed)
-                    if row is not None:
-                        if opened.is_plain and not rows and not all_count:
-                            return row
-                        op, values = opened.split(row)
-                        rows.append((op, values))
-                        if op != MERGE and not all_count:
-                            break
-                if part.purges and overlap(part.purges, key, key):
-                    break
-            return fold_key(rows, key, self.definition) if rows else None
-        except (EncodingError, UserCodeError):
-            if self.memtable is None:
-                raise
-            return self._unfolded().get(key, hashed)
+    def without_memtable(self) -> Bucket:
+        """Return the same bucket, each run of which is read on its own."""
+        return Bucket(self.parts, levels_of(self.parts), self.definition)
 
     def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         """Look many keys up, none of which has a null.
@@ -146,7 +65,7 @@ class Bucket:
         except (EncodingError, UserCodeError):
             if self.memtable is None:
                 raise
-            return self._unfolded().lookup(keys, hashes)
+            return self.without_memtable().lookup(keys, hashes)
         except TooManyBytes:
             half = len(hashes) // 2
             numbers, rows = self.lookup(keys[:half], hashes[:half])
@@ -174,7 +93,7 @@ class Bucket:
             remaining = remaining[~ended[remaining]]
             if level.purges:
                 remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
-        return self._folded(hits, keys) if has_several else self._sets(hits)
+        return self._folded(hits, keys, has_several=has_several)
 
     def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | Memtable]:
         """Return the parts that a scan from one key on and before another reads."""
@@ -214,29 +133,25 @@ class Bucket:
         is_folded = self.memtable is None or self.memtable.held is not None
         return self.levels if is_folded else levels_of(self.parts)
 
-    def _unfolded(self) -> Bucket:
-        """Return the bucket without its memtable, which may have a key whose values cannot be merged."""
-        return Bucket(self.parts, levels_of(self.parts), self.definition)
-
     def _valued(self, rows: pa.RecordBatch) -> pa.Table:
         """Return the value columns and the operations of rows, as the store has them."""
         table = pa.Table.from_batches([rows])
         names = [*self.definition.values, OP]
         return self.definition.aligned(table).select(names)
 
-    def _sets(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
-        """Return the rows of keys of which one row counts, without those of deletes."""
-        numbers, rows = self._joined(hits)
-        ops = operations(rows)
-        if (ops == DELETE).any():
-            has_value = ops != DELETE
+    def _folded(
+        self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch, *, has_several: bool
+    ) -> tuple[Numbers, pa.Table]:
+        """Return the rows of keys, folded by the number of the key, which may be there twice; deletes leave."""
+        numbers, rows = self._joined(hits[::-1])
+        if has_several:
+            return fold_by(
+                numbers, rows, self.definition, lambda row: [column[numbers[row]] for column in keys.columns]
+            )
+        has_value = operations(rows) != DELETE
+        if not has_value.all():
             numbers, rows = numbers[has_value], rows.filter(bools_from(has_value))
         return numbers, rows.drop_columns([OP])
-
-    def _folded(self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch) -> tuple[Numbers, pa.Table]:
-        """Return the rows of keys, folded by the number of the key, which may be there twice."""
-        numbers, rows = self._joined(hits[::-1])
-        return fold_by(numbers, rows, self.definition, lambda row: [column[numbers[row]] for column in keys.columns])
 
     def _joined(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         if not hits:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.kv.hashing import bucket_number, key_hasher
-from ftfile.kv.planning.holds import is_held
+from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import open_marks, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
+from ftfile.kv.reading.get import getter
 from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
 from ftfile.kv.user_keys import UserKeys, row_maker
 
@@ -36,29 +37,14 @@ class View:
         self.hash_key = key_hasher(definition.key_types)  # returns the hash of a stored key
         self.bucket_of = _bucket_finder(definition)  # returns the number of the bucket of a key, given its hash, too
         self.to_row = row_maker(definition)  # turns values into what users get
-        self.get = self._getter()  # returns the row of a key, given both as users have them, or the default
+        # Returns the row of a key, both as users have them, or a default.
+        self.get = getter(buckets, self.keys.to_stored, self.hash_key, self.bucket_of, self.to_row)
 
     @property
     def all_parts(self) -> list[RunPart | Memtable]:
         """Return the runs and the memtables."""
         memtables = (bucket.memtable for bucket in self.buckets.values())
         return [*self.parts.values(), *(memtable for memtable in memtables if memtable is not None)]
-
-    def _getter(self) -> Callable[[Any, Any], Any]:
-        """Return the function for single keys, which need not look attributes up."""
-        to_stored, hash_key, bucket_of, to_row = self.keys.to_stored, self.hash_key, self.bucket_of, self.to_row
-        buckets = self.buckets
-
-        def get(key: Any, default: Any) -> Any:  # noqa: ANN401 - values of the user
-            stored = to_stored(key)
-            hashed = hash_key(stored)
-            bucket = buckets.get(bucket_of(stored, hashed))
-            if bucket is None:
-                return default
-            values = bucket.get(stored, hashed)
-            return default if values is None else to_row(values)
-
-        return get
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:

@@ -14,9 +14,8 @@ from ftfile.core.progress import Tracker
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.planning.holds import failed_ids, holds_after, holds_of
 from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
-from ftfile.kv.planning.plan import pieces_of
+from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
 from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import (
     open_state,

@@ -15,9 +15,9 @@ import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.definition import MERGE, SET, define
+from ftfile.kv.fold import fold_values
 from ftfile.kv.operator.codecs import row_maker
 from ftfile.kv.operator.store import KeyValueStore
-from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.building import Builder
@@ -215,12 +215,12 @@ def test_reads_before_and_after_a_commit_are_the_same() -> None:
             store.merge(0, (2.9, None, None))
 
 
-def test_sums_of_other_numbers_are_made_by_arrow() -> None:
+def test_sums_of_numbers_of_numpy_are_exact() -> None:
     definition = define(pa.schema([("k", LONG), ("n", LONG)]), ["k"], merge="sum")
-    assert fold_key([(MERGE, (np.int64(2),)), (SET, (np.int64(1),))], (1,), definition) == (3,)
-    assert fold_key([(MERGE, (2,)), (SET, (1,))], (1,), definition) == (3,)
+    assert fold_values([(MERGE, (np.int64(2),)), (SET, (np.int64(1),))], (1,), definition) == (3,)
+    assert fold_values([(MERGE, (2,)), (SET, (1,))], (1,), definition) == (3,)
     with pytest.raises(EncodingError):
-        fold_key([(MERGE, (2,)), (SET, ((1 << 63) - 1,))], (1,), definition)
+        fold_values([(MERGE, (2,)), (SET, ((1 << 63) - 1,))], (1,), definition)
 
 
 def test_reads_of_days_that_python_does_not_have_name_the_key(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import CorruptData, EncodingError
-from ftfile.kv.planning import holds
+from ftfile.kv.planning import plan
 from ftfile.kv.planning.runs import run_of
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
@@ -34,7 +34,7 @@ def jobs() -> tuple[int, int]:
 
 
 def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holds, "_VERSIONS_HELD", 3)
+    monkeypatch.setattr(plan, "_VERSIONS_HELD", 3)
     query = counts(buckets="1", flushIntervalCount="2")
     words = ["a", "b"]
     query.run(0, [[{"word": "a", "n": 1}]])
