@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, shown_value, to_scalar, union
+from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, order_of, shown_value, to_scalar, union
 from ftfile.kv.merge_functions import LAST, combine_pairs, combine_values, is_merge_name, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
@@ -126,7 +126,8 @@ def _several(
     rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, bottom: bool
 ) -> tuple[pa.Table, NDArray[np.int8]]:
     """Return a row for each group of rows, which are alike in some columns, by these, and their operations."""
-    order = _order(by, rows, definition)
+    sequence = [] if definition.sequence is None else [rows[definition.sequence].combine_chunks()]
+    order = order_of([*by, *sequence])
     groups = _groups(by, order)
     ops = operations(rows)[order]
     bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
@@ -167,15 +168,6 @@ def _unpurged(
             is_ended[start:end] = contain(ended, [column[start:end] for column in keys])
         ended, end = union((*ended, *stretch_purges)), start
     return rows.filter(bools_from(~is_ended)).combine_chunks()
-
-
-def _order(by: Sequence[pa.Array], rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
-    """Return the numbers of the rows by some columns and, where these are alike, old to new."""
-    sequence = [] if definition.sequence is None else [rows[definition.sequence]]
-    columns = [*by, *sequence, numbers_from(np.arange(rows.num_rows))]
-    names = [str(number) for number in range(len(columns))]
-    order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
-    return values_of(order, np.uint64).astype(np.int64)
 
 
 def _groups(by: Sequence[pa.Array], order: NDArray[np.int64]) -> Groups:

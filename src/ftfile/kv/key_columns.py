@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import bools_from, from_numpy, strings_from, text_scalar, values_of
+from ftfile.rows.buffers import bools_from, from_numpy, string_parts, strings_from, text_scalar, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +32,9 @@ Key = tuple[int | bytes, ...]
 KeyRange = tuple[Key, Key | None]
 PRECISION_MAX = 18  # of decimals whose unscaled integer has 64 bits
 _INT_BITS = 32
+_RANK_BYTES = 8
+# Of a number, given how many bytes a value has: those of the next value behind them say nothing.
+_RANK_MASKS = np.array([(1 << 64) - (1 << 8 * (_RANK_BYTES - length)) for length in range(_RANK_BYTES + 1)], np.uint64)
 
 
 def is_key_type(arrow: pa.DataType) -> bool:
@@ -159,19 +162,53 @@ def stored_reader(column: pa.Array) -> Callable[[int], Any]:
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Return rows sorted by columns of any names."""
-    return rows.take(_order([rows[name] for name in names]))
+    return rows.take(from_numpy(order_of([rows[name].combine_chunks() for name in names]), pa.int64()))
 
 
-def key_order(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """Return the numbers of keys, given their columns, by key."""
-    order: NDArray[np.int64] = _order(columns).to_numpy().astype(np.int64)
-    return order
+def order_of(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
+    """Return the numbers of rows by columns without nulls; rows that are alike stay in their order.
+
+    By 64 bits of each value, as far as these tell values apart: what is sorted in parts takes a third of the time.
+    """
+    if all(is_key_type(column.type) for column in columns):
+        ranks = [_first_bytes(column) if is_byte_key(column.type) else key_integers(column) for column in columns]
+        order: NDArray[np.int64] = np.lexsort(ranks[::-1]) if len(ranks) > 1 else np.argsort(ranks[0], kind="stable")
+        if _tell_apart(ranks, columns, order):
+            return order
+    names = [str(number) for number in range(len(columns) + 1)]  # where Arrow takes a name, `.a` is a path to a field
+    rows = pa.table([*columns, from_numpy(np.arange(len(columns[0])), pa.int64())], names=names)
+    return values_of(pc.sort_indices(rows, [(name, "ascending") for name in names]), np.uint64).astype(np.int64)
 
 
-def _order(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    numbers = [str(number) for number in range(len(columns))]  # where Arrow takes a name, `.a` is a path to a field
-    rows = pa.table([*columns], names=numbers)
-    return pc.sort_indices(rows, [(number, "ascending") for number in numbers])
+def _tell_apart(ranks: Sequence[NDArray[Any]], columns: Sequence[pa.Array], order: NDArray[np.int64]) -> bool:
+    """Return True if rows that are neighbours in an order, and whose ranks are alike, are alike."""
+    is_same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column, column_ranks in zip(columns, ranks, strict=True):
+        in_order = column_ranks[order]
+        is_same &= in_order[1:] == in_order[:-1]
+        if is_byte_key(column.type) and is_same.any():
+            places = np.flatnonzero(is_same)
+            rows, next_rows = (column.take(from_numpy(order[places + behind], pa.int64())) for behind in (0, 1))
+            if not rows.equals(next_rows):
+                return False
+    return True
+
+
+def _first_bytes(column: pa.Array) -> NDArray[np.uint64]:
+    """Return eight bytes of each value as a number, behind those with which all values begin; zeros where it ends."""
+    if not len(column):
+        return np.empty(0, np.uint64)
+    offsets, content = string_parts(column)
+    ends = pc.min_max(column.cast(pa.binary())).as_py()
+    pairs = zip(ends["min"], ends["max"], strict=False)
+    alike = next((place for place, (low, high) in enumerate(pairs) if low != high), len(ends["min"]))
+    padded = np.concatenate([content[offsets[0] : offsets[-1]], np.zeros(_RANK_BYTES, np.uint8)])
+    starts = offsets[:-1] - offsets[0] + alike
+    first = np.lib.stride_tricks.sliding_window_view(padded, _RANK_BYTES)[starts]
+    lengths = np.minimum(np.diff(offsets) - alike, _RANK_BYTES)
+    ranks: NDArray[np.uint64] = np.ascontiguousarray(first).view(">u8").ravel().astype(np.uint64)
+    ranks &= _RANK_MASKS[lengths]
+    return ranks
 
 
 def first_fall(columns: Sequence[pa.Array]) -> int | None:

@@ -23,6 +23,7 @@ from ftfile.kv.key_columns import (
     encode_ranges,
     is_key_type,
     key_array,
+    order_of,
     overlap,
     to_scalar,
     union,
@@ -89,6 +90,30 @@ def test_ranges_contain_what_tuples_say(ranges: list[KeyRange], keys: list[Any],
     assert decode_ranges(json.loads(json.dumps(encode_ranges(ranges)))) == tuple(ranges)
     first, last = min(keys), max(keys)
     assert overlap(joined, first, last) >= any(expected)
+
+
+TEXTS = st.text("\x00a\xff", max_size=3)
+LONG_TEXTS = st.builds(lambda start, end: start + end, st.sampled_from(["", "user_", "user_00000000"]), TEXTS)
+COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.string(), TEXTS | LONG_TEXTS),
+    (pa.string(), LONG_TEXTS.map(lambda text: f"https://www.example.com/{text}")),
+    (pa.binary(), st.binary(max_size=10)),
+    (pa.int64(), st.integers(-2, 2) | st.integers(-(1 << 63), (1 << 63) - 1)),
+    (pa.int8(), st.integers(-2, 2)),
+    (pa.bool_(), st.booleans()),
+    (pa.float64(), st.sampled_from([-1.5, 0.0, 2.5])),  # no key, but it may be a sequence
+]
+
+
+@pytest.mark.packages
+@given(data=st.data(), kinds=st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3), start=st.integers(0, 2))
+def test_rows_are_ordered_as_values_and_stay_in_order_where_alike(
+    data: st.DataObject, kinds: list[tuple[pa.DataType, st.SearchStrategy[Any]]], start: int
+) -> None:
+    rows = data.draw(st.lists(st.tuples(*(values for _, values in kinds)), max_size=30))
+    columns = [pa.array([row[place] for row in rows], kind)[start:] for place, (kind, _) in enumerate(kinds)]
+    expected = sorted(range(len(rows[start:])), key=rows[start:].__getitem__)
+    assert order_of(columns).tolist() == expected
 
 
 def test_ranges_that_touch_become_one() -> None:

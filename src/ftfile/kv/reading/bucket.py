@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
-from ftfile.kv.key_columns import contain, key_order, key_reader
+from ftfile.kv.key_columns import contain, key_reader, order_of
 from ftfile.kv.reading.levels import levels_of, memtable_level
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run.window import TooManyBytes
@@ -76,7 +76,7 @@ class Bucket:
         hits: list[tuple[Numbers, pa.Table]] = []  # new to old
         remaining = np.arange(len(hashes))
         if any(len(level.parts) > 1 for level in self.levels):
-            remaining = key_order(keys.columns)
+            remaining = order_of(keys.columns)
         has_several = self.definition.sequence is not None
         for level in self.levels:
             if not remaining.size:
