@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = "PYTHONDONTWRITEBYTECODE"
 ROOM = 2 << 30  # bytes; a run leaves a tenth of it, and pytest keeps the last ones
+MAKES_SLOW = re.compile(r"mark\.slow|tests\.kit\.parameters")
 NO_FAILURE = b'errors="0" failures="0"'
 
 
@@ -38,7 +39,7 @@ def spark(names: str) -> str:
 def slow_modules() -> str:
     """Return the modules of unit and hostile tests with slow ones: a process would collect all others, too."""
     modules = [path for folder in ("unit", "hostile") for path in (ROOT / "tests" / folder).rglob("test_*.py")]
-    return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if "mark.slow" in path.read_text()))
+    return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if MAKES_SLOW.search(path.read_text())))
 
 
 def in_memory(folder: str = "/dev/shm") -> str:

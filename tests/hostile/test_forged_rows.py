@@ -23,6 +23,7 @@ from ftfile.log.format.layout import WalName, wal_path
 from ftfile.log.wal import WalFiles
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.hostile.forging import message_of, stream_of
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +190,7 @@ def test_rows_of_other_columns_are_refused() -> None:
         windows_of(stream_of(ROWS))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@parametrize("seed", range(4), quick=1)
 def test_messages_with_any_bytes_changed_end_in_an_error_or_in_rows(seed: int) -> None:
     generator = random.Random(seed)
     reads = [(read_segment, bytes(ROWS.serialize())), (read_value, bytes(ROWS.slice(1, 1).serialize()))]

@@ -21,6 +21,7 @@ from ftfile.kv.run.index import decode_index, encode_index, index_bytes_of
 from ftfile.kv.run.pages import PageShape
 from ftfile.kv.run.window import SMALL_PLAIN_BYTES
 from tests.hostile.watched import bound_time, late, unbound_time
+from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def test_a_length_of_another_block_is_refused() -> None:
 LONG = pa.record_batch([pa.array([0]), pa.array(["x" * 4_321_987])], schema=NUMBERS)
 
 
+@pytest.mark.slow
 def test_a_block_that_is_decompressed_to_far_more_than_its_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(read(open_run(written([LONG], NUMBERS, ["id"], "zstd"))) != [] for read in READS)
     zstd = pa.Codec("zstd")
@@ -291,7 +293,7 @@ def test_another_number_of_rows_in_a_block_is_refused() -> None:
         [*run.scan()]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@parametrize("seed", range(8), quick=1)
 def test_reads_of_a_run_with_any_bytes_end(seed: int) -> None:
     generator = random.Random(seed)
     for _ in range(4):

@@ -14,6 +14,7 @@ import ftfile
 from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     import os
@@ -91,6 +92,7 @@ def test_another_type_is_an_error_that_names_the_types_taken(call: Any, text: st
         call(out)
 
 
+@pytest.mark.slow
 def test_whole_numbers_of_numpy_are_ints(tmp_path: Path) -> None:
     out, store = str(tmp_path / "out"), str(tmp_path / "store")
     MicroBatch(out, {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
@@ -112,7 +114,7 @@ def test_times_and_durations_are_python_s_or_texts(out: str, store: str) -> None
         assert ANY.kv.open(store, timestamp=time).version >= 0
 
 
-@pytest.mark.parametrize("relative", ["out", "./out", "~/out", Path("out"), Path("~/out")], ids=repr)
+@parametrize("relative", ["out", "./out", "~/out", Path("out"), Path("~/out")], ids=repr, quick=2)
 def test_paths_mean_the_same_in_every_call(
     relative: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, store: str
 ) -> None:

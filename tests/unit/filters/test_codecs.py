@@ -21,6 +21,7 @@ from ftfile.filters.api import BadStream, Filter
 from ftfile.filters.chain import Chain, codec, filter_class
 from ftfile.filters.codecs import FrameDecoder
 from ftfile.filters.hadoop_codecs import BLOCK_BYTES_MAX, BlockDecoder
+from tests.kit.parameters import parametrize
 
 CHECKSUMMED = sorted(name for name, row in CODECS.items() if row.has_checksum)
 TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(60))
@@ -41,6 +42,8 @@ def cut(data: bytes, places: list[float]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(bounds)]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("name", CODECS)
 @settings(max_examples=settings().max_examples // 2)
 @given(
@@ -63,7 +66,7 @@ def test_frames_follow_each_other(name: str) -> None:
     assert settled.joins
 
 
-@pytest.mark.parametrize("name", CODECS)
+@parametrize("name", CODECS, quick=1, packages=True)
 def test_frames_that_end_anywhere_in_large_data(name: str) -> None:
     settled, numbers = codec(name), random.Random(name)
     plain = [numbers.randbytes(numbers.randrange(1, 90_000)) for _ in range(12)] + [b"x"] * 300
@@ -90,7 +93,7 @@ def test_output_that_fills_its_pieces_is_not_held_back(more: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 7, 65_536])
-@pytest.mark.parametrize("name", CODECS)
+@parametrize("name", CODECS, quick=1, packages=True)
 def test_bytes_may_be_fed_in_any_steps(name: str, step: int) -> None:
     numbers = random.Random(step)
     plain = [numbers.randbytes(5_000), bytes(1 << 20), TEXT, b"", numbers.randbytes(70_000)[: step * 700]]
@@ -101,7 +104,7 @@ def test_bytes_may_be_fed_in_any_steps(name: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"write_content_size": False}, {"level": 19}, {"write_checksum": True}])
-@pytest.mark.parametrize("size", [0, 1, 200, 300, 70_000, 1_000_000])
+@parametrize("size", [0, 1, 200, 300, 70_000, 1_000_000], quick=1, packages=True)
 def test_frames_of_zstd_have_heads_of_many_lengths(settings: dict[str, Any], size: int) -> None:
     compressor = zstandard.ZstdCompressor(**settings)
     plain = bytes(size // 2) + random.Random(size).randbytes(size - size // 2)
@@ -142,7 +145,7 @@ def test_what_follows_the_last_frame_is_detected(name: str) -> None:
             decoded(settled, encoded(settled, TEXT) + more)
 
 
-@pytest.mark.parametrize("name", CODECS)
+@parametrize("name", CODECS, quick=1, packages=True)
 def test_a_flipped_bit_is_an_error_or_the_log_must_see_it(name: str) -> None:
     """No other error than `BadStream`; codecs with checksums never say something else than was written."""
     settled = codec(name)
@@ -157,7 +160,7 @@ def test_a_flipped_bit_is_an_error_or_the_log_must_see_it(name: str) -> None:
         assert found == TEXT or name not in CHECKSUMMED, f"bit {at} makes it {found!r}"
 
 
-@pytest.mark.parametrize("name", CODECS)
+@parametrize("name", CODECS, quick=1, packages=True)
 @given(data=st.binary(max_size=200), start=st.integers(0, 40))
 def test_nothing_but_bad_streams_comes_of_garbage(name: str, data: bytes, start: int) -> None:
     settled = codec(name)

@@ -11,6 +11,7 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import codec
 from ftfile.filters.keys import Keys, forget_keys
 from ftfile.testing.contracts.filter import FilterContract
+from tests.kit.parameters import slow_after
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
 from tests.unit.write.files.encrypted import ring
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ("ring",)
 
+DEAR = ("bzip2", "xz")
+CHECKED = [*sorted(name for name, row in CODECS.items() if row.has_checksum and name not in DEAR), *DEAR]
+
 
 class TestCodecs(FilterContract):
     notices_damage = True
     held_bytes_max = 3 << 20
 
-    @pytest.fixture(params=sorted(name for name, row in CODECS.items() if row.has_checksum))
+    @pytest.fixture(params=slow_after(3, CHECKED, packages=True))
     def byte_filter(self, request: pytest.FixtureRequest) -> Filter:
         return codec(request.param)
 

@@ -22,6 +22,7 @@ from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.filters.decoded import decrypted_file
 from ftfile.filters.keys import Keys, forget_keys
 from ftfile.formats.parts import FilteredFile
+from tests.kit.parameters import parametrize
 from tests.unit.filters import independent_decoder
 from tests.unit.formats.rows import Target
 
@@ -103,7 +104,7 @@ def test_whatever_is_read_is_an_error_that_is_meant(data: bytes) -> None:
             opened(start + data)
 
 
-@pytest.mark.parametrize("length", [0, 5, SMALL, 2 * SMALL + 7])
+@parametrize("length", [0, 5, SMALL, 2 * SMALL + 7], quick=1, packages=True)
 def test_every_truncation_is_detected(length: int) -> None:
     data = sealed(noise(length))
     for end in range(len(data)):
@@ -114,7 +115,7 @@ def test_every_truncation_is_detected(length: int) -> None:
                 randomly_read(data[:end], length)
 
 
-@pytest.mark.parametrize("length", [0, 5, 2 * SMALL + 7])
+@parametrize("length", [0, 5, 2 * SMALL + 7], quick=1, packages=True)
 def test_every_changed_bit_is_detected(length: int) -> None:
     data = sealed(noise(length))
     for place, bit in itertools.product(
@@ -250,6 +251,8 @@ class TestRandomAccess:
             found.read(SMALL)
         assert asked == [99, 40, 41]
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_every_changed_bit_is_detected(self) -> None:
         length = 2 * SMALL + 7
         data = sealed(noise(length))

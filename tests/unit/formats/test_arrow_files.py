@@ -32,6 +32,8 @@ def test_codecs(compression: str) -> None:
     assert (len(encode(settled, events(5_000))) < 0.95 * plain) == (compression != "none")
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_levels_change_the_size() -> None:
     high = format_from_options("arrow", {"compressionLevel": 19})
     assert len(encode(high, events(5_000))) < len(encode(ARROW, events(5_000)))
@@ -52,6 +54,8 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
         format_from_options("arrow", options)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_small_batches_are_collected() -> None:
     batches = [pa.RecordBatch.from_pydict({"n": range(start, start + 10_000)}) for start in range(0, 150_000, 10_000)]
     file = opened(encode(ARROW, *batches))

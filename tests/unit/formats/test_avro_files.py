@@ -43,11 +43,15 @@ def by_fastavro(data: bytes) -> list[Any]:
 
 
 class TestVarints:
+    @pytest.mark.slow
+    @pytest.mark.packages
     @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 70).map(lambda bits: min(2**bits, 2**64) - 1)))
     def test_many_are_like_each_one(self, numbers: list[int]) -> None:
         encoded = ragged(*varints(np.array(numbers, np.uint64)))
         assert encoded.to_pylist() == [varint(number) for number in numbers]
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
     def test_zigzag(self, numbers: list[int]) -> None:
         assert zigzag(np.array(numbers, np.int64)).tolist() == [
@@ -167,6 +171,8 @@ def test_the_default_is_what_every_reader_must_know() -> None:
     assert fastavro.reader(io.BytesIO(encode(AVRO, events(1)))).codec == "deflate"
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(("compression", "level"), [("zstd", 19), ("deflate", 3), ("deflate", 9)])
 def test_levels_change_the_size(compression: str, level: int) -> None:
     options = {"compression": compression}
@@ -209,6 +215,8 @@ def test_schemas_that_are_refused(name: str, kind: pa.DataType, said: str) -> No
         AVRO.check_schema(pa.schema([("ok", pa.int32()), (name, kind)]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_small_batches_are_collected_to_blocks() -> None:
     rows = [events(100, seed) for seed in range(300)]
     found = [block.num_records for block in fastavro.block_reader(io.BytesIO(encode(AVRO, *rows)))]
@@ -271,6 +279,8 @@ def test_reading_needs_fastavro_and_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         decode(AVRO, data, pa.schema([("v", pa.int32())]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("compression", CODECS)
 def test_every_truncation_is_noticed(compression: str) -> None:
     data = encode(format_from_options("avro", {"compression": compression}), events(5))

@@ -112,6 +112,8 @@ def test_the_log_knows_what_the_column_is_called() -> None:
     assert BINARY.definition(batch.schema) == {"delimiter": "0a", "column": "v"}
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("options", [{}, {"lengthPrefix": "int32"}, {"lengthPrefix": "varint"}])
 def test_files_are_read_in_pieces(options: dict[str, Any]) -> None:
     values = [b"x" * 3_000_000, b"", b"y" * 9_000_000, b"\xff" * 3_000_000, b"z"]

@@ -9,6 +9,7 @@ import pytest
 
 from ftfile.formats.api import FORMATS, format_from_options
 from ftfile.testing.contracts.format import FormatContract
+from tests.kit.parameters import slow_after
 
 if TYPE_CHECKING:
     from ftfile.formats.api import Format
@@ -28,7 +29,7 @@ CASES = [(name, options) for name in FORMATS for options in VARIANTS.get(name, (
 class TestBuiltIn(FormatContract):
     least_bytes = 10_000
 
-    @pytest.fixture(params=CASES, ids=lambda case: "-".join([case[0], *case[1]]))
+    @pytest.fixture(params=slow_after(4, CASES, packages=True), ids=lambda case: "-".join([case[0], *case[1]]))
     def file_format(self, request: pytest.FixtureRequest) -> Format:
         return format_from_options(*request.param)
 

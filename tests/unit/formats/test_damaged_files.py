@@ -84,6 +84,8 @@ def test_as_they_were_written(name: str) -> None:
 SEGMENT = b"".join(bytes(data) for _, data in RowSegments(ROWS).encode(rows_of(ROWS), [3]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(damaged(SEGMENT))
 def test_segments(content: bytes) -> None:
     with contextlib.suppress(CorruptData):

@@ -177,6 +177,8 @@ def test_nested_columns_of_nulls_only() -> None:
     assert lines(one_column(kind, None, None), timeZone="Europe/Berlin") == ["{}", "{}"]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(ARRO3_IS_RIGHT), st.booleans())
 def test_both_ways_to_text_are_one(batch: pa.RecordBatch, ignore_nulls: bool) -> None:
     """Where the fast encoder is right, the kernels give the same bytes, but for the digits of floats."""
@@ -287,6 +289,8 @@ def test_lines_of_many_levels_are_corrupt() -> None:
         list(JSON.decode(io.BytesIO(b'{"n":"a"}\n' + deep), pa.schema([("n", pa.string())])))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_files_are_read_in_pieces() -> None:
     long = one_column(pa.string(), "x" * 9_000_000, "y", "z" * 6_000_000, "")
     data = encode(JSON, long)
@@ -295,6 +299,8 @@ def test_files_are_read_in_pieces() -> None:
     assert pa.Table.from_batches(found) == pa.Table.from_batches([long])
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_many_rows_are_encoded_in_slices() -> None:
     batch = one_column(pa.int32(), *range(150_000))
     assert write_and_read("json", {}, batch).count(b"\n") == 150_000

@@ -11,6 +11,7 @@ from pyarrow import orc
 
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
 from ftfile.formats.api import format_from_options
+from tests.kit.parameters import parametrize
 from tests.unit.formats.rows import (
     DATE,
     FIRST_US,
@@ -34,7 +35,7 @@ def opened(data: bytes) -> orc.ORCFile:
     return orc.ORCFile(io.BytesIO(data))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("compression", "extension", "codec"),
     [
         ("none", ".orc", "UNCOMPRESSED"),
@@ -42,6 +43,8 @@ def opened(data: bytes) -> orc.ORCFile:
         ("zlib", ".zlib.orc", "ZLIB"),
         ("zstd", ".zstd.orc", "ZSTD"),
     ],
+    quick=2,
+    packages=True,
 )
 def test_codecs(compression: str, extension: str, codec: str) -> None:
     settled = format_from_options("orc", {"compression": compression})
@@ -241,7 +244,7 @@ LAST = "\U0010ffff"
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-@pytest.mark.parametrize(
+@parametrize(
     ("texts", "bounds"),
     [
         (["a", "b" * 1024], {1: "a", 2: "b" * 1024}),
@@ -252,6 +255,8 @@ LAST = "\U0010ffff"
         ([LAST * 300], {4: LAST * 256, 2: LAST * 300}),  # nothing is greater
         ([None], {}),
     ],
+    quick=2,
+    packages=True,
 )
 def test_statistics_have_no_long_texts(compression: str, texts: list[str | None], bounds: dict[int, str]) -> None:
     """As by Spark's own writer: each reader of a file reads them."""

@@ -60,6 +60,8 @@ def test_codecs(compression: str, extension: str, codec: str) -> None:
     assert {metadata.row_group(0).column(index).compression for index in range(4)} == {codec}
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_zstd_is_the_default_and_levels_change_the_size() -> None:
     assert PARQUET.extension == ".zstd.parquet"
     rows = events(5_000)
@@ -82,6 +84,8 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
         format_from_options("parquet", options)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_small_batches_are_collected_to_large_row_groups() -> None:
     batches = [pa.RecordBatch.from_pydict({"n": range(start, start + 10_000)}) for start in range(0, 620_000, 10_000)]
     data = encode(PARQUET, *batches)

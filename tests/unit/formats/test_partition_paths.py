@@ -101,6 +101,8 @@ def test_texts_that_look_like_something_else_come_back(text: str) -> None:
     assert parsed(written, pa.string()).as_py() == text
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(first=st.text(min_size=1, max_size=12), second=st.text(min_size=1, max_size=12))
 def test_no_two_strings_share_a_directory(first: str, second: str) -> None:
     names = [name(text, pa.string()) for text in (first, second)]
@@ -119,6 +121,8 @@ def test_floats_come_back(value: float) -> None:
     assert repr(parsed(name(value, pa.float32()), pa.float32()).as_py()) == repr(value)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(value=st.integers(-(2**62), 2**62), zone=st.sampled_from(["UTC", PARIS, "America/New_York", "Asia/Kolkata"]))
 def test_timestamps_come_back_in_any_zone(value: int, zone: str) -> None:
     for kind in (INSTANT, WALL):

@@ -24,6 +24,8 @@ def imported_by(code: str) -> set[str]:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_the_registry_imports_no_format() -> None:
     found = imported_by("import ftfile.formats.api, ftfile.formats.api")
     assert not {name for name in found if name.startswith(("pyarrow", "arro3", "numpy"))}
@@ -57,6 +59,8 @@ def test_lines_are_compressed_by_filters_and_others_by_themselves(name: str) -> 
     assert (compressed == format_from_options(name, {})) == isinstance(compressed, LineFormat)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_unknown_formats() -> None:
     with pytest.raises(ConfigError, match=r"there is no fileFormat 'xml'; there are: arrow, .* 'ftfile.formats'"):
         format_from_options("xml", {})

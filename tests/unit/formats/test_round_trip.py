@@ -67,6 +67,8 @@ def test_csv(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("csv", options, batch)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(st.sampled_from([pa.string(), pa.binary()])), st.sampled_from(["\n", "\r\n", "|;"]))
 def test_text(batch: pa.RecordBatch, line_sep: str) -> None:
     kind = batch.schema.field(0).type
@@ -108,6 +110,8 @@ FRAMINGS = st.one_of(
 )
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(st.sampled_from([pa.string(), pa.binary()])), FRAMINGS)
 def test_binary(batch: pa.RecordBatch, framing: dict[str, Any]) -> None:
     kind = batch.schema.field(0).type
@@ -118,6 +122,8 @@ def test_binary(batch: pa.RecordBatch, framing: dict[str, Any]) -> None:
     write_and_read("binary", framing, pa.RecordBatch.from_arrays([pa.array(kept, kind)], names=["v"]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(nested_types(LEAF_TYPES)))
 def test_spark_schema(batch: pa.RecordBatch) -> None:
     text = spark_schema_json(batch.schema)

@@ -70,6 +70,8 @@ def test_corrupt_files(data: bytes) -> None:
         decode(TEXT, data, pa.schema([("v", pa.string())]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_files_are_read_in_pieces() -> None:
     values = [b"x" * 3_000_000, b"", b"y" * 5_000_000, b"\xff" * 3_000_000]
     batch = one_column(pa.binary(), *values)

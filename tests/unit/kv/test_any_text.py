@@ -13,6 +13,7 @@ from ftfile.kv.key_columns import contain
 from ftfile.testing.context import current
 from ftfile.write.batch import commit_batch, write_task
 from ftfile.write.messages import TaskIdentity
+from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import query_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def write(out: str, words: Sequence[bytes], values: pa.Array, batch_id: int = 0,
     commit_batch(plan.writes, plan.config, [message], batch_id, current())
 
 
-@pytest.mark.parametrize("make", [texts, nested])
+@parametrize("make", [texts, nested], quick=1)
 @pytest.mark.parametrize("compression", ["lz4", "none"])
 def test_every_way_to_read_has_their_bytes(out: str, make: Any, compression: str) -> None:
     write(out, WORDS, make([b"1", BAD, b"3"]), compression=compression)

@@ -14,6 +14,7 @@ from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import FOUND, StoreDefinition, define, type_named
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
+from tests.kit.parameters import parametrize
 from tests.unit.kv.building import Builder
 from tests.unit.kv.stores import query_of
 
@@ -32,6 +33,7 @@ def path(tmp_path: Path) -> str:
 
 
 class TestNames:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", NAMES)
     def test_of_value_columns(self, path: str, name: str) -> None:
         query = query_of(path, {"k": "string", name: "long"}, merge="sum")
@@ -51,6 +53,7 @@ class TestNames:
         reader.refresh()
         assert reader.multi_get(["a", "b"]) == [16, 6]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", NAMES)
     def test_of_key_columns(self, path: str, name: str) -> None:
         store = Builder(path, define(pa.schema([(name, pa.string()), ("n", pa.int64())]), [name], buckets=4))
@@ -89,6 +92,7 @@ class TestNames:
         config = StoreConfig.from_options(given, spark_schema_json(schema), recorded=recorded)
         assert config.definition.merge == recorded.merge
 
+    @pytest.mark.slow
     def test_no_value_columns(self, path: str) -> None:
         query = query_of(path, {"k": "string", "gone": "boolean"}, deleteColumn="gone")
         query.run(0, [[{"k": key, "gone": False} for key in "abc"]])
@@ -125,7 +129,7 @@ CALLS: list[tuple[Callable[[kv.Reader], Any], type[Exception], str]] = [
 
 
 class TestCalls:
-    @pytest.mark.parametrize(("call", "error", "text"), CALLS, ids=range(len(CALLS)))
+    @parametrize(("call", "error", "text"), CALLS, ids=range(len(CALLS)), quick=6)
     def test_that_are_refused(
         self, path: str, call: Callable[[kv.Reader], Any], error: type[Exception], text: str
     ) -> None:
@@ -189,8 +193,8 @@ class TestErrorsNameTheKey:
         ("merge", "values", "error"),
         [("sum", (2**62, 2**62), EncodingError), ("tests.unit.kv.user_merges:Never", (1, 2), UserCodeError)],
     )
-    @pytest.mark.parametrize(
-        "shown", [(pa.string(), "bad", "'bad'"), (pa.date32(), FAR, "10183-09-21"), (pa.int64(), 7, "7")]
+    @parametrize(
+        "shown", [(pa.string(), "bad", "'bad'"), (pa.date32(), FAR, "10183-09-21"), (pa.int64(), 7, "7")], quick=1
     )
     def test_by_every_read(self, path: str, merge: str, values: Any, error: Any, shown: Any) -> None:
         kind, key, text = shown

@@ -46,6 +46,7 @@ def ops_of(path: str) -> set[int]:
 
 
 class TestOrder:
+    @pytest.mark.slow
     def test_is_partition_and_then_row(self, out: str) -> None:
         """All tasks write to one bucket."""
         query = query_of(out, buckets="1")
@@ -61,6 +62,7 @@ class TestOrder:
         query.commit(0, messages[::-1])
         assert rows_of(out) == {"a": 3}
 
+    @pytest.mark.slow
     def test_rows_beyond_the_memory_of_a_task_become_further_runs(self, out: str) -> None:
         query = query_of(out, buckets="1", maxOpenBytes="4000")
         schema = query.config().schema
@@ -78,6 +80,7 @@ class TestOrder:
         message = write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), slices, current())
         assert len(message.segments) == 1
 
+    @pytest.mark.slow
     def test_a_batch_that_scatters_rows_is_warned_of(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = query_of(out, buckets="1")
         query.run(0, [rows("a")] * 4)
@@ -88,6 +91,7 @@ class TestOrder:
 
 
 class TestKeys:
+    @pytest.mark.slow
     def test_of_several_columns_and_types(self, out: str) -> None:
         columns = {
             "n": "long",
@@ -135,6 +139,7 @@ class TestDeletes:
     def row(self, key: str, n: int | None = None, *, gone: bool | None = False) -> dict[str, Any]:
         return {"k": key, "n": n, "gone": gone}
 
+    @pytest.mark.slow
     def test_the_last_row_of_a_key_counts(self, out: str) -> None:
         query = self.query(out)
         query.run(0, [[self.row(key, 1) for key in "abcd"]])
@@ -158,6 +163,7 @@ class TestDeletes:
         query.run(1, [[self.row("a", gone=True), self.row("a", 5)], [self.row("a", 1), self.row("b", 1)]])
         assert rows_of(out) == {"a": 6, "b": 2}
 
+    @pytest.mark.slow
     def test_in_every_run_of_a_job(self, out: str) -> None:
         query = self.query(out, flushIntervalCount="2")
         for batch in range(8):
@@ -208,6 +214,7 @@ class TestMerges:
 
 
 class TestJobs:
+    @pytest.mark.slow
     def test_one_that_fails_fails_no_batch(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = counting(out, buckets="1", flushIntervalCount="4")
         for batch in range(4):
@@ -291,6 +298,7 @@ class TestJobs:
         assert [len(message.rewritten) for message in messages] == [0, 1]
         assert states == [0, 0, 2], "a view has no runs"
 
+    @pytest.mark.slow
     def test_a_record_names_what_is_due_in_a_few_bytes(self, out: str) -> None:
         query = counting(out, buckets="16")
         words = [f"word {number}" for number in range(200)]
@@ -304,6 +312,7 @@ class TestJobs:
         assert len(head.segments) == 16 * 16 + 1
         assert Path(out, layout.record_path(head.version)).stat().st_size < 8 << 10
 
+    @pytest.mark.slow
     def test_done_by_two_attempts_are_taken_once(self, out: str) -> None:
         query = counting(out, buckets="1", flushIntervalCount="2")
         for batch in range(2):
@@ -344,6 +353,7 @@ class TestSequence:
         query.run(1, [[self.row("a", 4), self.row("b", 1, "later")]])
         assert rows_of(out) == {"a": (5, "a at 5"), "b": (1, "later")}
 
+    @pytest.mark.slow
     def test_a_late_row_stays_deleted(self, out: str) -> None:
         query = self.query(out, buckets="1", flushIntervalCount="2")
         with repeatable(ManualClock()) as context:
@@ -465,6 +475,7 @@ class TestDefinition:
         with pytest.raises(ConfigError, match=told):
             query.plan()
 
+    @pytest.mark.slow
     def test_what_is_left_out_is_taken_from_the_store(self, out: str) -> None:
         columns = {"k": "string", "part": "long", "n": "long", "seen": "long"}
         row = {"k": "a", "part": 1, "n": 1, "seen": 5}
@@ -600,6 +611,7 @@ class TestSchema:
         query.run(2, [rows("a", more="y")])
         assert rows_of(out) == {"a": (3, "xy")}
 
+    @pytest.mark.slow
     def test_a_wider_type_takes_older_values(self, out: str) -> None:
         query_of(out, {"k": "string", "n": "integer"}, flushIntervalCount="2").run(0, [rows("a", n=7)])
         query = query_of(out, onSchemaChange="widen", flushIntervalCount="2")
@@ -611,6 +623,7 @@ class TestSchema:
         ):
             query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").plan()
 
+    @pytest.mark.slow
     def test_names_that_differ_by_case_alone_are_those_of_the_store(self, out: str) -> None:
         counting(out).run(0, [rows("a")])
         options = {"keyColumns": "K", "buckets": "4", "onNewQuery": "continue"}

@@ -372,6 +372,7 @@ def test_blocks_come_back_from_what_they_are_compressed_to(compression: str, see
         assert decompress_all(stored[:end], sizes, compression) == blocks[:end]
 
 
+@pytest.mark.slow
 def test_bytes_that_compress_well_are_no_shorter_than_readers_take() -> None:
     block = bytes(9_000_000)
     stored = compress(block, "zstd")

@@ -7,6 +7,8 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ftfile.kv.run.pages import Cache, Shelf
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ def test_dropped_shelves_are_empty() -> None:
     assert (first.values, second.values, cache.size_bytes) == ([None], ["second"], 10)
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_what_is_on_the_shelves(seed: int) -> None:
     draw, cache, shelves = random.Random(seed), Cache(3000), [Shelf[int](30) for _ in range(9)]
     for _ in range(5000):
@@ -130,6 +133,7 @@ def test_a_shelf_is_dropped_without_a_look_at_the_others() -> None:
     assert cache.size_bytes == 20_000
 
 
+@pytest.mark.slow
 def test_shelves_that_were_dropped_are_freed() -> None:
     def shelves() -> int:
         gc.collect()

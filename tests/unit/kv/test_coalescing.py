@@ -98,6 +98,7 @@ class TestCalls:
             assert scanned(reader) == {key: n + BATCHES for key, n in expected.items()}
 
 
+@pytest.mark.slow
 def test_small_runs_of_one_file_are_opened_by_one_call(fs: Metered) -> None:
     with mounted(fs) as url:
         expected = write(url)
@@ -108,6 +109,7 @@ def test_small_runs_of_one_file_are_opened_by_one_call(fs: Metered) -> None:
             assert scanned(reader) == expected
 
 
+@pytest.mark.slow
 def test_nothing_stays_in_memory_twice(fs: Metered) -> None:
     with mounted(fs) as url:
         expected = write(url)

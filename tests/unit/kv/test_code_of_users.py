@@ -17,6 +17,7 @@ from ftfile.kv.merge_functions import merge_function
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.log.opening import NO_STORE, open_log
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ CALLS: dict[str, Callable[[str, str | None], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@parametrize("call", CALLS, quick=1)
 def test_is_not_imported_unless_the_caller_names_it(store: str, call: str) -> None:
     others = [None, "sum", "n:sum", "os:system"] if call not in {"a writer", "a batch"} else [None]
     for merge in others:
@@ -92,11 +93,12 @@ def test_is_not_imported_unless_the_caller_names_it(store: str, call: str) -> No
     assert MODULE in sys.modules or call == "a writer"
 
 
-@pytest.mark.parametrize("merge", [MERGE, FUNCTION, {"n": FUNCTION}, f"note:last, {MERGE}"])
+@parametrize("merge", [MERGE, FUNCTION, {"n": FUNCTION}, f"note:last, {MERGE}"], quick=2)
 def test_is_named_as_writers_name_it(store: str, merge: Any) -> None:
     assert kv.open(store, merge=merge).get("a") == (2, "x")
 
 
+@pytest.mark.slow
 def test_is_not_needed_where_nothing_is_merged(store: str) -> None:
     reader = kv.open(store)
     assert [row["note"] for batch in reader.scan(columns=["note"]) for row in batch.to_pylist()] == ["y", "y", "x"]
@@ -115,6 +117,7 @@ def test_due_merges_of_a_process_need_it(store: str) -> None:
     assert merge_due(log, frozenset({FUNCTION})).records == 1
 
 
+@pytest.mark.slow
 def test_the_store_is_as_before_for_those_who_name_it(store: str) -> None:
     kv.compact(store, full=True, merge=MERGE)
     kv.rebucket(store, 2, merge=MERGE)

@@ -80,6 +80,7 @@ def test_marks_in_records_are_sealed(out: str, ring: Path) -> None:
     assert run_of(opened).marks.keys == ((b"a",), (b"a",))
 
 
+@pytest.mark.slow
 def test_what_is_due_tells_no_key(out: str, ring: Path) -> None:
     query = query_of(out, ring, buckets="1", maxFileSize="2048", flushBytes="2048")
     words = [f"confidential{number}" for number in range(90)]

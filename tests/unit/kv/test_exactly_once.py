@@ -21,6 +21,7 @@ def out(tmp_path: Path) -> str:
 
 
 class TestReplay:
+    @pytest.mark.slow
     def test_partitioned_otherwise(self, out: str) -> None:
         query = counting(out)
         assert not query.run(0, [rows("a", "b", "a"), rows("b", "c")]).replayed
@@ -69,6 +70,7 @@ class TestReplay:
         assert query.run(0, [rows("a")]).replayed
         assert rows_of(out) == {"a": 1}
 
+    @pytest.mark.slow
     def test_one_task_alone_commits_nothing(self, out: str) -> None:
         query, other = counting(out), counting(f"{out}-restored")
         query.run(0, [rows("a"), rows("b")])
@@ -150,10 +152,12 @@ class TestTransactions:
         query = counting(out, txnAppId=app, txnVersion=str(version), **options)
         return query.run_job(current().ids.unique(), [rows("a"), rows("a", "b")])
 
+    @pytest.mark.slow
     def test_a_repeated_write_is_found(self, out: str) -> None:
         assert [self.write(out, version).replayed for version in (3, 3, 4, 3)] == [False, True, False, True]
         assert rows_of(out) == {"a": 4, "b": 2}
 
+    @pytest.mark.slow
     def test_applications_do_not_know_each_other(self, out: str) -> None:
         assert not self.write(out, 0).replayed
         assert not self.write(out, 0, "other").replayed
@@ -166,6 +170,7 @@ class TestTransactions:
 
 
 class TestQueries:
+    @pytest.mark.slow
     def test_two_write_to_one_store_in_the_order_of_versions(self, out: str) -> None:
         first = query_of(out)
         second = query_of(out, query_id=SECOND, onNewQuery="continue")
@@ -183,6 +188,7 @@ class TestQueries:
         with pytest.raises(UnknownQuery):
             counting(out, SECOND).run(0, [rows("a")])
 
+    @pytest.mark.slow
     def test_races_between_them(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The version for which runs got their positions is another's: they get those of the next one."""
         from ftfile.log.commit_log import CommitLog

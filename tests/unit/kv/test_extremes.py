@@ -145,6 +145,7 @@ class TestLargeValues:
         assert contents() == {keys[0]: 1, keys[2]: 1, keys[3]: 3}
         check_store(open_filesystem(PATH))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
     @pytest.mark.parametrize("length", [400 << 10, 5 << 20])
     def test_that_compress_well_are_read(self, length: int, compression: str) -> None:
@@ -176,6 +177,7 @@ class TestLargeValues:
 
 
 class TestNothing:
+    @pytest.mark.slow
     def test_batches_without_rows_and_with_deletes_alone(self) -> None:
         query = store(merge="n:sum", flushIntervalCount="2", buckets="2")
         query.run(0, [[], []])
@@ -194,6 +196,7 @@ class TestNothing:
         assert [contents(version) for version in (2, 3)] == [{"a": 1, "b": 1, "c": 1}, {"c": 1}]
         check_store(open_filesystem(PATH))
 
+    @pytest.mark.slow
     def test_a_purge_of_everything_and_of_nothing(self) -> None:
         query = store(merge="n:sum", buckets="2", flushIntervalCount="2")
         query.run(0, [[]])
@@ -232,6 +235,7 @@ class TestNothing:
                 call("memory://extremes/nothing", context=current())
 
 
+@pytest.mark.slow
 def test_versions_older_than_the_grace(clock: ManualClock) -> None:
     query = store(merge="n:sum", flushIntervalCount="2")
     for batch in range(5):
@@ -262,6 +266,7 @@ def test_versions_older_than_the_grace(clock: ManualClock) -> None:
 class TestKeysAlone:
     """A store of one column is a set."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("merge", ["last", "sequence"])
     def test_without_values(self, merge: str) -> None:
         columns = {"k": "string", "gone": "boolean"}

@@ -77,6 +77,7 @@ def is_in(ranges: Any, key: Key) -> bool:
     return any(start <= key and (end is None or key < end) for start, end in ranges)
 
 
+@pytest.mark.slow
 @given(RANGES, st.lists(KEYS, min_size=1), BOUNDS, st.one_of(BOUNDS, st.none()))
 def test_ranges_contain_what_tuples_say(ranges: list[KeyRange], keys: list[Any], start: Key, end: Key | None) -> None:
     columns = [pa.array([key[0] for key in keys], pa.binary()).cast(pa.string()), pa.array([key[1] for key in keys])]

@@ -18,6 +18,7 @@ from ftfile.kv.reading import reader as reading
 from ftfile.kv.reading.levels import Memtable
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.run_files import open_run
+from tests.kit.parameters import parametrize
 from tests.unit.kv.building import COUNTS, Builder
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+@pytest.mark.slow
 def test_scans_fold_no_memtable_and_read_one_that_is_there(store: Builder, folds: list[int]) -> None:
     reader = kv.open(store.path)
 
@@ -106,6 +108,7 @@ def open_parts(reader: kv.Reader) -> list[int]:
     return [sum(part.held is not None for part in level.parts) for level in bucket.levels]
 
 
+@pytest.mark.slow
 class TestLevels:
     def test_a_key_opens_no_run_that_cannot_have_it(self, ranges: Builder) -> None:
         reader = kv.open(ranges.path)
@@ -181,6 +184,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     return count
 
 
+@pytest.mark.slow
 def test_a_run_is_opened_once_for_all_who_want_it(
     ranges: Builder, waiting: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +208,7 @@ def test_a_run_is_opened_once_for_all_who_want_it(
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@parametrize("fails", [False, True], quick=1)
 def test_all_who_wait_get_the_fold_that_is_under_way(
     store: Builder, waiting: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:

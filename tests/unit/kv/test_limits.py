@@ -74,6 +74,7 @@ class TestReading:
             for id_ in (0, 399, 400, 998, 999):
                 assert opened.get(id_) == b"%09d" % id_ * 100
 
+    @pytest.mark.slow
     def test_a_memtable_of_more_than_a_block(self, out: str) -> None:
         store = Builder(out, LONG, compression="none")
         for first in range(3):
@@ -84,6 +85,7 @@ class TestReading:
             assert len(block_sizes(memtable.opened().reader)) > 1
             assert opened.multi_get([0, 1600, 2399, 2400]) == [*(b"%09d" % id_ * 100 for id_ in (0, 1600, 2399)), None]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [90, 10])
     def test_many_keys_whose_values_are_more_than_a_column_can_have(
         self, out: str, size: int, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +105,7 @@ class TestReading:
             with pytest.raises(window.TooManyBytes):
                 opened.view.buckets[0]._lookup(batch, hash_rows(batch.columns))  # noqa: SLF001 - `lookup` halves them
 
+    @pytest.mark.slow
     def test_scans_that_hold_less_than_the_rows(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store = Builder(out, LONG, compression="none")
         for first in range(2):
@@ -117,6 +120,7 @@ class TestReading:
         assert pa.Table.from_batches(batches).equals(whole)
         assert whole["id"].to_pylist() == [*range(10_000)]
 
+    @pytest.mark.slow
     def test_a_run_of_more_than_is_read_at_once(self) -> None:
         batch = numbered(90_000)
         content = written([batch], batch.schema, ["id"], "none", BLOCK_BYTES)
@@ -128,6 +132,7 @@ class TestReading:
         assert 1 < len(file.reads) < len(block_sizes(run))
         assert max(length for _, length in file.reads) <= SCAN_BYTES
 
+    @pytest.mark.slow
     def test_pages_of_more_than_are_made_at_once(self) -> None:
         hashes = np.random.default_rng(1).integers(0, 2**64, 200_000, np.uint64)
         shape = shape_for(hashes, len(hashes))
@@ -210,6 +215,7 @@ class TestPlans:
 
 
 class TestJobs:
+    @pytest.mark.slow
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(due_jobs, "_CACHE_BYTES", 0)
         query = counting(out, buckets="1", flushIntervalCount="3", blockBytes="512")
@@ -230,6 +236,7 @@ class TestJobs:
         assert max(batch.nbytes for batch in taken) <= piece_bytes
         assert pa.Table.from_batches(taken).equals(table)
 
+    @pytest.mark.slow
     def test_merges_that_a_vacuum_refuses_again_and_again(self, out: str) -> None:
         query = counting(out, buckets="1", vacuumInterval="0s")
         for batch in range(2):
@@ -245,6 +252,7 @@ class TestJobs:
         assert rows_of(out) == {"a": 2}
 
 
+@pytest.mark.slow
 def test_marks_of_more_runs_than_stay_open(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_runs, "_open", lru_cache(2)(planned_runs._open.__wrapped__))  # noqa: SLF001
     query = counting(out, encryption="aes-gcm", keyProvider=f"file:{ring}", buckets="8", flushIntervalCount="3")

@@ -42,6 +42,7 @@ def read_all(run: RunReader) -> None:
     assert sorted(numbers.tolist()) == list(range(ROWS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 64, 8, 3])
 def test_what_is_not_compressed_is_read_in_place(tmp_path: Path, offset: int) -> None:
     cache = Cache(1 << 30)
@@ -55,6 +56,7 @@ def test_what_is_not_compressed_is_read_in_place(tmp_path: Path, offset: int) ->
     assert cache.size_bytes <= (blocks + pages) * 2 * MAPPED_BYTES + 4 * 4096 * pages + len(content) // 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_others_are_decompressed(tmp_path: Path, compression: str) -> None:
     cache = Cache(1 << 30)
@@ -64,6 +66,7 @@ def test_others_are_decompressed(tmp_path: Path, compression: str) -> None:
     assert cache.size_bytes > BATCH.nbytes
 
 
+@pytest.mark.slow
 def test_what_is_beyond_the_cache_is_read_again(tmp_path: Path) -> None:
     cache = Cache(20 * MAPPED_BYTES)
     content = written([BATCH], NUMBERS, ["id"], "none", block_bytes=8 << 10)

@@ -17,6 +17,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, open_filesys
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.write.options import forget_logs
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:
@@ -105,8 +106,10 @@ def test_merges_of_all_types(kind: Any, function: str, values: list[Any], expect
     check_store(open_filesystem(PATH))
 
 
-@pytest.mark.parametrize(
-    ("kind", "half"), [("long", 2**62), ("decimal(38,0)", Decimal(6 * 10**37)), ("decimal(38,38)", Decimal("0.6"))]
+@parametrize(
+    ("kind", "half"),
+    [("long", 2**62), ("decimal(38,0)", Decimal(6 * 10**37)), ("decimal(38,38)", Decimal("0.6"))],
+    quick=1,
 )
 def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
     kind: str, half: Any, caplog: pytest.LogCaptureFixture
@@ -129,13 +132,14 @@ def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
     assert reads("a") == [[(half,)]] * 4
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("kind", "function", "values", "expected"),
     [
         ("long", "sum", [2**63 - 1, 1, -5], 2**63 - 5),
         ("decimal(38,0)", "sum", [Decimal(9 * 10**37)] * 2 + [Decimal(-(10**38) + 1)], Decimal(8 * 10**37 + 1)),
         ("long", "tests.unit.kv.user_merges:Balance", [1, -1, 5], 5),
     ],
+    quick=1,
 )
 def test_what_merges_go_through_is_in_no_result(kind: str, function: str, values: list[Any], expected: Any) -> None:
     """Sums beyond the column, and nulls: together in a task, apart in runs of several, and merged."""

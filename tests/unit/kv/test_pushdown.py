@@ -25,6 +25,7 @@ from ftfile.kv.pushdown import (
     shares_of,
 )
 from ftfile.log.format.model import Add, Origin
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import key_at
 
 SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])
@@ -47,7 +48,7 @@ def is_selected(selection: Selection, row: dict[str, Any], definition: StoreDefi
     return in_range and (selection.buckets is None or bucket in selection.buckets)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@parametrize("seed", range(40), quick=8)
 def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> None:
     chance = random.Random(seed)
     definition = define(SCHEMA, ["a", "b", "c"], bucket_by=chance.choice([["a"], ["b", "a"], []]), buckets=4)

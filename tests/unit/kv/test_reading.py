@@ -17,6 +17,7 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.keys import Keys
 from ftfile.kv.definition import FOUND, define
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.kv.building import COUNTS, Builder
 from tests.unit.kv.stores import counting, rows
 from tests.unit.write.files.encrypted import FIRST, write_ring
@@ -62,6 +63,7 @@ def test_rows_are_values_or_named_tuples(path: str, numbered: Builder) -> None:
     assert row.n == -4
 
 
+@pytest.mark.slow
 def test_many_keys_of_several_columns_are_found_by_the_columns_of_their_buckets(path: str) -> None:
     fields = [("day", pa.date32()), ("user", pa.string()), ("ok", pa.bool_()), ("n", pa.int64())]
     store = Builder(path, define(pa.schema(fields), ["day", "user", "ok"], buckets=4, bucket_by=["user"]))
@@ -94,6 +96,7 @@ def test_reads_agree(numbered: Builder) -> None:
     assert all(by_bucket)
 
 
+@pytest.mark.slow
 def test_lookup_takes_tables_with_nulls_and_repeated_keys(path: str) -> None:
     store = Builder(
         path, define(pa.schema([("a", pa.string()), ("b", pa.int32()), ("v", pa.int64())]), ["a", "b"], merge="v:sum")
@@ -121,6 +124,7 @@ def test_lookup_takes_tables_with_nulls_and_repeated_keys(path: str) -> None:
     assert read_all(reader, start="x", end=("x", 2)) == [{"a": "x", "b": 1, "v": 11}]
 
 
+@pytest.mark.slow
 def test_a_reader_is_a_version(path: str) -> None:
     store = Builder(path)
     store.put({"a": 1})
@@ -149,6 +153,7 @@ def test_a_reader_is_a_version(path: str) -> None:
     assert kv.open(path, timestamp="2100-01-01").version == 2
 
 
+@pytest.mark.slow
 def test_merges_fold_in_all_reads(path: str) -> None:
     store = Builder(path, COUNTS)
     store.put({"a": 1})
@@ -166,6 +171,7 @@ def test_merges_fold_in_all_reads(path: str) -> None:
     assert reader.get("b") == 5
 
 
+@pytest.mark.slow
 def test_columns_that_came_later_are_null(path: str) -> None:
     old = define(pa.schema([("id", pa.int32()), ("n", pa.int32())]), ["id"], buckets=2)
     new = define(pa.schema([("id", pa.int32()), ("n", pa.int64()), ("text", pa.string())]), ["id"], buckets=2)
@@ -196,7 +202,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "key", "alike", "wrong"), KEYS, ids=[str(kind) for kind, *_ in KEYS])
+@parametrize(("kind", "key", "alike", "wrong"), KEYS, ids=[str(kind) for kind, *_ in KEYS], quick=3)
 def test_keys_of_every_type(path: str, kind: pa.DataType, key: Any, alike: list[Any], wrong: list[Any]) -> None:
     Builder(path, define(pa.schema([("k", kind), ("v", pa.string())]), ["k"], buckets=2)).put({key: "found"})
     reader = kv.open(path)
@@ -321,6 +327,7 @@ def test_other_keys_of_a_damaged_run_are_read(path: str, tmp_path: Path) -> None
         read_all(reader)
 
 
+@pytest.mark.slow
 def test_an_encrypted_store(path: str, tmp_path: Path) -> None:
     write_ring(tmp_path / "ring", first=FIRST)
     provider = f"file:{tmp_path / 'ring'}"
@@ -343,6 +350,7 @@ def test_an_encrypted_store(path: str, tmp_path: Path) -> None:
         kv.open(path)
 
 
+@pytest.mark.slow
 def test_stats_and_the_budget_of_the_cache(numbered: Builder) -> None:
     with kv.open(numbered.path, cache_bytes=100_000) as reader:
         read_all(reader)
@@ -398,6 +406,7 @@ def test_threads_share_a_reader(path: str) -> None:
     assert one_value(reader, 0) == rounds
 
 
+@pytest.mark.slow
 def test_history_tells_of_every_kind_of_writer(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = counting(out, badRecords="drop")

@@ -100,6 +100,7 @@ def test_bytes_of_a_run_with_pages(compression: str, seed: int) -> None:
             require_noticed(bytes(changed), batch)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
     batch = numbered(data.draw(st.sampled_from([3, 200])))

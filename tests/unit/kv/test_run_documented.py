@@ -36,6 +36,7 @@ def test_the_trailer_is_that_of_the_code() -> None:
     assert sum(int(size) for _, size in documented) == 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("rows", [0, 1, 300, 5000])
 def test_rows_are_read_as_the_page_describes_them(rows: int, compression: str) -> None:

@@ -18,6 +18,7 @@ from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.window import COMPRESSIONS, Window
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
+from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import NUMBERS, Stream, Written, block_sizes, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def typed(rows: int) -> pa.RecordBatch:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("rows", SIZES)
 class TestReading:
+    @pytest.mark.slow
     def test_single_keys(self, rows: int, compression: str) -> None:
         batch = numbered(rows)
         run = open_run(written([batch], NUMBERS, ["id"], compression))
@@ -117,6 +119,7 @@ class TestReading:
         (texts,) = {tuple(part.schema.names) for part in run.scan(columns=["text"])} or {("text",)}
         assert texts == ("text",)
 
+    @pytest.mark.slow
     def test_hd_21_seeks_to_an_existing_and_to_a_missing_key(self, rows: int, compression: str) -> None:
         run = open_run(written([numbered(rows)], NUMBERS, ["id"], compression))
         for key in {0, 3 * (rows // 2), 3 * rows - 3} if rows else ():
@@ -124,12 +127,13 @@ class TestReading:
             following = [batch.column(0)[0].as_py() for batch in run.scan((key + 1,))][:1]
             assert following == ([key + 3] if key + 3 < 3 * rows else [])
 
+    @pytest.mark.slow
     def test_it_is_whole(self, rows: int, compression: str) -> None:
         open_run(written([numbered(rows)], NUMBERS, ["id"], compression)).verify()
 
 
 class TestTypes:
-    @pytest.mark.parametrize("rows", [900, 5000])
+    @parametrize("rows", [900, 5000], quick=1)
     def test_keys_of_several_columns(self, rows: int) -> None:
         batch = typed(rows)
         run = open_run(written([batch], TYPED, TYPED_KEYS))
@@ -161,6 +165,7 @@ class TestTypes:
 
 
 class TestWriting:
+    @pytest.mark.slow
     def test_batches_of_any_sizes_give_one_run(self, seed: int) -> None:
         batch = numbered(40_000)
         cuts = sorted(random.Random(seed).sample(range(1, 40_000), 300))
@@ -175,6 +180,7 @@ class TestWriting:
         assert max(sizes) <= 9000
         assert np.median(sizes) >= 6000
 
+    @pytest.mark.slow
     def test_rows_may_become_longer(self) -> None:
         schema = pa.schema([("k", pa.int32()), ("v", pa.binary())])
         values = [b""] * 3000 + [bytes(20_000)] * 200 + [b""] * 3000
@@ -210,6 +216,7 @@ class TestWriting:
         assert summary == (5000, ((0,), (14997,)))
         open_run(bytes(stream.content[6:])).verify()
 
+    @pytest.mark.slow
     def test_memory_is_that_of_some_blocks(self) -> None:
         before, most = pa.total_allocated_bytes(), 0
         schema = pa.schema([("k", pa.int64()), ("v", pa.binary())])
@@ -246,6 +253,7 @@ class TestTouching:
         assert page[1] == 16_384
         assert block[1] < 8192
 
+    @pytest.mark.slow
     def test_what_is_missing_is_fetched_side_by_side(self) -> None:
         calls: list[int] = []
 
@@ -300,6 +308,7 @@ class TestTouching:
         runs[1].release()
         assert cache.size_bytes == 0
 
+    @pytest.mark.slow
     def test_pages_take_as_much_of_it_as_were_needed(self) -> None:
         """One key of many needs a page, in the table for many keys and by itself, and a block."""
         batch = numbered(100_000)

@@ -69,6 +69,7 @@ def test_a_job_opens_its_runs(together: Callable[[int], None]) -> None:
         assert len(reader.runs()) == 1
 
 
+@pytest.mark.slow
 def test_a_scan_opens_its_files(together: Callable[[int], None]) -> None:
     query = counting(URL, buckets=str(RUNS))
     query.run(0, [rows(*KEYS[task::RUNS]) for task in range(RUNS)])  # a file each, with runs of all buckets

@@ -207,6 +207,7 @@ class TestResult:
         ((made,), _) = bench.do(bench.due(old, new))
         assert bench.rows(made.adds) == {1: 1, 2: 1, 3: 1}
 
+    @pytest.mark.slow
     def test_large_outputs_are_cut_to_files(self, bench: Bench) -> None:
         limit, bench.block_bytes = 60_000, 1024
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
@@ -252,6 +253,7 @@ class TestResult:
 
 
 class TestMemory:
+    @pytest.mark.slow
     def test_it_is_bounded_by_windows(self, bench: Bench) -> None:
         bench.block_bytes = 1 << 14
         value = np.random.default_rng(1).integers(0, 1 << 60, 400_000)

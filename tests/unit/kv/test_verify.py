@@ -37,6 +37,7 @@ def replaced(store: Builder, made: Add) -> None:
     store.record([], [old], [structs.replace(made, id=store.log.ids.unique())])
 
 
+@pytest.mark.slow
 def test_a_whole_store(store: Builder) -> None:
     for number in range(9):
         store.merge({str(key): number for key in range(30)})
@@ -64,6 +65,7 @@ def test_every_damaged_byte_is_named(store: Builder, tmp_path: Path) -> None:
     assert all("not there" in error for error in errors(store))
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
     store = Builder(str(tmp_path / "store"), WORDS)
     store.put({str(key): key for key in range(100)})

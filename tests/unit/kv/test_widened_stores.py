@@ -27,6 +27,7 @@ from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.write.batch import commit_batch
 from ftfile.write.options import forget_logs
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import FIRST, SECOND, rows
 
@@ -269,6 +270,7 @@ def key_of_each_bucket(one: StoreBatch) -> list[str]:
     return [table["k"][0].as_py() for _, table in found]
 
 
+@pytest.mark.slow
 def test_the_newest_columns_are_read_whichever_run_begins_last() -> None:
     """A merge of old runs with a new one begins before a narrow run of another bucket, and has the new column."""
     one = query(buckets="2")
@@ -289,6 +291,7 @@ def test_the_newest_columns_are_read_whichever_run_begins_last() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_task_merges_what_came_after_its_plan_with_all_columns() -> None:
     one, other = query(buckets="1"), query(SECOND, buckets="1")
     one.run(0, [rows("a")])
@@ -338,7 +341,7 @@ def test_windows_that_came_back_have_a_new_column() -> None:
     check_store(open_filesystem(PATH))
 
 
-@pytest.mark.parametrize(("merge", "folded"), [("last", (3, None)), ("n:sum", (10, None))])
+@parametrize(("merge", "folded"), [("last", (3, None)), ("n:sum", (10, None))], quick=1)
 def test_an_operator_reads_what_another_writer_has_widened(merge: str, folded: Values) -> None:
     shape: dict[str, Any] = {"keys": {"k": "string"}, "buckets": 1, "merge": merge, "maintenance": "none"}
     with kv.KeyValueStore(PATH, writer="narrow", values={"n": "integer"}, **shape, context=current()) as store:

@@ -193,6 +193,7 @@ class TestDirectories:
             assert len(driver.log.known_paths.directories) <= 10
         assert len(fs.list("d24")) == 4
 
+    @pytest.mark.slow
     def test_the_bound(self) -> None:
         known = KnownPaths()
         for number in range(DIRECTORIES_KEPT + 1):

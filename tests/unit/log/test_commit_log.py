@@ -119,6 +119,7 @@ class TestRecordFormat:
             with pytest.raises(CorruptData, match=path):
                 decode_record(encoded.content, "path", {path: damaged}.__getitem__)
 
+    @pytest.mark.slow
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
         content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,))).content
         for position in range(len(content)):
@@ -299,6 +300,7 @@ class TestCache:
         driver.create_record(author=MaintenanceAuthor("test", "other2"))
         assert driver.log.refresh().queries == {}
 
+    @pytest.mark.slow
     def test_a_view_is_small_and_answers_for_its_queries(self, driver: Driver) -> None:
         driver.with_policy(on_new_query="continue")
         other = CommitLog(driver.fs)

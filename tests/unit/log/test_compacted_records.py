@@ -30,6 +30,7 @@ from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.log.state import LogState
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.log.random_log import RandomLog, forgetting, plain_record
 from tests.wrappers import MeteredFileSystem
 
@@ -62,6 +63,7 @@ def pieces(log: RandomLog, *, overlap: bool = False) -> list[Range]:
     return made
 
 
+@pytest.mark.slow
 class TestColumns:
     @FEWER
     @given(seeds)
@@ -106,6 +108,7 @@ class TestMerging:
             assert snapshot.schema == log.schemas[version]
             assert all(add.encoding in snapshot.definitions for add in snapshot.adds.values())
 
+    @pytest.mark.slow
     @FEWER
     @given(seeds, st.integers(0, 11))
     def test_what_ended_before_the_oldest_record_is_left_out(self, seed: int, log_start: int) -> None:
@@ -120,6 +123,7 @@ class TestMerging:
         ended = read_range(fs, name, ended=True).ended or ()
         assert all(removed > log_start for document in ended for removed in document.versions().removed)
 
+    @pytest.mark.slow
     @FEWER
     @given(seeds, st.integers(0, 11), st.integers(0, 11))
     def test_what_was_live_since_a_version(self, seed: int, since: int, version: int) -> None:
@@ -215,6 +219,7 @@ class TestCover:
     def test_no_further_than_asked(self) -> None:
         assert self.spans(cover(self.names((0, 3), (4, 9), (10, 12)), last=5)) == [(0, 3), (4, 9)]
 
+    @pytest.mark.slow
     @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
     def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
         """For any process that drops, and however little each has seen."""
@@ -236,7 +241,7 @@ class TestFallback:
         return log, fs, [write_range(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
 
     @pytest.mark.parametrize("number", range(3))
-    @pytest.mark.parametrize("harm", ["gone", "torn", "flipped", "other"])
+    @parametrize("harm", ["gone", "torn", "flipped", "other"], quick=1)
     def test_for_one_that_is_missing_or_damaged(self, number: int, harm: str) -> None:
         log, fs, names = self.log(f"fallback {harm}")
         path = layout.compacted_path(names[number])
@@ -252,6 +257,7 @@ class TestFallback:
         for version in (2, 8, 14, 19):
             assert dict(take_snapshot(CommitLog(fs), version).adds.items()) == log.snapshots[version]
 
+    @pytest.mark.slow
     def test_every_flipped_byte_is_noticed(self) -> None:
         _, fs, names = self.log("bytes")
         path = layout.compacted_path(names[1])
@@ -316,6 +322,7 @@ class TestFallback:
         with pytest.raises(CorruptData, match="newer ftfile"):
             read_range(fs, names[0], ended=True)
 
+    @pytest.mark.slow
     def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where no range is left, all of them are one range again."""
         monkeypatch.setattr(ranges, "CHUNK_RECORDS", 400)
@@ -377,6 +384,7 @@ class TestCommits:
         driver.commit(1, *(driver.stage(1) for _ in range(20)))
         assert reach(cover(list_compacted(driver.fs))) == 1
 
+    @pytest.mark.slow
     def test_a_range_that_was_lost_is_made_up_for_bit_by_bit(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -408,6 +416,7 @@ class TestCommits:
         assert "could not write a range" in caplog.text
         assert len(take_snapshot(driver.log).adds) == 5
 
+    @pytest.mark.slow
     def test_a_range_that_cannot_be_read_is_not_merged(self, driver: Driver) -> None:
         for batch in range(12):
             driver.commit_new(batch)
@@ -445,6 +454,7 @@ class TestCosts:
         written, left, count = self.written(8 * (4**4 - 1), monkeypatch)
         assert count == 3 * 4
 
+    @pytest.mark.slow
     def test_one_commit_merges_no_more_than_it_may(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         monkeypatch.setattr(ranges, "MERGED_BYTES", 2900)

@@ -102,6 +102,7 @@ def test_as_it_was_written(kind: str) -> None:
     assert decode(content)
 
 
+@pytest.mark.slow
 @kinds
 @given(data=st.data())
 def test_damage_is_detected(kind: str, data: st.DataObject) -> None:
@@ -135,6 +136,7 @@ def test_what_is_no_object_is_refused(kind: str) -> None:
         DECODERS[kind][1](to_checked_text([b"null"] * 2))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_hints_are_right_or_none(data: st.DataObject) -> None:
     fs = directory("hints")
@@ -164,6 +166,7 @@ def sealed() -> Iterator[MemoryFileSystem]:
     forget_keys()
 
 
+@pytest.mark.slow
 class TestSealed:
     @given(data=st.data())
     def test_damage_is_detected(self, sealed: MemoryFileSystem, data: st.DataObject) -> None:

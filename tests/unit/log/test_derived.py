@@ -26,6 +26,7 @@ from ftfile.log.records import PublishedHint, read_published, write_published
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:
@@ -105,9 +106,7 @@ def _as_texts(line: bytes) -> bytes:
     return json.dumps({key: value if key in kept else change(value) for key, value in found.items()}).encode()
 
 
-@pytest.mark.parametrize(
-    "text", [{"version": "3", "nonce": "x"}, {"version": 3, "nonce": 7}, [3, "x"], {"version": True}]
-)
+@parametrize("text", [{"version": "3", "nonce": "x"}, {"version": 3, "nonce": 7}, [3, "x"], {"version": True}], quick=1)
 def test_a_hint_of_another_type_is_none(driver: Driver, text: object) -> None:
     driver.commit_new(0)
     driver.fs.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(text).encode()]))
@@ -140,6 +139,7 @@ class TestAnotherHistory:
             other.commit(SHARED, other.stage(SHARED))
         assert not other.fs.exists(layout.record_path(SHARED))
 
+    @pytest.mark.slow
     def test_readers_go_on_with_a_warning(self, other: Driver, caplog: pytest.LogCaptureFixture) -> None:
         assert len(take_snapshot(other.log).adds) == SHARED
         assert "its newest records are lost" in caplog.text
@@ -178,6 +178,7 @@ class TestAnotherHistory:
         assert [(name.first, name.last) for name in list_compacted(other.fs)] == [(0, 4 * SHARED - 1)]
         assert_right(other, 4 * SHARED)
 
+    @pytest.mark.slow
     def test_a_hint_that_names_another_record_is_not_believed(self, other: Driver) -> None:
         write_published(other.fs, PublishedHint(3, "of another history"))
         waiting = other.stage(99)
@@ -187,6 +188,7 @@ class TestAnotherHistory:
         assert waiting.final_path in other.visible()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_directory(driver: Driver, tmp_path: Path) -> None:
     other = Driver(LocalFileSystem(str(tmp_path / "other"), SYSTEM))
     for batch in range(4):
@@ -240,6 +242,7 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
         assert reach(cover(set(list_compacted(driver.fs)) - {name})) >= batch - 4
 
 
+@pytest.mark.slow
 def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where records are gone, and no nonce is remembered: later records, or ranges, name what they follow."""
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 3)

@@ -10,6 +10,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current
+from tests.kit.parameters import parametrize
 from tests.unit.log.test_vacuum import World, world
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def compacted(world: World, days: float) -> list[str]:
 
 
 @pytest.mark.parametrize("days", [10, 0])
-@pytest.mark.parametrize("keep_last", [1, 2, 3, 5, 99])
+@parametrize("keep_last", [1, 2, 3, 5, 99], quick=2)
 def test_the_newest_versions_stay_however_old(world: World, keep_last: int, days: float) -> None:
     """Also where several are of one moment."""
     replaced = compacted(world, days)

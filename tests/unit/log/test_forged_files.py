@@ -32,6 +32,7 @@ from ftfile.storage.api import RangeFile
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.unit.log.test_damaged_log import CHECKPOINT, ENCODED, LOG, RECORD, directory, with_keys
 
@@ -136,7 +137,7 @@ class TestFields:
 
 
 class TestRanges:
-    @pytest.mark.parametrize("name", FIELDS)
+    @parametrize("name", FIELDS, quick=2)
     def test_each_column_has_its_type(self, name: str) -> None:
         """Also where a value stands for all, and where a few stand for many."""
         for value in OTHER_TYPES:

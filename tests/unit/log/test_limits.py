@@ -34,6 +34,7 @@ from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import ManualClock, open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.wrappers import InContext
 
@@ -63,6 +64,7 @@ def in_memory(request: pytest.FixtureRequest) -> Iterator[Driver]:
 
 
 class TestState:
+    @pytest.mark.slow
     def test_recent_records(self, in_memory: Driver) -> None:
         """A hint that names an older record saves nothing, and what it says is found out anew."""
         state = maintained(LogState(), fold.RECENT_RECORDS + 10)
@@ -102,6 +104,7 @@ class TestState:
         assert len(state.removed) <= fold.REMOVED_KEPT
         assert not any(state.is_live(add, read_version=0) for add in parts[::500])
 
+    @pytest.mark.slow
     def test_definitions(self, driver: Driver) -> None:
         """One that is forgotten and wanted again is written again."""
         for batch in range(3 * fold.DEFINITIONS_KEPT):
@@ -111,6 +114,7 @@ class TestState:
         driver.commit(head.version + 1, definitions={"e0": "0"}, encoding="e0")
         assert driver.log.refresh().definitions["e0"] == "0"
 
+    @pytest.mark.slow
     def test_definitions_of_queries_stay(self, driver: Driver) -> None:
         """A flush needs the settings of every query, however long ago it wrote."""
         driver.commit(0, definitions={"settings": {"rolling": 1}}, settings="settings")
@@ -120,6 +124,7 @@ class TestState:
         for head in (other.log.refresh(), decode_checkpoint(encode_checkpoint(other.log.refresh()), "path")):
             assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
 
+    @pytest.mark.slow
     def test_entries_of_a_table(self) -> None:
         keys = [f"{number:x}" for number in range(fold.ENTRIES_MAX + 10)]
         draft = TablesDraft({})
@@ -164,7 +169,7 @@ class TestSharing:
         driver.log.refresh(durable=True)
         assert head.version == 0
 
-    @pytest.mark.parametrize("size", [0, 1, CHANGES_MIN, 40 * CHANGES_MIN])
+    @parametrize("size", [0, 1, CHANGES_MIN, 40 * CHANGES_MIN], quick=2)
     def test_changed_copies_are_right_beyond_what_they_share(self, size: int) -> None:
         expected = {f"k{number}": number for number in range(size)}
         found = SharedMap(dict(expected))
@@ -186,6 +191,7 @@ class TestSharing:
 
 
 class TestQueries:
+    @pytest.mark.slow
     def test_more_than_a_view_tells_of(self, tmp_path: Path) -> None:
         """A task of the 257th query does not find its batch, and writes; the commit finds it."""
         out = str(tmp_path / "out")
@@ -295,6 +301,7 @@ class TestLargeRecords:
 
 
 class TestRanges:
+    @pytest.mark.slow
     def test_records_between_ranges(self, in_memory: Driver) -> None:
         """The number of versions and of bytes that are read one by one is bounded."""
         driver = in_memory
@@ -418,6 +425,7 @@ class TestRanges:
 
 
 class TestCheckpoints:
+    @pytest.mark.slow
     def test_records_that_cost_more_than_a_checkpoint(self, in_memory: Driver) -> None:
         driver = in_memory
         count = checkpoints.CHECKPOINT_MIN_BYTES // checkpoints.RECORD_COST_BYTES

@@ -14,6 +14,7 @@ from ftfile.log.read.snapshot import take_snapshot
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.wrappers import MeteredFileSystem
 
@@ -26,7 +27,7 @@ def write_job(driver: Driver) -> None:
     driver.commit_as(JobAuthor("job"), adds=(driver.stage(9),), log=log)
 
 
-@pytest.mark.parametrize("lost", [(9,), (8, 9), (3,), (3, 4, 5, 6, 7, 8), tuple(range(9)), (0,)])
+@parametrize("lost", [(9,), (8, 9), (3,), (3, 4, 5, 6, 7, 8), tuple(range(9)), (0,)], quick=2)
 @pytest.mark.parametrize("hint", ["there", "lost"])
 def test_batch_writes_stop(driver: Driver, lost: tuple[int, ...], hint: str) -> None:
     for batch in range(10):

@@ -94,6 +94,7 @@ class TestFirstCommit:
         with pytest.raises(ConfigError, match=f"format '{text}', .* install the version that wrote it, or a later one"):
             driver.commit(0)
 
+    @pytest.mark.slow
     def test_a_layout_with_a_wrong_bit_is_never_another_one(self, driver: Driver) -> None:
         driver.log.prepare_directory()
         content = driver.fs.read(layout.FORMAT_FILE)
@@ -250,6 +251,7 @@ class TestNonce:
         assert driver.visible() == {add.final_path}
         assert driver.log.refresh().version == 0
 
+    @pytest.mark.slow
     def test_no_answer_for_long_is_unknown_and_deletes_nothing(self, driver: Driver) -> None:
         add = driver.stage(0)
         log = CommitLog(InContext(LostReply(driver.fs, took_effect=False, times=99), clock=_NoWait()))

@@ -30,6 +30,7 @@ from ftfile.log.read.snapshot import Snapshot, snapshot_at
 from ftfile.log.state import SharedMap
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import rows
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ class TestOldBatches:
         with pytest.raises(ReplayMismatch, match="overtaken"):
             driver.commit(1, driver.stage(1), digest="dead")
 
+    @pytest.mark.slow
     def test_a_record_behind_a_checkpoint_is_found_while_it_is_kept(self, driver: Driver) -> None:
         for batch in range(6):
             driver.commit_new(batch, digest=str(batch))
@@ -177,7 +179,7 @@ class TestOldBatches:
                 with pytest.raises(ReplayMismatch, match="another history"):
                     driver.commit(batch, driver.stage(batch), digest="other")
 
-    @pytest.mark.parametrize("others", [(0,), (3,), (0, 4, 1), (5, 0, 0, 2), (0, 0, 0, 0, 0, 9)], ids=str)
+    @parametrize("others", [(0,), (3,), (0, 4, 1), (5, 0, 0, 2), (0, 0, 0, 0, 0, 9)], ids=str, quick=1)
     def test_each_is_found_among_records_of_others(self, driver: Driver, others: tuple[int, ...]) -> None:
         """Wherever they are: its number says where a record is only if there are as many of others before each."""
         numbers, versions = itertools.count(), []

@@ -173,6 +173,7 @@ def test_queries_and_transactions_are_never_forgotten() -> None:
     assert not fold.state.has(StreamAuthor("old", "r", 8))
 
 
+@pytest.mark.slow
 def test_a_fold_from_any_checkpoint_is_the_fold_from_the_start() -> None:
     for seed in range(10):
         log = RandomLog(seed, 30)
@@ -187,6 +188,7 @@ def test_a_fold_from_any_checkpoint_is_the_fold_from_the_start() -> None:
 
 
 class TestWhenCheckpointsAreDue:
+    @pytest.mark.slow
     def test_a_young_log_has_none(self, driver: Driver) -> None:
         for batch in range(30):
             driver.commit_new(batch)

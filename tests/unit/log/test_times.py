@@ -21,6 +21,7 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files.file_writer import forget_caches
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +110,7 @@ def check_times(path: Path) -> None:
     assert directory.version_details(1).commit.time_ms == directory.history()[1].time_ms
 
 
-@pytest.mark.parametrize("clocks", CLOCKS)
+@parametrize("clocks", CLOCKS, quick=1)
 @pytest.mark.parametrize("copy", [None, copied, uploaded])
 def test_versions_are_found_by_their_times(
     store: MemoryFileSystem, tmp_path: Path, clocks: str, copy: Callable[[Path, Path], Path] | None
@@ -119,6 +120,7 @@ def test_versions_are_found_by_their_times(
     check_times(path if copy is None else copy(path, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 def test_a_copy_goes_on(store: MemoryFileSystem, tmp_path: Path) -> None:
     write(store, CLOCKS["right"])
     path = copied(on_disk(store, tmp_path / "original"), tmp_path / "copy")
@@ -141,6 +143,7 @@ def test_a_vacuum_of_a_copy_takes_what_is_copied_for_young(store: MemoryFileSyst
     assert ftfile.vacuum(copy, retention="1d").files == ()
 
 
+@pytest.mark.slow
 def test_what_is_vacuumed_is_not_promised_by_a_copy(store: MemoryFileSystem, tmp_path: Path) -> None:
     write(store, CLOCKS["right"])
     original = on_disk(store, tmp_path / "original")

@@ -33,6 +33,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.fs.tree import PickledByReference
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:
@@ -431,6 +432,7 @@ class TestLog:
         with pytest.raises(ConfigError, match="the oldest 11"):
             ftfile.open(world.url).files(10)
 
+    @pytest.mark.slow
     def test_again_and_again(self, world: World) -> None:
         batches = 0
         for _ in range(6):
@@ -459,7 +461,7 @@ class TestLog:
         assert world.vacuum().files == ()
         assert len(self.versions(world)) == 12
 
-    @pytest.mark.parametrize("lost", [layout.CHECKPOINTS, layout.COMPACTED])
+    @parametrize("lost", [layout.CHECKPOINTS, layout.COMPACTED], quick=1)
     @pytest.mark.parametrize("number", [0, -1])
     def test_they_stay_where_what_stands_for_them_is_damaged(self, world: World, lost: str, number: int) -> None:
         self.fill(world, 16)
@@ -684,6 +686,7 @@ class TestDeadLetters:
 
 
 class TestFailing:
+    @pytest.mark.slow
     def test_what_cannot_be_deleted_is_left_to_the_next(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
         lost = [world.driver.stage(0) for _ in range(2)]
         world.driver.commit_new(0)
@@ -721,7 +724,7 @@ class TestMergeRanges:
         assert world.fs.read(layout.compacted_path(name)) == before
         check_directory(world.fs)
 
-    @pytest.mark.parametrize("number", [0, 1, -1])
+    @parametrize("number", [0, 1, -1], quick=1)
     @pytest.mark.parametrize("harm", ["gone", "damaged"])
     def test_what_is_missing_is_made_anew(self, world: World, number: int, harm: str) -> None:
         for batch in range(12):

@@ -193,6 +193,7 @@ class TestHorizonInTheFuture:
         assert operations == ["vacuum", "lowerHorizon", "vacuum", "lowerHorizon", "lowerHorizon"]
         assert CommitLog(world.fs).refresh().horizon_ms <= world.clock.now_ms()
 
+    @pytest.mark.slow
     def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(vacuuming, "_horizons_since", lambda *_: {"vacuum"})
         before = CommitLog(world.fs).refresh()
@@ -283,6 +284,7 @@ class TestUnpublished:
         world.driver.commit_new(7)
         assert world.exists(stuck.final_path)
 
+    @pytest.mark.slow
     def test_a_part_that_takes_the_name_of_one_that_was_hidden_late(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:

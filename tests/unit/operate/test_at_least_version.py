@@ -12,6 +12,7 @@ import ftfile
 from ftfile import kv
 from ftfile.errors import RolledBack
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import counting, rows
 from tests.unit.write.files.encrypted import files_of, forget_all, out, ring
 
@@ -66,6 +67,7 @@ def opened(out: str, options: dict[str, str], at_least_version: int | None) -> f
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestDirectories:
+    @pytest.mark.slow
     def test_one_that_was_put_back_is_not_opened(self, out: str, ring: Path, kind: str) -> None:
         options = options_of(kind, ring)
         put_back(out, options)
@@ -75,7 +77,7 @@ class TestDirectories:
             words = opened(out, options, at_least_version).to_arrow()["word"].to_pylist()
             assert words == ["word 0", "word 1"]
 
-    @pytest.mark.parametrize("call", CALLS)
+    @parametrize("call", CALLS, quick=1)
     def test_one_that_is_put_back_while_it_is_open_is_refused(self, out: str, ring: Path, kind: str, call: str) -> None:
         options = options_of(kind, ring)
         put_back(out, options)
@@ -86,6 +88,7 @@ class TestDirectories:
         with pytest.raises(RolledBack, match="version 1 is the newest here"):
             CALLS[call](directory)
 
+    @pytest.mark.slow
     def test_nothing_is_written_there(self, out: str, ring: Path, kind: str) -> None:
         options = options_of(kind, ring)
         put_back(out, options)
@@ -114,6 +117,7 @@ def test_a_new_directory_is_no_old_one(out: str) -> None:
         query(out, {"atLeastVersion": "0"}).run(0, [[{"word": "x"}]])
 
 
+@pytest.mark.slow
 def test_verify_refuses_one_whose_log_is_damaged_as_well(out: str) -> None:
     put_back(out, {})
     query(out, {}).run(2, [[{"word": "again"}]])
@@ -125,6 +129,7 @@ def test_verify_refuses_one_whose_log_is_damaged_as_well(out: str) -> None:
 
 
 class TestStores:
+    @pytest.mark.slow
     def test_one_that_was_put_back(self, tmp_path: Path) -> None:
         path = str(tmp_path / "store")
 

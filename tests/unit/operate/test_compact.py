@@ -28,6 +28,7 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.stage import OpenPart
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from ftfile.storage.api import Capabilities
@@ -86,12 +87,14 @@ class TestParts:
         )
         check(out)
 
+    @pytest.mark.slow
     def test_every_version_has_the_rows_it_had(self, out: str) -> None:
         written(out)
         ftfile.compact(out, context=current())
         assert [len(read(out, version)) for version in range(4)] == [2, 4, 6, 6]
         assert read(out, 3) == read(out, 2) == rows(0, 6)
 
+    @pytest.mark.slow
     def test_the_name_sorts_where_the_first_of_them_was(self, out: str) -> None:
         written(out)
         ftfile.compact(out, context=current())
@@ -102,6 +105,7 @@ class TestParts:
         assert len(part.name) == len("part-0000000000-00000-123456789012.json")
         assert [json.loads(line)["id"] for line in part.read_text().splitlines()] == list(range(8))
 
+    @pytest.mark.slow
     def test_they_grow_to_about_the_target_and_large_ones_are_left_alone(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         for batch in range(10):
@@ -133,6 +137,7 @@ class TestParts:
         assert ftfile.compact(out, context=current()) == RewriteReport()
         assert ftfile.open(out).version() == 0
 
+    @pytest.mark.slow
     def test_each_directory_for_itself(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         for batch in range(3):
@@ -143,6 +148,7 @@ class TestParts:
         assert len(read(out)) == 6
         check(out)
 
+    @pytest.mark.slow
     def test_parts_of_several_writers_are_merged(self, out: str) -> None:
         query = written(out, 2)
         query.run_job("job", [rows(4)])
@@ -157,7 +163,7 @@ class TestParts:
         (add,) = ftfile.open(out).snapshot().adds.values()
         assert (add.origin.query_id, add.origin.first_batch, add.origin.last_batch) == (query.query_id, 0, 2)
 
-    @pytest.mark.parametrize(
+    @parametrize(
         "options",
         [
             {"fileFormat": "parquet"},
@@ -167,6 +173,7 @@ class TestParts:
             {"fileFormat": "csv", "nullValue": "-", "escape": '"', "lineSep": "\r\n"},
         ],
         ids=["parquet", "gzip", "json", "csv with a header", "csv with escapes"],
+        quick=1,
     )
     def test_every_format_with_its_options(self, out: str, options: dict[str, str]) -> None:
         values: list[dict[str, Any]] = [
@@ -190,6 +197,7 @@ class TestParts:
             head = contents[0].index(b"\n") + 1 if "header" in options else 0
             assert part.read_bytes() == contents[0][:head] + b"".join(content[head:] for content in contents)
 
+    @pytest.mark.slow
     def test_what_is_open_stays_open_and_what_was_rolled_is_merged(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "rolling": "policy", "maxRecordsPerFile": "3"})
         for batch in range(4):
@@ -206,6 +214,7 @@ class TestParts:
         assert ftfile.compact(out, context=current()).files_removed == 3
         assert read(out) == [*before, *rows(8)]
 
+    @pytest.mark.slow
     def test_text(self, out: str) -> None:
         query = MicroBatch(out, {"line": "string"}, {"fileFormat": "text"})
         for batch, line in enumerate(["a", "", None, "b"]):
@@ -213,6 +222,7 @@ class TestParts:
         ftfile.compact(out, context=current())
         assert [path.read_text() for path in parts(out)] == ["a\n\n\nb\n"]
 
+    @pytest.mark.slow
     def test_columns_that_the_newest_schema_no_longer_has_are_kept(self, out: str) -> None:
         for file_format in ("json", "parquet"):
             path = f"{out}-{file_format}"
@@ -227,6 +237,7 @@ class TestParts:
             else:
                 assert [pq.read_schema(part).names for part in (old, new)] == [["id", "word"], ["id"]]
 
+    @pytest.mark.slow
     def test_parts_of_other_encodings_are_not_mixed(self, out: str) -> None:
         written(out, 2)
         query = MicroBatch(out, COLUMNS, {"fileFormat": "csv", "header": "true", "onFormatChange": "accept"})
@@ -253,6 +264,7 @@ class TestNames:
         """Return the rows as a plain reader finds them in sorted files."""
         return [json.loads(line)["id"] for path in parts_of(out) for line in path.read_text().splitlines()]
 
+    @pytest.mark.slow
     def test_that_are_long_are_cut(self, out: str) -> None:
         query = self.query(out)
         for batch in range(5):
@@ -277,8 +289,11 @@ class TestNames:
         (part,) = parts_of(out)
         assert part.name.startswith(f"{'n' * 224}.0-")
 
-    @pytest.mark.parametrize(
-        ("sizes", "written"), [([1] * 6, 3), ([1] * 6 + [9], 3), ([9] + [1] * 6, 3), ([9, 9] + [1] * 4, 2)], ids=str
+    @parametrize(
+        ("sizes", "written"),
+        [([1] * 6, 3), ([1] * 6 + [9], 3), ([9] + [1] * 6, 3), ([9, 9] + [1] * 4, 2)],
+        ids=str,
+        quick=1,
     )
     def test_that_are_cut_keep_the_order_of_parts(self, out: str, sizes: list[int], written: int) -> None:
         query = self.query(out)
@@ -312,6 +327,7 @@ class TestNames:
             assert check_directory(open_filesystem(url)).live_rows.total() == 4
             assert len(ftfile.open(url).files()) == 3
 
+    @pytest.mark.slow
     def test_of_very_many_parts_are_planned_at_once(self) -> None:
         add = Add("id", "part", "p", "f", 10, 10, "c", 1, "", "e", Origin("q", 0, 0))
         started_s = time.monotonic()
@@ -381,6 +397,7 @@ class TestDamage:
     def damage(self, path: Path) -> None:
         path.write_bytes(path.read_bytes().replace(b"w", b"v"))
 
+    @pytest.mark.slow
     def test_of_a_part_leaves_those_before_and_after_it(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         written(out, 6)
         damaged = parts(out)[2]
@@ -391,6 +408,7 @@ class TestDamage:
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [4, 2, 6]
         assert damaged in parts(out)
 
+    @pytest.mark.slow
     def test_of_several_parts(self, out: str) -> None:
         written(out, 9)
         for number in (0, 4, 8):
@@ -495,6 +513,7 @@ class TestFailures:
             assert ftfile.compact(url, context=current()) == RewriteReport()
             assert sum(check_directory(open_filesystem(url)).visible_rows.values()) == 6
 
+    @pytest.mark.slow
     def test_a_part_that_cannot_be_published_is_left_out(self, out: str) -> None:
         query = written(out)
         messages = query.write(3, [rows(6)])

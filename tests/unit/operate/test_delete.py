@@ -37,6 +37,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class TestFiles:
         assert len(names & {path.name for path in Path(out).glob("part-*")}) == 1
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_a_plan_says_how_many_rows_files_and_bytes(self, out: str) -> None:
         written(out)
         plan = ftfile.delete(out, "id = 3", dry_run=True)
@@ -174,6 +176,7 @@ class TestFiles:
             assert getattr(plan, name) == getattr(report, name), name
         assert (plan.version, plan.records, plan.bytes_written) == (None, 0, 0)
 
+    @pytest.mark.slow
     def test_whole_directories_end_unread(self, out: str) -> None:
         written(out, partitionBy="day")
         for path in Path(out).glob("day=b/part-*"):
@@ -195,6 +198,7 @@ class TestFiles:
         assert ftfile.delete(out, "id = 99") == RewriteReport(where="id = 99")
         assert ftfile.open(out).version() == 2
 
+    @pytest.mark.slow
     def test_the_version_says_so_and_followers_end(self, out: str) -> None:
         written(out)
         *_, (offset, _) = ftfile.open(out).follow()
@@ -205,6 +209,7 @@ class TestFiles:
         with pytest.raises(ChangedRows):
             list(ftfile.open(out).follow(offset))
 
+    @pytest.mark.slow
     def test_older_versions_have_them_until_a_vacuum(self, out: str) -> None:
         written(out)
         before = rows_of(out)
@@ -235,10 +240,12 @@ class TestConditions:
             ftfile.delete(out, pc.divide(pc.scalar(1), pc.field("id")) > 0)
         assert ftfile.open(out).version() == 2
 
+    @pytest.mark.slow
     def test_values_by_column(self, out: str) -> None:
         written(out)
         check(out, {"id": [3, 4], "day": "a"})
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["parquet", "json", "orc"])
     @pytest.mark.parametrize(
         "where", ["c IS NULL", "c = 'x'", "id > 3000000000 OR id = 2", "c IS NULL AND id < 2", "NOT (c = 'x')"]
@@ -250,7 +257,7 @@ class TestConditions:
         check(out, where)
 
     @pytest.mark.parametrize("file_format", ["parquet", "json"])
-    @pytest.mark.parametrize(
+    @parametrize(
         "where",
         [
             pc.field("s", "a") > 4,
@@ -262,6 +269,7 @@ class TestConditions:
             {"t": datetime.datetime(2024, 1, 1, 3, tzinfo=datetime.timezone.utc)},
         ],
         ids=str,
+        quick=1,
     )
     def test_of_nested_fields_nan_and_times_by_a_zone(self, out: str, file_format: str, where: Any) -> None:
         within = [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]
@@ -279,6 +287,7 @@ class TestConditions:
         assert ftfile.delete(out, where).rows_removed == matches.total()
         assert rows_of(out) == before - matches
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["json", "parquet"])
     def test_of_encrypted_rows(self, out: str, ring: Path, file_format: str) -> None:
         provider = f"file:{ring}"
@@ -288,6 +297,7 @@ class TestConditions:
             query.run(batch, [[{"id": number} for number in range(10)]])
         assert check(out, "id = 3", key_provider=provider).rows_removed == 3
 
+    @pytest.mark.slow
     def test_of_the_column_of_file_names(self, out: str) -> None:
         query = MicroBatch(out, {"id": "long", "f": "string"}, {"fileFormat": "json", "fileNameColumn": "f"})
         for batch in range(2):
@@ -295,6 +305,7 @@ class TestConditions:
         assert check(out, "f = 'a' AND id > 4").rows_removed == 4
         assert check(out, "f = 'b'").files_written == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("options", [{"compression": "gzip"}, {"partFileName": "{number}{ext}"}])
     def test_of_filtered_and_named_files(self, out: str, options: dict[str, str]) -> None:
         written(out, **options)
@@ -310,6 +321,7 @@ class TestOpenFiles:
         assert [version.operation for version in ftfile.open(out).history()][-2:] == ["flush", "delete"]
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_the_rest_of_a_segment_of_which_a_file_was_made(self, out: str) -> None:
         options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy", "maxRecordsPerFile": "4"}
         query = MicroBatch(out, COLUMNS, options)
@@ -320,6 +332,7 @@ class TestOpenFiles:
         check(out, "word = 'w4'")
         assert check(out, "id = 3").rows_removed == 5
 
+    @pytest.mark.slow
     def test_without_such_rows_stay_open(self, out: str) -> None:
         written(out, rolling="policy", partitionBy="day")
         count = len(ftfile.open(out).status(lag=False).open)
@@ -328,11 +341,13 @@ class TestOpenFiles:
         check(out, "day = 'a' AND id = 4")
         assert {file.directory for file in ftfile.open(out).status(lag=False).open} == {"day=b"}
 
+    @pytest.mark.slow
     def test_of_which_all_rows_match_end_open(self, out: str) -> None:
         written(out, rolling="policy", partitionBy="day")
         check(out, "day = 'a'")
         assert "flush" not in {version.operation for version in ftfile.open(out).history()}
 
+    @pytest.mark.slow
     def test_files_of_a_flush_that_are_recorded_are_not_deleted(self) -> None:
         """They are staged still when the delete fails."""
         inner = CrashingFileSystem()
@@ -388,7 +403,7 @@ class TestRaces:
         assert report.live_rows == report.visible_rows
         assert sorted(ftfile.open(url).to_arrow()["id"].to_pylist()) == ids
 
-    @pytest.mark.parametrize("times", [1, 3])
+    @parametrize("times", [1, 3], quick=1)
     def test_a_compaction_puts_the_rows_into_other_files(self, times: int) -> None:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
@@ -409,6 +424,7 @@ class TestRaces:
             assert report.rows_removed
             self.check(url, ids)
 
+    @pytest.mark.slow
     def test_one_that_never_ends_is_an_error_and_no_row_goes(self) -> None:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
@@ -424,6 +440,7 @@ class TestRaces:
             assert "delete" not in {version.operation for version in ftfile.open(url).history()}
             check_directory(open_filesystem(url))
 
+    @pytest.mark.slow
     def test_an_append_stays(self) -> None:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
@@ -433,6 +450,7 @@ class TestRaces:
             self.race(inner, append, 1, "id = 3")
             self.check(url, sorted([*left, 3]))
 
+    @pytest.mark.slow
     def test_rows_that_are_opened_meanwhile_stay(self) -> None:
         """They are later ones: a segment is never written anew."""
         inner = CrashingFileSystem()
@@ -451,6 +469,7 @@ class TestRaces:
             ids = sorted([*left, 3])
             assert sorted(ftfile.open(url).to_arrow()["id"].to_pylist()) == ids
 
+    @pytest.mark.slow
     def test_an_overwrite_with_such_rows(self) -> None:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
@@ -460,6 +479,7 @@ class TestRaces:
             self.race(inner, lambda: rival.run_job("job", [rows]), 1, "id = 3")
             self.check(url, [4])
 
+    @pytest.mark.slow
     def test_a_restore_of_what_had_them(self) -> None:
         """What is there then is chosen anew."""
         inner = CrashingFileSystem()
@@ -469,6 +489,7 @@ class TestRaces:
             self.race(inner, lambda: ftfile.restore(url, 0, context=current()), 1, "id = 3")
             self.check(url, [n for n in before if n != 3])
 
+    @pytest.mark.slow
     def test_a_flush_of_the_same_rows(self) -> None:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
@@ -477,6 +498,7 @@ class TestRaces:
             self.race(inner, lambda: ftfile.flush(url, context=current()), 1, "id = 3")
             self.check(url, left)
 
+    @pytest.mark.slow
     def test_files_that_move_while_they_are_read(self) -> None:
         """They are vacuumed by then."""
         inner = CrashingFileSystem()
@@ -500,6 +522,7 @@ class TestRaces:
             assert sorted(ftfile.open(url).to_arrow()["id"].to_pylist()) == left
 
 
+@pytest.mark.slow
 def test_a_name_that_is_taken_is_raised_at_once(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out)
     tries, honest = list[object](), accept_rewrites
@@ -520,6 +543,7 @@ def test_a_name_that_is_taken_is_raised_at_once(out: str, monkeypatch: pytest.Mo
     assert ftfile.open(out).version() == 2
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_published_are_an_error(out: str) -> None:
     query = written(out)
     messages = query.write(3, [[{"id": 3, "word": "w", "day": "a"}]])
@@ -535,6 +559,7 @@ def test_rows_that_cannot_be_published_are_an_error(out: str) -> None:
     assert ftfile.open(out).count(where="id = 3") == 0
 
 
+@pytest.mark.slow
 def test_damage_is_an_error_and_no_row_goes(out: str) -> None:
     written(out)
     before = ftfile.open(out).version()
@@ -545,6 +570,7 @@ def test_damage_is_an_error_and_no_row_goes(out: str) -> None:
     assert ftfile.open(out).version() == before
 
 
+@pytest.mark.slow
 def test_rows_that_a_read_returns_and_a_rewrite_keeps_are_an_error(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out)
     monkeypatch.setattr("ftfile.read.selection.Without.apply", lambda _, rows, __: (batch for _, batch in rows))

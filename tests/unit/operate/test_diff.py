@@ -48,6 +48,7 @@ def stem(name: str) -> str:
     return name.partition(".")[0]
 
 
+@pytest.mark.slow
 def test_rows_and_files_of_every_two_versions(tmp_path: Path) -> None:
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, OPTIONS)
     contents = []
@@ -75,6 +76,7 @@ def test_rows_and_files_of_every_two_versions(tmp_path: Path) -> None:
     assert directory.diff(8).removed == directory.diff(8, 9).removed
 
 
+@pytest.mark.slow
 def test_more_records_than_are_read_at_once(tmp_path: Path) -> None:
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, OPTIONS)
     for batch in range(THREADS_MAX + 8):
@@ -139,6 +141,7 @@ def test_what_is_no_version(tmp_path: Path, old: Any, kind: type[Exception], tex
         ftfile.open(query.path).diff(old)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_no_longer_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 2)
     monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)

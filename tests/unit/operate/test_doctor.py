@@ -55,6 +55,7 @@ def test_a_directory_that_can_be_used(out: str) -> None:
     assert the("clock", out).severity == "ok"
 
 
+@pytest.mark.slow
 def test_a_path_without_a_log(tmp_path: Path) -> None:
     report = ftfile.doctor(f"{tmp_path}/nowhere")
     assert not report.ok

@@ -20,6 +20,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBa
     assert ids(query.path) == [6]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("where", "message"),
     [
         (None, 'or "all" for every row'),
@@ -73,6 +74,7 @@ def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBa
         ("ALL", "'ALL' is none of the partition columns"),
         (7, "where=7 is no condition"),
     ],
+    quick=3,
 )
 def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -98,7 +100,7 @@ class TestDirectoryPattern:
         MicroBatch(out, columns, options | {"directoryPattern": "'later'yyyy"}).run(1, [[rows[0] | {"id": 9}]])
         return out
 
-    @pytest.mark.parametrize(
+    @parametrize(
         ("where", "left"),
         [
             ("directoryTime < TIMESTAMP '2024-07-01 00:00:00'", [2, 3, 9]),
@@ -107,6 +109,7 @@ class TestDirectoryPattern:
             ({"directoryTime": "2024-06-30 23:00:00"}, [0, 2, 3, 9]),
             (pc.field("directoryTime") < datetime.datetime(2024, 7, 1, 0, 30), [3, 9]),  # noqa: DTZ001
         ],
+        quick=2,
     )
     def test_directories_by_time_go_by_their_time(self, hours: str, where: Any, left: list[int]) -> None:
         ftfile.drop(hours, where, directory_pattern="ts:yyyy-MM-dd/HH")
@@ -133,6 +136,7 @@ def test_an_unknown_column_drops_nothing(query: MicroBatch) -> None:
     assert len(ids(query.path)) == 5
 
 
+@pytest.mark.slow
 def test_what_is_still_open_goes_as_well(tmp_path: Path) -> None:
     options = {"fileFormat": "json", "partitionBy": "month", "rolling": "policy", "maxRecordsPerFile": "2"}
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, options)
@@ -176,6 +180,7 @@ def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
         assert ids(plain) == [6, 8, 71, 80]
 
 
+@pytest.mark.slow
 def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None:
     """A part that cannot be published yet would come back after it was dropped."""
     messages = query.write(1, [MONTHS])

@@ -47,6 +47,7 @@ def cell_of(report: VerifyReport, repaired: RepairReport) -> str:
     return f"{worst.severity} {worst.code} {result}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "harm", "encrypted"), CELLS)
 def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None:
     cell = (ENCRYPTED if encrypted and name in ENCRYPTED else MATRIX)[name][HARMS.index(harm)]

@@ -26,6 +26,7 @@ from ftfile.testing.source_run import SourceRun
 from ftfile.write.spark_checkpoint import CHECKPOINTS, read_progress
 from tests.hostile.forging import ANY, forge
 from tests.kit.files_run import FilesRun
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +146,7 @@ def test_files_that_are_left_to_read(sink: Sink) -> None:
     assert "stateLocation" in found.unknown
 
 
+@pytest.mark.slow
 def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
     """Of a directory that is followed, which is found among those that are given."""
     followed, other = (MicroBatch(str(tmp_path / name), {"id": "long"}, {"fileFormat": "json"}) for name in "ab")
@@ -170,6 +172,7 @@ def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
     assert "no batch has read it" in found.unknown
 
 
+@pytest.mark.slow
 def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_followed(
     sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +223,7 @@ def go_on(checkpoint: Path) -> None:
         shutil.copy(checkpoint / directory / "1", checkpoint / directory / "2")
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("change", "problem"),
     [
         (shutil.rmtree, "nothing is there"),
@@ -231,6 +234,7 @@ def go_on(checkpoint: Path) -> None:
         (empty, "it ends with no batch, and the directory with batch 1"),
         (go_on, "it has batch 2 done, and the directory ends with batch 1"),
     ],
+    quick=3,
 )
 def test_checkpoints_with_a_problem(sink: Sink, change: Callable[[Path], None], problem: str) -> None:
     sink.run(0, 1)
@@ -379,6 +383,7 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
     assert sink.status().path == f"file://{sink.place}/moved"
 
 
+@pytest.mark.slow
 def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
     """Its place is recorded once, and what it has left to read is counted, as of a directory."""
     followed = MicroBatch(str(tmp_path / "in"), {"id": "long"}, {"fileFormat": "json"})

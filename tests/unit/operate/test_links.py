@@ -21,6 +21,7 @@ from ftfile.operate.verify.verify_directory import verify
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.tools.migrate.inventory import list_foreign
 from ftfile.tools.migrate.undo import put_back, remove_empty
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def vacuum(fs: LocalFileSystem, *, dry_run: bool = False) -> list[str]:
 
 @pytest.mark.usefixtures("driver")
 class TestVacuum:
-    @pytest.mark.parametrize("place", ["staged/q", "staged/q/0", "retired", "deadLetters/q", "wal/w"])
+    @parametrize("place", ["staged/q", "staged/q/0", "retired", "deadLetters/q", "wal/w"], quick=3)
     def test_leaves_what_is_behind_a_link(self, fs: LocalFileSystem, outside: Path, place: str) -> None:
         put_link(fs, f"{layout.META}/{place}", outside)
         before = sorted(outside.rglob("*"))
@@ -84,10 +85,11 @@ class TestVacuum:
         assert (outside / "file").exists()
         assert not Path(fs.root, layout.STAGED, "q/file").is_symlink()
 
-    @pytest.mark.parametrize(
+    @parametrize(
         "text",
         [b"keep", b"_ftfile/directory/_format", f"_ftfile/x-{ID[:12]}".encode(), b"../outside/file", b"", b"\xff\0"],
         ids=["another", "own", "own with the id", "above", "empty", "damaged"],
+        quick=3,
     )
     def test_believes_no_note_of_another_file(
         self, fs: LocalFileSystem, text: bytes, caplog: pytest.LogCaptureFixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ftfile
 from ftfile.operate.details import OffsetRange, ranges_between
 from ftfile.testing.micro_batch import MicroBatch
@@ -42,6 +44,7 @@ def test_a_source_that_has_become_another() -> None:
     assert ranges_between([1, 2], [3]) == (OffsetRange(0, None, 1, 3),)
 
 
+@pytest.mark.slow
 def test_no_ranges_where_an_end_is_not_known(tmp_path: Path) -> None:
     """The batch before was written without `checkpointLocation`, or this one was."""
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})

@@ -22,6 +22,7 @@ from ftfile.log.format.record import compact_json, from_checked_text, to_checked
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.files.file_writer import forget_caches
 from tests.hostile.forging import ANY, forge
+from tests.kit.parameters import parametrize
 from tests.unit.packages import install
 from tests.unit.tools.cli.running import run
 from tests.unit.write.files.encrypted import FIRST, write_ring
@@ -195,7 +196,7 @@ CALLS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 class TestForged:
-    @pytest.mark.parametrize("call", CALLS)
+    @parametrize("call", CALLS, quick=1)
     def test_a_module_is_not_imported(self, packages: Path, tmp_path: Path, forgery: str, call: str) -> None:
         assert packages.exists()
         path = tmp_path / "out"
@@ -205,6 +206,7 @@ class TestForged:
             CALLS[call](str(path))
         assert MODULE not in sys.modules
 
+    @pytest.mark.slow
     def test_an_entry_point_is_looked_up(self, packages: Path, tmp_path: Path, forgery: str) -> None:
         forge_it, group = FORGERIES[forgery]
         install(packages, "of_a_user", f"[{group}]\nmine = {MODULE}:Hit\n")

@@ -12,6 +12,7 @@ from ftfile.storage.registry import open_filesystem, register, unregister
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hostile.forging import ANY, forge, forged_header
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize("name", OPERATIONS)
+@parametrize("name", OPERATIONS, quick=2)
 def test_maintenance_takes_settings_of_files_alone(
     openings: list[dict[str, str]], tmp_path: Path, name: str, dry_run: bool
 ) -> None:

@@ -35,6 +35,7 @@ from ftfile.testing.context import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.unit.operate.test_verify import DAY_MS, World, _often, walk, world
 from tests.unit.write.files.encrypted import committed, out, ring, rows_of, stream
@@ -481,6 +482,7 @@ class TestDerived:
             world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(checkpoint, horizon_ms=7)))
         self.check(world)
 
+    @pytest.mark.slow
     def test_damaged_checkpoints(self, world: World) -> None:
         for name in list_checkpoints(world.fs):
             world.write(layout.log_checkpoint_path(name), b"nonsense")
@@ -532,6 +534,7 @@ def damage_spool(tmp_path: Path, batch: int) -> str:
     return spool.relative_to(tmp_path / "out").as_posix()
 
 
+@pytest.mark.slow
 def test_a_damaged_segment_is_given_up(tmp_path: Path) -> None:
     query = rolled(tmp_path)
     for batch in range(3):
@@ -561,7 +564,7 @@ def test_a_missing_segment_is_given_up(tmp_path: Path) -> None:
     assert ftfile.open(path).to_arrow()["id"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("file_format", ["text", "parquet"])
+@parametrize("file_format", ["text", "parquet"], quick=1)
 def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: str) -> None:
     """Its content is bound to its place, and readable under the new one."""
     stream(out, ring, fileFormat=file_format).run(0, [rows_of("secret")])
@@ -710,6 +713,7 @@ def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) 
     assert bool(rows(world)) == (more == 0)
 
 
+@pytest.mark.slow
 def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
     content = random.Random(0).randbytes(2 * mending.PIECE_BYTES + 1)
     add = world.driver.stage(0, content)

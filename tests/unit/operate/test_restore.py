@@ -21,6 +21,7 @@ from ftfile.testing.context import ManualClock, current, open_filesystem, repeat
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import FIRST, ring_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "restoring.md"
@@ -44,6 +45,7 @@ def ids(out: str, version: int | None = None) -> list[int]:
     return rows
 
 
+@pytest.mark.slow
 def test_what_was_dropped_comes_back_and_what_came_since_goes(query: MicroBatch) -> None:
     query.run(1, [[{"id": 9, "month": "9"}]])
     report = ftfile.restore(query.path, 0)
@@ -58,6 +60,7 @@ def test_what_was_dropped_comes_back_and_what_came_since_goes(query: MicroBatch)
     assert ftfile.open(query.path).verify(full=True).findings == ()
 
 
+@pytest.mark.slow
 def test_a_restore_is_undone_by_another_one_as_often_as_one_likes(query: MicroBatch) -> None:
     for version, rows in [(0, [6, 7, 8]), (1, [6, 8]), (0, [6, 7, 8]), (3, [6, 8]), (2, [6, 7, 8])]:
         ftfile.restore(query.path, version)
@@ -66,6 +69,7 @@ def test_a_restore_is_undone_by_another_one_as_often_as_one_likes(query: MicroBa
     assert ftfile.open(query.path).verify(full=True).findings == ()
 
 
+@pytest.mark.slow
 def test_the_newest_rows_need_no_restore(query: MicroBatch) -> None:
     assert ftfile.restore(query.path, 1).version is None
     assert ftfile.restore(query.path, 0).version == 2
@@ -96,7 +100,7 @@ def test_a_time_names_the_version() -> None:
         assert ftfile.open(query.path, context=current()).count() == 3
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("arguments", "message"),
     [
         ({}, "one of both"),
@@ -105,6 +109,7 @@ def test_a_time_names_the_version() -> None:
         ({"version": -1}, "there is no version -1: the newest is 1"),
         ({"timestamp": "yesterday"}, "'yesterday' is no time"),
     ],
+    quick=3,
 )
 def test_a_version_that_is_not_there_is_refused(query: MicroBatch, arguments: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -112,6 +117,7 @@ def test_a_version_that_is_not_there_is_refused(query: MicroBatch, arguments: An
     assert ftfile.open(query.path).version() == 1
 
 
+@pytest.mark.slow
 def test_queries_go_on_exactly_once(query: MicroBatch) -> None:
     query.run(1, [[{"id": 9, "month": "9"}]])
     ftfile.restore(query.path, 0)
@@ -121,6 +127,7 @@ def test_queries_go_on_exactly_once(query: MicroBatch) -> None:
     assert ids(query.path) == [6, 7, 8, 10]
 
 
+@pytest.mark.slow
 def test_files_that_are_open_come_back_open_and_their_jobs_with_them(tmp_path: Path) -> None:
     columns = {"id": "long"}
     query = MicroBatch(
@@ -143,6 +150,7 @@ def test_files_that_are_open_come_back_open_and_their_jobs_with_them(tmp_path: P
     assert ids(query.path) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_after_a_compaction_the_small_files_come_back(tmp_path: Path) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
     for batch in range(3):
@@ -159,6 +167,7 @@ def test_after_a_compaction_the_small_files_come_back(tmp_path: Path) -> None:
     assert sorted(ftfile.open(query.path).to_arrow()["id"].to_pylist()) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_columns_and_partitions_are_those_of_the_older_version(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long", "month": "string"}, OPTIONS).run(0, [MONTHS])
@@ -176,6 +185,7 @@ def test_columns_and_partitions_are_those_of_the_older_version(tmp_path: Path) -
     assert ftfile.open(out).to_arrow().to_pylist() == [{"id": 1, "day": "1", "more": 2}]
 
 
+@pytest.mark.slow
 def test_a_follower_is_told_and_passes_over_it(query: MicroBatch) -> None:
     directory = ftfile.open(query.path)
     [(offset, _)] = [(offset, list(rows)) for offset, rows in directory.follow()]
@@ -235,6 +245,7 @@ class Busy(WrapperFileSystem):
         return []
 
 
+@pytest.mark.slow
 def test_others_that_commit_at_more_tries_than_are_made() -> None:
     fs = CrashingFileSystem()
     with mounted(fs) as path:
@@ -249,6 +260,7 @@ def test_others_that_commit_at_more_tries_than_are_made() -> None:
         assert ids(path) == [0]
 
 
+@pytest.mark.slow
 def test_a_file_at_a_name_that_is_wanted_stays(tmp_path: Path) -> None:
     query = MicroBatch(
         str(tmp_path / "out"),
@@ -269,6 +281,7 @@ def test_a_file_at_a_name_that_is_wanted_stays(tmp_path: Path) -> None:
     assert [file.path for file in ftfile.open(query.path).files()] == [taken.name]
 
 
+@pytest.mark.slow
 def test_what_a_vacuum_deleted_is_named_before_anything_is_changed() -> None:
     clock = ManualClock()
     with repeatable(clock):
@@ -294,6 +307,7 @@ def test_what_a_vacuum_deleted_is_named_before_anything_is_changed() -> None:
         check_directory(open_filesystem(query.path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"compression": "gzip"}, {"rolling": "policy", "maxRecordsPerFile": "2"}])
 def test_an_encrypted_directory_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any) -> None:
     monkeypatch.setenv("FTFILE_KEYS_OF_RESTORING", ring_text(first=FIRST))
@@ -330,6 +344,7 @@ def test_a_store_is_refused(tmp_path: Path) -> None:
         ftfile.restore(store.path, 0)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, OPTIONS)
     for batch in range(9):
@@ -389,6 +404,7 @@ class Keeping(WrapperFileSystem):
         super().delete(path)
 
 
+@pytest.mark.slow
 def test_a_file_that_a_vacuum_may_delete_at_any_moment_does_not_come_back() -> None:
     clock = ManualClock()
     fs = CrashingFileSystem(clock=clock)

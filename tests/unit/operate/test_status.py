@@ -18,6 +18,7 @@ from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.status import UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files.rolling_rules import PendingRule
+from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import query_of, rows
 from tests.unit.operate.test_verify import World, world
 
@@ -118,7 +119,7 @@ def test_open_files(tmp_path: Path) -> None:
     assert status.due == 0
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "shown"),
     [
         ({"rolloverInterval": "30min"}, "until T UTC by rolloverInterval"),
@@ -127,6 +128,7 @@ def test_open_files(tmp_path: Path) -> None:
         ({"maxBatchesPerFile": "4"}, "4 batches by maxBatchesPerFile (3 batches now)"),
         ({"maxBytesPerFile": "100"}, "100 B by maxBytesPerFile (27 B now)"),
     ],
+    quick=3,
 )
 def test_why_a_file_is_open(tmp_path: Path, options: dict[str, str], shown: str) -> None:
     """The soonest rule by time, and the fullest by amount; `rules` has all of them in this order."""

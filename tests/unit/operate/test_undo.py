@@ -13,6 +13,7 @@ from ftfile.operate import restore
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 COLUMNS = {"id": "long"}
 OPTIONS = {"fileFormat": "json"}
@@ -37,6 +38,7 @@ def undo(out: str, **more: Any) -> restore.RestoreReport:
     return ftfile.undo(out, dry_run=False, **more)
 
 
+@pytest.mark.slow
 def test_a_batch_goes_and_another_undo_brings_it_back(query: MicroBatch) -> None:
     plan = ftfile.undo(query.path)
     assert (plan.version, plan.undone_version, plan.restored_version, plan.dry_run) == (None, 1, 0, True)
@@ -63,7 +65,7 @@ def test_the_first_write_leaves_no_rows(tmp_path: Path) -> None:
     assert ids(out) == [0]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     "write",
     [
         lambda out: ftfile.drop(out, "all"),
@@ -72,6 +74,7 @@ def test_the_first_write_leaves_no_rows(tmp_path: Path) -> None:
         lambda out: ftfile.restore(out, 0),
     ],
     ids=["drop", "delete", "overwrite", "restore"],
+    quick=1,
 )
 def test_whatever_ended_rows_is_a_write(query: MicroBatch, write: Any) -> None:
     write(query.path)

@@ -32,6 +32,7 @@ from ftfile.operate.verify.verify_directory import verify
 from ftfile.storage.calls import THREADS_MAX
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
+from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.without import is_left_out
 
@@ -237,7 +238,7 @@ class TestBounds:
         assert (report.findings, report.records, report.version) == ((), THREADS_MAX + 2, THREADS_MAX + 1)
         assert len(slow.readers) > 1
 
-    @pytest.mark.parametrize(("at_once", "batches"), [(3, 25), (history.RECORDS_AT_ONCE, 300)])
+    @parametrize(("at_once", "batches"), [(3, 25), (history.RECORDS_AT_ONCE, 300)], quick=1)
     def test_more_records_than_are_folded_together(
         self, world: World, monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
     ) -> None:

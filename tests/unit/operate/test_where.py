@@ -16,6 +16,7 @@ from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.delete import select
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def found(out: str, where: Any) -> list[str]:
     return sorted(add.directory_key.partition("=")[2] for add in select(log.refresh(), take_snapshot(log), where))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("kind", "values", "asked", "directories"),
     [
         ("string", ["7", "07", "8"], "7", ["7"]),
@@ -62,6 +63,7 @@ def found(out: str, where: Any) -> list[str]:
         ("timestamp", [NOON], "2024-07-01 12:00:00", ["2024-07-01 12%3A00%3A00"]),
         ("string", ["a"], "x" * 300, []),
     ],
+    quick=5,
 )
 def test_values_are_compared_as_what_they_are(
     tmp_path: Path, kind: str, values: list[Any], asked: object, directories: list[str]
@@ -148,6 +150,7 @@ def test_rows_written_when_the_column_had_another_type_are_found_by_that(tmp_pat
     assert found(out, {"key": 0.5}) == ["0.5"]
 
 
+@pytest.mark.slow
 def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers remember the last ones, and readers all."""
     monkeypatch.setattr("ftfile.log.apply.DEFINITIONS_KEPT", 1)

@@ -24,6 +24,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def by_id(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
-@pytest.mark.parametrize("file_format", ["arrow", "orc", "parquet"])
+@parametrize("file_format", ["arrow", "orc", "parquet"], quick=1)
 def test_rows_and_schema_are_those_of_the_version(tmp_path: Path, file_format: str) -> None:
     directory = written(str(tmp_path), fileFormat=file_format)
     dataset = directory.dataset()
@@ -84,6 +85,7 @@ def test_rows_and_schema_are_those_of_the_version(tmp_path: Path, file_format: s
     assert sorted(chosen["id"].to_pylist()) == [3, 7]
 
 
+@pytest.mark.slow
 def test_engines_read_only_the_files_of_a_partition(tmp_path: Path) -> None:
     directory = written(str(tmp_path))
     dataset = directory.dataset()
@@ -97,6 +99,7 @@ def test_engines_read_only_the_files_of_a_partition(tmp_path: Path) -> None:
     assert sorted(dataset.to_table(filter=pc.field("day") == date(2024, 7, 3)).to_pandas()["id"]) == [2, 5]
 
 
+@pytest.mark.slow
 def test_files_of_any_store_are_read_by_its_driver() -> None:
     fs = FaultyFileSystem(CrashingFileSystem())
     with mounted(fs) as url:
@@ -109,6 +112,7 @@ def test_files_of_any_store_are_read_by_its_driver() -> None:
         assert {"open", "read_at"} <= operations <= {"open", "read_at", "stat", "close"}
 
 
+@pytest.mark.slow
 def test_files_of_several_schemas_are_one_dataset(tmp_path: Path) -> None:
     out = str(tmp_path)
     MicroBatch(out, {"id": "integer"}, {"fileFormat": "parquet"}).run(0, [[{"id": 1}]])
@@ -124,7 +128,7 @@ def test_files_of_several_schemas_are_one_dataset(tmp_path: Path) -> None:
 PART = Decimal("0.299")
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("wrap", "value"),
     [
         (lambda kind: kind, PART),
@@ -141,6 +145,7 @@ PART = Decimal("0.299")
             {"a": PART},
         ),
     ],
+    quick=1,
 )
 def test_decimals_that_became_floating_point_numbers_are_not_rounded(
     tmp_path: Path, wrap: Callable[[str], Any], value: Any
@@ -178,6 +183,7 @@ def test_files_of_several_formats_are_one_dataset(tmp_path: Path) -> None:
     assert duckdb.execute("SELECT count(*) FROM dataset WHERE day = DATE '2024-07-03'").fetchall() == [(4,)]
 
 
+@pytest.mark.slow
 def test_a_version_without_files_is_an_empty_dataset(tmp_path: Path) -> None:
     directory = written(str(tmp_path))
     ftfile.drop(str(tmp_path), "all")
@@ -198,6 +204,7 @@ def test_retired_files_are_not_taken_for_others_of_their_name_and_length(tmp_pat
     assert [directory.dataset(version).to_table()["id"].to_pylist() for version in (0, 2)] == [[0], [1]]
 
 
+@pytest.mark.slow
 def test_a_file_that_was_taken_away_is_an_error(tmp_path: Path) -> None:
     directory = written(str(tmp_path))
     dataset = directory.dataset()
@@ -209,7 +216,7 @@ def test_a_file_that_was_taken_away_is_an_error(tmp_path: Path) -> None:
         directory.dataset()
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "text"),
     [
         ({"fileFormat": "json"}, r"some files are json, and pyarrow reads arrow, orc, parquet .*to_batches\(\)"),
@@ -218,6 +225,7 @@ def test_a_file_that_was_taken_away_is_an_error(tmp_path: Path) -> None:
         ({"encryption": "parquet"}, r"is encrypted or filtered"),
     ],
     ids=str,
+    quick=2,
 )
 def test_what_pyarrow_cannot_read_names_the_call_that_can(tmp_path: Path, options: dict[str, str], text: str) -> None:
     if "encryption" in options:

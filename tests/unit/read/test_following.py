@@ -26,6 +26,7 @@ from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import Killed, SourceRun
+from tests.kit.parameters import parametrize, slow_after
 from tests.kit.rewriting import rewrite_without
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
 
 
-@pytest.fixture(params=PROTOCOLS)
+@pytest.fixture(params=slow_after(1, PROTOCOLS))
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -65,6 +66,7 @@ def ids(run: SourceRun) -> list[int]:
     return sorted(row["id"] for row in run.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [JSON, ROLLED, {"rolling": "policy"}], ids=["batch", "rolled", "open"])
 def test_what_was_there_and_then_what_comes(out: str, protocol: Any, options: dict[str, str]) -> None:
     write(out, range(4), options)
@@ -80,6 +82,7 @@ def test_what_was_there_and_then_what_comes(out: str, protocol: Any, options: di
     assert ids(run) == rows_of(range(9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 3])
 def test_rewrites_between_bring_nothing_twice(out: str, protocol: Any, first: int) -> None:
     write(out, range(first), ROLLED)
@@ -97,6 +100,7 @@ def test_rewrites_between_bring_nothing_twice(out: str, protocol: Any, first: in
     assert ids(run) == rows_of(range(14))
 
 
+@pytest.mark.slow
 def test_behind_assembly_flush_and_compaction_each_row_is_read_where_it_was_written(out: str) -> None:
     write(out, range(1), ROLLED)
     run = SourceRun(out, COLUMNS)
@@ -131,7 +135,7 @@ def test_killed_it_has_the_same_batches_as_before(
     assert ids(run) == rows_of(range(5))
 
 
-@pytest.mark.parametrize("options", [{"startingVersion": "latest"}, {"startingVersion": "2"}], ids=str)
+@parametrize("options", [{"startingVersion": "latest"}, {"startingVersion": "2"}], ids=str, quick=1)
 def test_where_it_begins_is_pinned_by_the_end_of_its_first_batch(
     out: str, protocol: Any, options: dict[str, str]
 ) -> None:
@@ -144,7 +148,7 @@ def test_where_it_begins_is_pinned_by_the_end_of_its_first_batch(
     assert ids(run) == rows_of(range(2, 5))
 
 
-@pytest.mark.parametrize(("version", "first"), [("0", 0), ("2", 2), ("4", 4), ("latest", 4)])
+@parametrize(("version", "first"), [("0", 0), ("2", 2), ("4", 4), ("latest", 4)], quick=1)
 def test_starting_version(out: str, protocol: Any, version: str, first: int) -> None:
     write(out, range(4))
     run = SourceRun(out, COLUMNS, {"startingVersion": version}, protocol)
@@ -162,7 +166,7 @@ def test_a_starting_version_that_is_not_there(out: str) -> None:
         SourceRun(f"{out}-none", COLUMNS, {"startingVersion": "1"}).run()
 
 
-@pytest.mark.parametrize(("minutes", "first"), [(-5, 0), (0, 0), (1, 1), (1.5, 2), (2.5, 3)])
+@parametrize(("minutes", "first"), [(-5, 0), (0, 0), (1, 1), (1.5, 2), (2.5, 3)], quick=1)
 def test_starting_timestamp(out: str, protocol: Any, minutes: float, first: int) -> None:
     start = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
     write(out, range(3))
@@ -188,7 +192,7 @@ def test_only_one_beginning(out: str) -> None:
         SourceRun(out, COLUMNS, {"startingVersion": "0", "startingTimestamp": "2024-07-01"}).run()
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "sizes"),
     [
         ({"maxFilesPerTrigger": "1"}, [1] * 6),
@@ -201,6 +205,7 @@ def test_only_one_beginning(out: str) -> None:
         ({}, [6]),
     ],
     ids=str,
+    quick=2,
 )
 def test_limits_split_only_records_that_alone_pass_them(
     out: str, protocol: Any, options: dict[str, str], sizes: list[int]
@@ -213,7 +218,7 @@ def test_limits_split_only_records_that_alone_pass_them(
 
 
 @pytest.mark.parametrize("begin", [{}, {"startingVersion": "0"}], ids=str)
-@pytest.mark.parametrize(("limit", "sizes"), [(1, [1, 1, 1, 1, 1]), (2, [2, 2, 1]), (4, [4, 1]), (5, [5])])
+@parametrize(("limit", "sizes"), [(1, [1, 1, 1, 1, 1]), (2, [2, 2, 1]), (4, [4, 1]), (5, [5])], quick=1)
 def test_a_record_that_passes_a_limit_is_read_piece_by_piece(
     out: str, protocol: Any, begin: dict[str, str], limit: int, sizes: list[int]
 ) -> None:
@@ -240,6 +245,7 @@ def test_the_first_snapshot_is_read_in_slices(out: str, protocol: Any, files: in
     assert all(len(rows) for number, rows in run.batches.items() if number < -(-live // files))
 
 
+@pytest.mark.slow
 def test_available_now_ends_where_the_log_ended_when_it_began(out: str) -> None:
     write(out, range(4))
     run = SourceRun(out, COLUMNS, {"maxFilesPerTrigger": "3", "startingVersion": "0"})
@@ -253,6 +259,7 @@ def test_available_now_ends_where_the_log_ended_when_it_began(out: str) -> None:
     assert ids(run) == rows_of(range(6))
 
 
+@pytest.mark.slow
 def test_available_now_on_older_spark_is_one_batch(out: str) -> None:
     write(out, range(4))
     run = SourceRun(out, COLUMNS, {"maxFilesPerTrigger": "3"}, "4.0")
@@ -260,6 +267,7 @@ def test_available_now_on_older_spark_is_one_batch(out: str) -> None:
     assert len(run.rows) == 3
 
 
+@pytest.mark.slow
 def test_once_reads_everything_whatever_the_limits_are(out: str, protocol: Any) -> None:
     write(out, range(3))
     run = SourceRun(out, COLUMNS, {"maxFilesPerTrigger": "1"}, protocol)
@@ -319,6 +327,7 @@ def test_the_backlog_is_reported(out: str) -> None:
     assert stream.report() == {"version": 4, "versionsBehind": 0, "versionsSkipped": 1}
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_not_there_yet_is_waited_for(out: str, protocol: Any) -> None:
     for options in ({}, {"startingVersion": "latest"}, {"startingVersion": "0"}):
         path = f"{out}-{len(options)}{options}"
@@ -337,6 +346,7 @@ def test_a_directory_of_others_is_none_to_follow(tmp_path: Path) -> None:
         SourceRun(str(tmp_path), COLUMNS).run()
 
 
+@pytest.mark.slow
 def test_an_overwrite_is_an_error_before_anything_of_it_is_planned(out: str, protocol: Any) -> None:
     write(out, range(2))
     run = SourceRun(out, COLUMNS, protocol=protocol)
@@ -406,6 +416,7 @@ def test_an_overwrite_of_nothing_is_read(out: str) -> None:
     assert ids(run) == [7]
 
 
+@pytest.mark.slow
 def test_a_column_that_is_new_ends_the_query_with_all_rows_before_it(out: str, protocol: Any) -> None:
     wide = {"id": "long", "name": "string"}
     write(out, range(2))
@@ -436,6 +447,7 @@ def test_columns_of_ones_own_are_found_by_name(out: str) -> None:
     assert run.rows == [{"NAME": "a", "more": None}, {"NAME": "b", "more": 3}]
 
 
+@pytest.mark.slow
 def test_versions_of_older_columns_are_read_by_a_query_that_begins_with_the_newest(out: str) -> None:
     write(out, range(2))
     wide = {"id": "long", "name": "string"}
@@ -445,6 +457,7 @@ def test_versions_of_older_columns_are_read_by_a_query_that_begins_with_the_newe
     assert [row["name"] for row in sorted(run.rows, key=lambda row: row["id"])] == [None] * 4 + ["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [{}, {"maxFilesPerTrigger": "1"}], ids=str)
 def test_a_directory_that_was_made_anew_is_another_log(out: str, protocol: Any, limit: dict[str, str]) -> None:
     write(out, range(3))
@@ -459,6 +472,7 @@ def test_a_directory_that_was_made_anew_is_another_log(out: str, protocol: Any, 
             run.restart()
 
 
+@pytest.mark.slow
 def test_a_directory_restored_from_an_older_copy_is_another_log(out: str) -> None:
     write(out, range(2))
     shutil.copytree(out, f"{out}-copy")
@@ -503,6 +517,7 @@ def test_a_batch_with_other_rows_than_before_is_noticed(out: str) -> None:
         run.run()
 
 
+@pytest.mark.slow
 def test_vacuum_passes_a_reader_that_stands_still(out: str) -> None:
     write(out, range(3), ROLLED)
     run = SourceRun(out, COLUMNS)
@@ -518,7 +533,7 @@ def test_vacuum_passes_a_reader_that_stands_still(out: str) -> None:
     assert len(run.offsets) == 1
 
 
-@pytest.mark.parametrize("moment", ["planned", "read"])
+@parametrize("moment", ["planned", "read"], quick=1)
 def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies at a version that is not kept may be a dead record, also of one that was just read."""
     write(out, range(3))
@@ -550,6 +565,7 @@ def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monke
     assert len(run.offsets) == offsets
 
 
+@pytest.mark.slow
 def test_maintenance_while_nobody_writes_lets_no_reader_fall_behind(out: str) -> None:
     write(out, range(3), ROLLED)
     run = SourceRun(out, COLUMNS)
@@ -576,6 +592,7 @@ def followed(out: str, offset: dict[str, Any] | None, **options: object) -> tupl
     return offset, sorted(found)
 
 
+@pytest.mark.slow
 def test_plain_python_follows_with_the_same_offsets(out: str) -> None:
     write(out, range(3), ROLLED)
     offset, found = followed(out, None, maxRowsPerTrigger=1)

@@ -22,6 +22,7 @@ from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.testing.source_run import SourceRun, check_followed
 from tests.histories.small_limits import small_limits
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import FIRST, SECOND, forget_all, write_ring
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def ring(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("rolled", [{}, {"maxBatchesPerFile": "2"}], ids=str)
+@parametrize("rolled", [{}, {"maxBatchesPerFile": "2"}], ids=str, quick=1)
 def test_an_encrypted_directory_is_followed_with_its_keys(tmp_path: Path, ring: Path, rolled: dict[str, str]) -> None:
     out, provider = str(tmp_path / "out"), {"keyProvider": f"file:{ring}"}
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "encryption": "aes-gcm", **provider, **rolled})
@@ -92,6 +93,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
     MemoryFileSystem.drop("follow-durable")
 
 
+@pytest.mark.slow
 def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     with small_limits():
@@ -108,6 +110,7 @@ def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
     assert [row["word"] for row in run.rows] == ["1", "2", "3", "4", "5", "6", "7"]
 
 
+@pytest.mark.slow
 def test_a_snapshot_of_many_files_is_as_many_batches_as_the_limit_makes_of_it(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(0, [[{"word": str(number)}] for number in range(100)])
@@ -123,6 +126,7 @@ def test_the_first_snapshot_has_one_order(tmp_path: Path) -> None:
     assert found == sorted(found)
 
 
+@pytest.mark.slow
 def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head knows the nonces of its last versions alone."""
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 8)
@@ -141,6 +145,7 @@ def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeyp
     assert [row["word"] for row in run.rows] == ["0", "12"]
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_checkpoint_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "maxBatchesPerFile": "2"})
@@ -155,6 +160,7 @@ def test_a_copy_of_a_checkpoint_goes_on_to_the_same_rows(tmp_path: Path) -> None
         assert sorted(int(row["word"]) for row in each.rows) == list(range(12))
 
 
+@pytest.mark.slow
 def test_the_checker_sees_what_was_read_twice_or_not_at_all(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "maxBatchesPerFile": "2"})

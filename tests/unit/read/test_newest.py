@@ -14,6 +14,7 @@ from ftfile.log.read import add_table
 from ftfile.operate.compact import merge_ranges
 from ftfile.read import shares as finished_files
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.kit.parameters import parametrize
 
 BATCHES = 12
 
@@ -32,7 +33,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return query.path
 
 
-@pytest.mark.parametrize("listed", [0, 1_000], ids=["looked up", "listed"])
+@parametrize("listed", [0, 1_000], ids=["looked up", "listed"], quick=1)
 def test_files(listed: int, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished_files, "LISTED_AT_ONCE", listed)
     directory = ftfile.open(out)
@@ -61,6 +62,7 @@ def test_few_files_of_many_are_not_all_decoded_and_listed(out: str, monkeypatch:
     assert len(decoded) == 1
 
 
+@pytest.mark.slow
 def test_versions(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = ftfile.open(out)
     every = directory.history()
@@ -83,6 +85,7 @@ def test_versions(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert read == [len(every) - 2, len(every) - 1]
 
 
+@pytest.mark.slow
 def test_a_negative_number(out: str) -> None:
     for call in (ftfile.open(out).files, ftfile.open(out).history):
         with pytest.raises(ConfigError, match="limit=-1: it takes a number of 0 or more"):

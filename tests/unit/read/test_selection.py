@@ -25,6 +25,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def compare(out: str, where: Any) -> None:
             assert sorted_rows(read) == sorted_rows(table) == sorted_rows(expected)
 
 
+@pytest.mark.slow
 def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None:
     out = str(tmp_path)
     query = MicroBatch(out, {"id": "long"}, {"fileFormat": "parquet"})
@@ -108,7 +110,7 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
     assert ftfile.open(out).count(2) == 60
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("arguments", "text"),
     [
         (
@@ -126,6 +128,7 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
         ({"version": 7}, "there is no version 7: the newest is 0, the oldest 0"),
     ],
     ids=str,
+    quick=5,
 )
 def test_what_names_nothing_is_an_error_at_once(tmp_path: Path, arguments: dict[str, Any], text: str) -> None:
     MicroBatch(str(tmp_path), TYPES, {"fileFormat": "json"}).run(0, [ROWS])
@@ -162,7 +165,7 @@ class TestFilesThatAreNotOpened:
         names = sorted(call.path for call in calls.calls if call.operation == "open")
         return sorted({layout.parent(name) for name in names if not name.startswith("_ftfile")})
 
-    @pytest.mark.parametrize(
+    @parametrize(
         ("arguments", "opened"),
         [
             ({"where": {"month": 3}}, ["month=3"]),
@@ -177,6 +180,7 @@ class TestFilesThatAreNotOpened:
             ({"columns": ["month"], "where": "month < 2 AND id > 0"}, ["month=0", "month=1"]),
         ],
         ids=str,
+        quick=2,
     )
     def test_of_partitions_that_cannot_match(
         self, calls: FaultyFileSystem, arguments: dict[str, Any], opened: list[str]
@@ -198,6 +202,7 @@ class TestFilesThatAreNotOpened:
 
 
 class TestColumnsThatAreNotRead:
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["orc", "parquet"])
     def test_of_formats_by_columns(self, file_format: str) -> None:
         fs, numbers = MeteredFileSystem(CrashingFileSystem()), random.Random(7)
@@ -317,6 +322,7 @@ def test_files_say_where_they_come_from_as_the_history_does(tmp_path: Path) -> N
     assert [version.job_id for version in ftfile.open(out).history()] == [None, "some-job"]
 
 
+@pytest.mark.slow
 def test_columns_match_case_aside_as_conditions_do(tmp_path: Path) -> None:
     directory = ftfile.open(written(str(tmp_path / "out")))
     table = directory.to_arrow(columns=["ID", "Day"], where="Id = 1")
@@ -369,7 +375,7 @@ def test_values_of_many_columns_are_one_condition(tmp_path: Path) -> None:
     assert directory.count(where=dict.fromkeys(names, 1)) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"partitionBy": "at"}])
+@parametrize("options", [{}, {"partitionBy": "at"}], quick=1)
 def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Path, options: Any) -> None:
     columns, out = {"id": "long", "at": "timestamp"}, str(tmp_path)
     options = {"fileFormat": "parquet"} | options
@@ -407,6 +413,7 @@ def test_values_beyond_the_types_asked_for_are_no_damage(tmp_path: Path, file_fo
         )
 
 
+@pytest.mark.slow
 def test_a_read_without_a_condition_looks_at_the_log_once(tmp_path: Path) -> None:
     fs = FaultyFileSystem(open_filesystem(written(str(tmp_path / "out"), fileFormat="arrow")))
     calls = []

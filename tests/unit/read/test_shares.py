@@ -20,6 +20,7 @@ from ftfile.read import shares
 from ftfile.read.shares import OPEN_COST_BYTES, Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def test_spans_have_each_group_once(groups: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("tasks", [2, 7, 30])
-@pytest.mark.parametrize(
+@parametrize(
     "options",
     [
         {"fileFormat": "parquet"},
@@ -81,6 +82,7 @@ def test_spans_have_each_group_once(groups: int, count: int) -> None:
         {"fileFormat": "orc", "compression": "none", "encryption": "aes-gcm"},
     ],
     ids=str,
+    quick=1,
 )
 def test_groups_of_a_large_file_are_shared_among_tasks(
     out: str, ring: Path, options: dict[str, str], tasks: int
@@ -143,6 +145,7 @@ def test_damage_in_a_share_is_an_error(out: str, kind: str, tmp_path: Path) -> N
         ids(out, last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task_bytes", ["32MiB", "1000"])
 def test_columns_of_paths_alone_come_from_the_log(out: str, tmp_path: Path, task_bytes: str) -> None:
     struct = pytest.importorskip("pyspark.sql.types").StructType
@@ -176,6 +179,7 @@ def test_the_reader_takes_the_size_of_a_task(out: str) -> None:
     assert [*chain(*found)] == [*range(ROWS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [1, 7])
 def test_no_file_is_opened_for_columns_of_its_path_alone(out: str, tasks: int) -> None:
     snapshot = written(out, fileFormat="parquet", partitionBy="word")

@@ -19,6 +19,7 @@ from ftfile.log.format import layout
 from ftfile.log.publish import compact_new_records
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 START = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
 
@@ -43,7 +44,7 @@ def ids(out: str, version: int | None = None) -> list[Any]:
     return sorted(ftfile.open(out).to_arrow(version)["id"].to_pylist())
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("time", "version"),
     [
         ("2024-07-01T12:00:00Z", 0),
@@ -55,6 +56,7 @@ def ids(out: str, version: int | None = None) -> list[Any]:
         (START + timedelta(seconds=61), 1),
         (datetime(2024, 7, 1, 12, 1), 1),  # noqa: DTZ001 - without a zone it is UTC
     ],
+    quick=3,
 )
 def test_the_newest_version_that_was_there(out: str, time: str | datetime, version: int) -> None:
     assert ftfile.open(out).version_at(time) == version
@@ -88,6 +90,7 @@ def test_the_history_tells_the_same_times(out: str) -> None:
         assert time == START + timedelta(minutes=version.version)
 
 
+@pytest.mark.slow
 def test_what_vacuum_keeps(out: str) -> None:
     """The newest version that is older than the retention, for who reads at that time, and all that came after it."""
     log = CommitLog(open_filesystem(out))
@@ -108,6 +111,7 @@ def test_what_vacuum_keeps(out: str) -> None:
 
 
 class TestReplacedParts:
+    @pytest.mark.slow
     def test_are_read_from_where_they_are_hidden(self, out: str) -> None:
         ftfile.compact(out)
         ftfile.drop(out, "all")

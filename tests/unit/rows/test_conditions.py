@@ -12,6 +12,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows.conditions import predicate
+from tests.kit.parameters import parametrize
 
 NAN = float("nan")
 DAY = datetime.date(2024, 7, 1)
@@ -26,7 +27,7 @@ def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> 
     return rows
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("where", "kind", "values", "expected"),
     [
         (None, pa.int32(), [7, None], [7, None]),
@@ -52,6 +53,8 @@ def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> 
         (" OR ".join(f"key = {number}" for number in range(1000)), pa.int32(), [7, -1], [7]),
         ("NOT " * 20_000 + "key = 7", pa.int32(), [7, 8], [7]),
     ],
+    quick=3,
+    packages=True,
 )
 def test_what_a_condition_chooses(where: Any, kind: pa.DataType, values: list[Any], expected: list[Any]) -> None:
     assert [*map(str, chosen(where, kind, values))] == [*map(str, expected)]

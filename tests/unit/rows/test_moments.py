@@ -12,6 +12,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.rows.moments import with_clock_values
 from ftfile.testing.context import ManualClock, repeatable
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,7 +191,7 @@ DAYS = [datetime.date(2024, 2, day) for day in (27, 28, 29)] + [datetime.date(20
 NOW = "2024-03-30T23:30:00+00:00"  # the 31st in Berlin
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("kind", "values", "where", "left"),
     [
         ("date", DAYS, "key < current_date() - interval 1 month", DAYS[2:]),
@@ -214,6 +215,8 @@ NOW = "2024-03-30T23:30:00+00:00"  # the 31st in Berlin
             [202402],
         ),
     ],
+    quick=2,
+    packages=True,
 )
 def test_partitions_go_by_age(tmp_path: Path, kind: str, values: list[Any], where: str, left: list[Any]) -> None:
     out = str(tmp_path / "out")
@@ -242,7 +245,7 @@ def test_directories_by_time_go_by_age(tmp_path: Path) -> None:
     assert ftfile.open(out).to_arrow()["ts"].to_pylist() == [row["ts"] for row in rows[2:]]
 
 
-@pytest.mark.parametrize("newest", ["America/Los_Angeles", "UTC"])
+@parametrize("newest", ["America/Los_Angeles", "UTC"], quick=1, packages=True)
 @pytest.mark.parametrize("is_column", [False, True])
 def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: str, *, is_column: bool) -> None:
     """A drop keeps the directory of the present hour, 13:00 in Los Angeles, whichever writer wrote last."""

@@ -15,6 +15,8 @@ from tests.unit.formats.rows import DATE, DAY_US, FIRST_US, LAST_US, TIMESTAMP, 
 ISO = TimeFormats.from_options({})
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(st.lists(st.none() | st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999))))  # noqa: DTZ001
 def test_iso_text_is_what_python_says(values: list[dt.datetime | None]) -> None:
     expected = [None if value is None else value.isoformat(timespec="microseconds") for value in values]
@@ -50,6 +52,8 @@ def test_offsets_with_seconds_become_whole_minutes_of_the_same_instant() -> None
 NO_MORE_SHIFTS_US = -757_382_400_000_000  # since 1946 India's clocks were never changed
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(st.lists(st.none() | st.integers(NO_MORE_SHIFTS_US, LAST_US - DAY_US)))
 def test_clocks_without_offset_come_back_where_no_hour_repeats(micros: list[int | None]) -> None:
     pattern = TimePattern.parse("timestampFormat", "yyyy-MM-dd HH:mm:ss.SSSSSS", TIMESTAMP)

@@ -12,6 +12,8 @@ from ftfile.formats.json_lines import base64_text, from_base64
 from ftfile.rows.value_text import float_text
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(st.lists(st.none() | st.binary(max_size=10)), st.integers(0, 3))
 def test_base64(values: list[bytes | None], hidden: int) -> None:
     array = pa.array(values, pa.binary()).slice(hidden)

@@ -17,6 +17,7 @@ from ftfile.formats.partition_paths import check_partition_column, parse_partiti
 from ftfile.formats.reading import batch_as
 from ftfile.rows.buffers import rebuild
 from ftfile.rows.spark_types import reads_back, respelled
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,7 +192,7 @@ def test_a_type_is_admitted_if_every_format_reads_it_back(old: pa.DataType) -> N
     assert not wrong
 
 
-@pytest.mark.parametrize("old", VALUES, ids=str)
+@parametrize("old", VALUES, ids=str, quick=8, packages=True)
 def test_numbers_are_the_nearest_ones_from_every_format(old: pa.DataType) -> None:
     """As `read_add` reads them: the text of a FLOAT is a FLOAT, and no DOUBLE."""
     for new in filter(pa.types.is_floating, VALUES):

@@ -25,6 +25,7 @@ from ftfile.spark.shipping import acknowledge_at_once
 from ftfile.spark.writers import SessionValues, TaskMessage, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_the_reader_stays_at_the_version_it_was_made_for(written: str) -> None:
     assert sum(len(partition.share.pieces) for partition in reader.partitions()) == 2
 
 
-@pytest.mark.parametrize("moment", ["made", "planned"])
+@parametrize("moment", ["made", "planned"], quick=1)
 @pytest.mark.parametrize(
     "maintain", [ftfile.compact, lambda out: ftfile.delete(out, "id = 1")], ids=["compact", "delete"]
 )

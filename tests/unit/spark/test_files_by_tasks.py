@@ -20,6 +20,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files.assembler import Assembler
+from tests.kit.parameters import parametrize
 from tests.unit.spark.fake_session import Session
 from tests.unit.write.files.encrypted import ring
 
@@ -67,6 +68,7 @@ def staged(out: str) -> list[Path]:
 
 
 class TestRounds:
+    @pytest.mark.slow
     def test_a_compaction_is_one_job_and_one_record_as_in_one_process(self, out: str, tmp_path: Path) -> None:
         session, other = Session(), str(tmp_path / "other")
         written(out)
@@ -82,6 +84,7 @@ class TestRounds:
         assert session.rounds == [3]
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_records_on_the_way(self, out: str) -> None:
         session, told = Session(), list[Progress]()
         written(out)
@@ -91,6 +94,7 @@ class TestRounds:
         assert ids(out) == IDS
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_more_bytes_than_a_share_has(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spark_tasks, "SHARE_BYTES", 1)
         session = Session()
@@ -98,12 +102,13 @@ class TestRounds:
         assert run(compact, session, out).files_written == 6
         assert session.rounds == [6]
 
+    @pytest.mark.slow
     def test_of_some_partitions(self, out: str) -> None:
         written(out)
         report = run(compact, Session(), out, where={"bucket": "b"})
         assert (report.files_removed, report.files_written) == (3, 1)
 
-    @pytest.mark.parametrize(("call", "options", "arguments"), EXPORTED, ids=["flush", "compact", "delete"])
+    @parametrize(("call", "options", "arguments"), EXPORTED, ids=["flush", "compact", "delete"], quick=1)
     def test_exports_are_renewed(
         self, call: Callable[..., Any], options: dict[str, str], arguments: dict[str, str], out: str
     ) -> None:
@@ -114,6 +119,7 @@ class TestRounds:
         table = pytest.importorskip("deltalake").DeltaTable(out).to_pyarrow_table()
         assert sorted(table["id"].to_pylist()) == [number for number in IDS if number != 1 or not arguments]
 
+    @pytest.mark.slow
     def test_a_flush(self, out: str) -> None:
         session = Session()
         written(out, rolling="policy")
@@ -123,6 +129,7 @@ class TestRounds:
         assert run(flush, session, out).files == 0
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_a_verification(self, out: str) -> None:
         session = Session()
         written(out)
@@ -143,7 +150,7 @@ class TestRounds:
 
 
 class TestFailures:
-    @pytest.mark.parametrize("rolling", [True, False], ids=["flush", "compact"])
+    @parametrize("rolling", [True, False], ids=["flush", "compact"], quick=1)
     def test_a_task_that_dies_is_repeated_and_leaves_files_for_vacuum(self, out: str, *, rolling: bool) -> None:
         written(out, **({"rolling": "policy"} if rolling else {}))
         run(flush if rolling else compact, Session(deaths=[0, 2]), out)
@@ -155,6 +162,7 @@ class TestFailures:
         assert not staged(out)
         assert ids(out) == IDS
 
+    @pytest.mark.slow
     def test_records_before_stay_when_spark_gives_up(self, out: str) -> None:
         written(out)
         with pytest.raises(RuntimeError, match="as often as it may"):
@@ -165,6 +173,7 @@ class TestFailures:
         assert run(compact, Session(), out).files_written == 2
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_an_interruption_leaves_what_is_recorded(self, out: str) -> None:
         written(out)
 
@@ -178,6 +187,7 @@ class TestFailures:
         assert not staged(out)
         assert ids(out) == IDS
 
+    @pytest.mark.slow
     def test_parts_that_cannot_be_merged_leave_the_others(self, out: str) -> None:
         written(out)
         damaged = parts(out)[4]
@@ -186,6 +196,7 @@ class TestFailures:
             run(compact, Session(), out)
         assert len(parts(out)) == 5 + 3
 
+    @pytest.mark.slow
     def test_segments_that_cannot_be_read_stay_open(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         written(out, rolling="policy")
 
@@ -238,6 +249,7 @@ class TestDeletes:
         assert ftfile.open(out).count(where=where) == 0
         assert ftfile.open(out).verify(full=True).ok
 
+    @pytest.mark.slow
     def test_finish_open_files_first(self, out: str) -> None:
         session = Session()
         written(out, rolling="policy")
@@ -246,12 +258,14 @@ class TestDeletes:
         assert ids(out) == [number for number in IDS if number != 1]
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_encrypted_rows(self, out: str, ring: Path) -> None:
         provider, session = f"file:{ring}", Session()
         written(out, encryption="aes-gcm", keyProvider=provider)
         assert run(delete, session, out, where="id = 1", key_provider=provider).rows_removed == 6
         assert ids(out, provider) == [number for number in IDS if number != 1]
 
+    @pytest.mark.slow
     def test_a_compaction_in_between(self, out: str) -> None:
         query = written(out)
         query.run(3, [[{"id": number, "bucket": letter} for letter in LETTERS for number in (1, 5)]])
@@ -266,6 +280,7 @@ class TestDeletes:
         check_directory(open_filesystem(out))
 
 
+@pytest.mark.slow
 class TestBeside:
     def test_a_batch_that_commits_in_between(self, out: str) -> None:
         query = written(out)
@@ -284,7 +299,7 @@ class TestBeside:
 
 
 class TestWhatTravels:
-    @pytest.mark.parametrize("call", [compact, flush, verify], ids=["compact", "flush", "verify"])
+    @parametrize("call", [compact, flush, verify], ids=["compact", "flush", "verify"], quick=1)
     def test_nothing_of_an_encrypted_directory_in_the_clear(
         self, out: str, ring: Path, call: Callable[..., Any]
     ) -> None:
@@ -302,6 +317,7 @@ class TestWhatTravels:
         assert not any(key in each for each in travelled for key in keys)
         assert ids(out, provider) == IDS
 
+    @pytest.mark.slow
     def test_a_task_that_sees_another_directory_is_refused(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         written(out)
         session = Session()
@@ -315,6 +331,7 @@ class TestWhatTravels:
         with pytest.raises(ConfigError, match="sees no such directory there than the driver"):
             run(compact, session, out)
 
+    @pytest.mark.slow
     def test_tasks_write_with_the_settings_of_the_directory(self, out: str) -> None:
         written(out, filePermission="604")
         run(compact, Session(), out)
@@ -322,7 +339,7 @@ class TestWhatTravels:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("call", [compact, flush, verify], ids=["compact", "flush", "verify"])
+    @parametrize("call", [compact, flush, verify], ids=["compact", "flush", "verify"], quick=1)
     def test_what_no_cluster_can_do(self, out: str, call: Callable[..., Any]) -> None:
         with pytest.raises(ConfigError, match="is not an ftfile directory"):
             run(call, Session(), out)

@@ -204,6 +204,7 @@ def check_command(name: str, path: str, more: tuple[str, ...]) -> None:
     assert invoke(command_of(name, path, newest, more)).exit_code == 0
 
 
+@pytest.mark.slow
 def test_tasks_of_a_lookup_refuse_a_store_that_is_put_back(store: str) -> None:
     newest = newest_of(store)
     shutil.copytree(store, f"{store}.copy")
@@ -228,6 +229,7 @@ def test_tasks_of_a_lookup_refuse_a_store_that_is_put_back(store: str) -> None:
             store_lookup.reader_here(place)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_put_back_while_it_is_written(store: str) -> None:
     shutil.copytree(store, f"{store}.copy")
     newest = newest_of(store)

@@ -14,6 +14,7 @@ from ftfile.read.directory import Directory
 from ftfile.spark.native_load import hadoop_url, write_sink_log
 from ftfile.spark.plain_files import Ways, plan_groups
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from tests.kit.parameters import parametrize
 from tests.unit.tools.migrate.foreign import UUID, parquet
 
 ARRAY_OF_EMPTY_NAMES = {
@@ -29,7 +30,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     return plan_groups(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("columns", "options", "told"),
     [
         ({"_col1": "long", "_col2": "long"}, {"fileFormat": "orc"}, "all columns of orc begin with _col"),
@@ -49,6 +50,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
         ({"id": "long", "f": "string"}, {"partitionBy": "f", "directoryPattern": "yyyy"}, "directories are more than "),
         ({"id": "long"}, {"directoryPattern": "yyyy"}, None),
     ],
+    quick=4,
 )
 def test_what_spark_would_read_differently(
     tmp_path: Path, columns: dict[str, Any], options: dict[str, str], told: str | None
@@ -79,6 +81,7 @@ def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
         assert len(ways_of(out).groups) == 1
 
 
+@pytest.mark.slow
 def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
     """Of those that a version has, others may have the names later; a foreign length is another file's."""
     out = str(tmp_path / "out")

@@ -13,6 +13,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.spark.plain_files import filtered, possible_adds
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def left(out: str, where: Any) -> int:
     return len(possible_adds(ftfile.open(out).snapshot(), where))
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("where", "files"),
     [
         (None, 6),
@@ -75,18 +76,20 @@ def left(out: str, where: Any) -> int:
         ({"n": range(1)}, 6),
         (7, 6),
     ],
+    quick=3,
 )
 def test_files_of_other_partitions_are_left_out(tmp_path: Path, where: Any, files: int) -> None:
     assert left(written(tmp_path, "n,day,city"), where) == files
 
 
+@pytest.mark.slow
 def test_numbers_with_a_fraction_and_times_are_for_spark(tmp_path: Path) -> None:
     assert left(written(tmp_path / "a", "n,real"), "n = 1") == 3
     assert left(written(tmp_path / "b", "n,at"), "n = 1") == 3
     assert left(written(tmp_path / "c", "n"), "n = 1") == 1
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("partition_by", "where", "by_value", "as_texts"),
     [
         ("n", "n NOT IN ('01')", 2, 3),  # which is true for 1
@@ -95,6 +98,7 @@ def test_numbers_with_a_fraction_and_times_are_for_spark(tmp_path: Path) -> None
         ("n", {"n": ["1"]}, 1, 1),
         ("city", "city NOT IN ('a')", 1, 1),
     ],
+    quick=3,
 )
 def test_what_a_session_compares_as_texts_is_for_spark(
     tmp_path: Path, partition_by: str, where: Any, by_value: int, as_texts: int

@@ -18,6 +18,7 @@ from ftfile.read import shares
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.pushdown import condition_of
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.Monk
     assert found(ds.EqualTo(("A",), 1), schema=wider) == found()
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"])
+@parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"], quick=1)
 def test_a_reader_leaves_out_rows(tmp_path: Path, file_format: str) -> None:
     """Filters are on columns as they are asked for, and not as a file has them."""
     out = str(tmp_path / "out")
@@ -144,6 +145,7 @@ def test_a_reader_leaves_out_rows(tmp_path: Path, file_format: str) -> None:
     assert found(schema, ds.LessThan(("n",), 0)) == []
 
 
+@pytest.mark.slow
 def test_each_core_has_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": number}] for number in range(32)])

@@ -97,6 +97,7 @@ def test_a_schema_of_other_types_is_refused_before_a_task_starts(store: Builder)
         stream.latestOffset()  # type: ignore[call-arg] # as Spark 4.0 calls it
 
 
+@pytest.mark.slow
 def test_older_versions_are_read(store: Builder) -> None:
     store.delete(*[(day, "a") for day in range(5)])
     assert len(read(source(store.path).reader(SCHEMA))) == len(ROWS) - 5
@@ -140,6 +141,7 @@ class TestFilters:
         )
         assert len(rows) < len(ROWS)
 
+    @pytest.mark.slow
     def test_ranges_are_scanned(self, store: Builder) -> None:
         left, reader = self.pushed(store, GreaterThan(("day",), 1), datasource.LessThanOrEqual(("day",), 3))
         assert left == []
@@ -205,6 +207,7 @@ class TestFilters:
 
 
 class TestKinds:
+    @pytest.mark.slow
     def test_a_store_is_no_directory_of_files(self, store: Builder) -> None:
         files = FtFileDataSource({"path": store.path})
         stream = FtFileDataSource({"path": store.path}).streamReader(SCHEMA)

@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StructType
 from ftfile.spark import shipping as worker
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ def read(directory: Path) -> None:
     assert len([*reader.read(partition)]) == 1
 
 
-@pytest.mark.parametrize("use", [write, read])
+@parametrize("use", [write, read], quick=1)
 @pytest.mark.parametrize(("in_worker", "frozen_after"), [(True, [0, 1, 1, 2]), (False, [0, 0, 0, 0])])
 def test_what_a_use_of_a_worker_has_imported_is_frozen_at_the_next(
     monkeypatch: pytest.MonkeyPatch,

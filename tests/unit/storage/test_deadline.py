@@ -37,6 +37,7 @@ start({call})
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"ended\n"
 
 
+@pytest.mark.slow
 def test_the_process_ends_amid_a_call_that_was_cut() -> None:
     code = """
 import contextlib, time
@@ -47,6 +48,7 @@ with contextlib.suppress(TimeoutError):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"cut\n"
 
 
+@pytest.mark.slow
 def test_the_process_ends_amid_a_call_that_takes_too_long() -> None:
     code = """
 import time

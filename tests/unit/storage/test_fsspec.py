@@ -37,6 +37,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.storage.fake_objects import ObjectFile, Objects, known_as
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ class TestFsspec(FileSystemContract):
         content: bytes = Objects.store[f"/{self.root}/{path}"].getvalue()
         return content
 
+    @pytest.mark.slow
+    def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
+        super().test_of_many_renames_to_one_target_one_wins(filesystem)
+
+    @pytest.mark.slow
+    def test_of_many_exclusive_creations_one_wins(self, filesystem: FileSystem) -> None:
+        super().test_of_many_exclusive_creations_one_wins(filesystem)
+
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
         def refuse(*_: object, **__: object) -> bool:
@@ -74,6 +83,8 @@ def prove(kind: type, scheme: str = "objects") -> None:
     open_filesystem(f"{scheme}://{next(names)}/some/where").prove("_ftfile")
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_what_keeps_its_word_passes_and_nothing_is_left() -> None:
     known_as("objects", Objects)
     where = f"{next(names)}/some/where"
@@ -218,7 +229,7 @@ class NeverGivingUp(Objects):
     file = File
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("kind", "lack"),
     [
         (Overwriting, "writes over a file where it was told to make one"),
@@ -241,6 +252,8 @@ class NeverGivingUp(Objects):
         (NeverGivingUp, "makes files that were given up"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "so",
+    quick=2,
+    packages=True,
 )
 def test_what_falls_short_is_refused(kind: type, lack: str) -> None:
     with pytest.raises(Unsupported, match=rf"{kind.__name__} of \S+ {lack}.*: take a newer version.*own driver"):
@@ -399,6 +412,8 @@ def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
             open_filesystem(f"told://{next(names)}", settings={name: way})
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_a_keyed_store_shows_no_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     known_as("told", Told)
@@ -638,7 +653,7 @@ class ForgettingOnce(Forgetting):
         Objects.make(self, path, content, is_new=is_new)
 
 
-@pytest.mark.parametrize("name", ["/one", "/two", "/race-3", "/other"])
+@parametrize("name", ["/one", "/two", "/race-3", "/other"], quick=1, packages=True)
 def test_a_reply_that_is_lost_in_the_trial_is_no_verdict(name: str) -> None:
     ForgettingOnce.left.append(name)
     prove(ForgettingOnce, "forgettingonce")
@@ -685,6 +700,8 @@ class Keeping(Objects):
         self.seen.clear()
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_no_kept_listing_is_believed() -> None:
     known_as("keeping", Keeping)
     where = next(names)

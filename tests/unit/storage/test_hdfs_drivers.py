@@ -293,6 +293,7 @@ class TestNativeStreams:
             stream.hsync()
 
 
+@pytest.mark.slow
 def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
     names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotADirectory, NotAFile, NotFound, StorageError
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import open_filesystem
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def content(directory: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("link", ["_ftfile", "_ftfile/log", "_ftfile/staged/q"])
-@pytest.mark.parametrize("change", CHANGES)
+@parametrize("change", CHANGES, quick=6)
 def test_nothing_passes_a_link(fs: LocalFileSystem, outside: Path, link: str, change: str) -> None:
     fs.make_directories("")
     fs.put("mine", b"mine")

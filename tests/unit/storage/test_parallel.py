@@ -70,6 +70,7 @@ atexit.register(at_exit)
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_exits_works_on_without_threads(tmp_path: Path) -> None:
     """Python's pools take no calls then, also from what a session does at its end."""
     code = [sys.executable, "-c", AT_EXIT, str(tmp_path / "out")]

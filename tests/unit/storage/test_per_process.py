@@ -9,6 +9,7 @@ import pytest
 from ftfile.storage.calls import PerProcess, digest_of_variables
 
 
+@pytest.mark.slow
 def test_made_once_by_all_threads_and_once_more_in_a_fork() -> None:
     made: list[str] = []
 

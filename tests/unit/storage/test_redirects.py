@@ -10,6 +10,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 from tests.certificates import make_certificate
+from tests.kit.parameters import parametrize
 from tests.unit.storage.fake_hdfs import Names, WebServer
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def datanode() -> Iterator[tuple[Names, WebServer]]:
         yield names, server
 
 
-@pytest.mark.parametrize("call", CALLS)
+@parametrize("call", CALLS, quick=2)
 def test_to_plain_http_none_is_followed(tls: tuple[Path, Path], datanode: tuple[Names, WebServer], call: str) -> None:
     plain, server = datanode
     names = Names(files={"/out/file": b"content"}, datanode=server.address)

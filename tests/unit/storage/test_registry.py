@@ -162,6 +162,7 @@ def test_drivers_of_other_packages_are_found() -> None:
         open_filesystem("broken://x/")
 
 
+@pytest.mark.slow
 def test_no_driver_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, ftfile.storage.registry as registry; registry.normalise('/x');"

@@ -101,6 +101,7 @@ def test_what_is_not_there_or_no_directory_is_not_watched(tmp_path: Path, watch:
     assert watch.changed()
 
 
+@pytest.mark.slow
 def test_more_events_than_the_kernel_keeps_are_one_change(tmp_path: Path, watch: Watch) -> None:
     """The kernel merges those of one file that follow each other."""
     events_max = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -163,6 +164,7 @@ def open_watches() -> int:
     return targets.count("anon_inode:inotify")
 
 
+@pytest.mark.slow
 def test_its_descriptor_is_closed_with_it(tmp_path: Path) -> None:
     fs = open_filesystem(str(tmp_path))
     before = open_watches()

@@ -15,6 +15,7 @@ from ftfile.testing.fs import volume
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.tree import Tree
 from ftfile.testing.fs.volume import Volume
+from tests.kit.parameters import parametrize
 from tests.unit.testing.test_crashing import CrashingContract
 
 if TYPE_CHECKING:
@@ -297,8 +298,11 @@ def play(name: str, fs: FileSystem) -> None:
         getattr(Contract(), name)(fs, *arguments, **keywords)
 
 
-@pytest.mark.parametrize(
-    ("part", "store", "changes"), MISTAKES, ids=[f"{number}-{part}" for number, (part, *_) in enumerate(MISTAKES)]
+@parametrize(
+    ("part", "store", "changes"),
+    MISTAKES,
+    ids=[f"{number}-{part}" for number, (part, *_) in enumerate(MISTAKES)],
+    quick=8,
 )
 def test_each_mistake_is_seen(
     part: str, store: Store, changes: dict[tuple[Any, str], Any], monkeypatch: pytest.MonkeyPatch
@@ -317,6 +321,7 @@ def test_no_row_is_left_out() -> None:
     assert rows <= {part.partition("_")[0] for part, *_ in MISTAKES}
 
 
+@pytest.mark.slow
 def test_a_store_that_makes_no_exclusive_file_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CrashingFileSystem, "create_exclusive", refuse)
     with pytest.raises(PermissionDenied):

@@ -13,6 +13,7 @@ from ftfile.core.errors import FtfileError
 from ftfile.storage.paths import parent_of
 from ftfile.testing.context import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
+from tests.kit.parameters import parametrize
 from tests.unit.storage.layered import LayeredContract
 
 if TYPE_CHECKING:
@@ -363,6 +364,7 @@ def test_states_seen_before_are_skipped_unless_more_was_promised() -> None:
     assert {state.notes for state in crash_states(disk, seen=seen)} == {("promised",)}
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept_with_the_same_states_in_each_run() -> None:
     disk = disk_with("x", "y", "z")
     for number in range(12):
@@ -443,7 +445,7 @@ def check(state: CrashState) -> Iterator[str]:
                     yield "part torn"
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("protocol", "violations"),
     [
         (Protocol(), set()),
@@ -455,6 +457,7 @@ def check(state: CrashState) -> Iterator[str]:
         (Protocol(sync_published_names=False), set()),
     ],
     ids=["right", "parts", "staged-names", "record", "log-names", "published-names"],
+    quick=2,
 )
 def test_each_mistake_is_found(protocol: Protocol, violations: set[str]) -> None:
     assert protocol.violations() == violations

@@ -76,6 +76,7 @@ def test_examples_pass_their_contracts(packages: Path) -> None:
     assert int(passed) > 120
 
 
+@pytest.mark.slow
 def test_examples_are_written_and_read_with(packages: Path) -> None:
     keys = packages / "keys"
     keys.mkdir()

@@ -286,6 +286,7 @@ FILTERS: list[tuple[str, str, Changes]] = [
 ]
 
 
+@pytest.mark.slow
 @mistakes(FILTERS)
 def test_each_mistake_of_a_filter_is_seen(
     part: str, subject: str, changes: Changes, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ MANY = 400
 OTHER = f"from tests.guarded import free_ports; print(*free_ports({MANY}), flush=True); input()"
 
 
+@pytest.mark.slow
 def test_processes_get_different_ports() -> None:
     command = [sys.executable, "-c", OTHER]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

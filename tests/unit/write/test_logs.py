@@ -30,6 +30,7 @@ def hasty() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_threads_write_to_more_directories_than_are_kept(tmp_path: Path) -> None:
     def ask(thread: int) -> None:

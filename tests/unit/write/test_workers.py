@@ -25,6 +25,7 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.stage import OpenPart
 from ftfile.write.workers import Threads
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,7 @@ class Interruption:
 
 
 class TestThreads:
+    @pytest.mark.slow
     def test_as_many_merge_at_once_as_are_asked_for(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         written(out)
         together, honest = threading.Barrier(3), OpenPart.end
@@ -91,6 +93,7 @@ class TestThreads:
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_names_and_order_are_those_of_one_thread(self, out: str, tmp_path: Path) -> None:
         other = str(tmp_path / "other")
         for path, threads in ((out, 1), (other, 4)):
@@ -102,6 +105,7 @@ class TestThreads:
         ]
         assert found[0] == found[1]
 
+    @pytest.mark.slow
     def test_an_error_ends_the_others_before_it_is_raised(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         written(out)
         failed, honest, ended = threading.Event(), RowRewriter._rewrite, []  # noqa: SLF001
@@ -120,6 +124,7 @@ class TestThreads:
         assert not staged(out)
         assert rows_of(out) == ROWS
 
+    @pytest.mark.slow
     def test_flush_and_verify(self, out: str) -> None:
         written(out, rolling="policy")
         report = ftfile.flush(out, threads=3)
@@ -151,6 +156,7 @@ class TestThreads:
 
 
 class TestRecords:
+    @pytest.mark.slow
     def test_one_after_so_many_new_parts(self, out: str) -> None:
         written(out)
         report = ftfile.compact(out, commit_every=4, context=current())
@@ -159,6 +165,7 @@ class TestRecords:
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_more_parts_are_removed_than_a_head_remembers(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fold, "REMOVED_KEPT", 4)
         written(out)
@@ -167,6 +174,7 @@ class TestRecords:
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_damage_in_one_leaves_the_others(self, out: str) -> None:
         written(out)
         damage(parts(out)[1])
@@ -174,6 +182,7 @@ class TestRecords:
             ftfile.compact(out, commit_every=1, context=current())
         assert len(parts(out)) == 3 + 5
 
+    @pytest.mark.slow
     def test_a_flush_records_as_often(self, out: str) -> None:
         written(out, rolling="policy")
         assert ftfile.flush(out, commit_every=2, context=current()).version == 2 + 3
@@ -201,7 +210,7 @@ class TestInterruption:
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
-    @pytest.mark.parametrize("threads", [1, 3])
+    @parametrize("threads", [1, 3], quick=1)
     def test_of_a_flush(self, out: str, threads: int) -> None:
         written(out, rolling="policy")
         with pytest.raises(KeyboardInterrupt):
@@ -212,6 +221,7 @@ class TestInterruption:
         assert rows_of(out) == ROWS
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_between_a_record_and_its_files_deletes_none_of_them(self) -> None:
         """The record is there, and its parts are staged still: whatever fails then, the next commit publishes them."""
 
@@ -233,6 +243,7 @@ class TestInterruption:
 
 
 class TestProgress:
+    @pytest.mark.slow
     def test_of_files_and_bytes(self, out: str) -> None:
         written(out)
         told: list[Progress] = []
@@ -243,6 +254,7 @@ class TestProgress:
         ftfile.open(out).verify(full=True, threads=1, progress=told.append)
         assert (told[-1].operation, told[-1].done, told[-1].total) == ("verify", 6, 6)
 
+    @pytest.mark.slow
     def test_of_a_flush(self, out: str) -> None:
         written(out, rolling="policy")
         told: list[Progress] = []
@@ -254,6 +266,7 @@ class TestProgress:
         assert Progress("compact", 0, 4, 0, 100, 5.0).left_s is None
         assert Progress("compact", 1, 4, 25, 100, 5.0).left_s == 15.0
 
+    @pytest.mark.slow
     def test_lines_of_the_log(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         written(out)
         clock = ManualClock()
@@ -321,6 +334,7 @@ class TestMemory:
         with mounted(inner) as url:
             assert ftfile.open(url).to_arrow()["value"].to_pylist() == 2 * values
 
+    @pytest.mark.slow
     def test_a_large_part_that_was_changed_is_not_merged(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reader, "WHOLE_BYTES", 1)
         for number, (file_format, found, put) in enumerate((("json", b"1", b"7"), ("parquet", b"-arrow", b"-Arrow"))):

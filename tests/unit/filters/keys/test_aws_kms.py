@@ -62,6 +62,8 @@ def test_only_the_keys_that_are_named_are_trusted(kms: Any) -> None:
         keys.find(ours, made.wrapped)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_a_key_that_is_not_there(kms: Any) -> None:
     missing = new_arn(kms)[:-4] + "0000"
     with pytest.raises(ConfigError, match=r"AWS KMS refuses the key .*: NotFoundException"):
@@ -74,6 +76,8 @@ def test_what_names_no_key(arns: str) -> None:
         Keys.from_reference(f"aws-kms:{arns}")
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_a_stream_that_goes_on_with_another_key(kms: Any, tmp_path: Path) -> None:
     out, (old, new) = str(tmp_path / "out"), (new_arn(kms), new_arn(kms))
     for batch, (arn, provider) in enumerate([(old, old), (new, f"{old},{new}")]):

@@ -36,6 +36,8 @@ class TestRings(KeyProviderContract):
         return rings[request.param]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 class TestAwsKms(KeyProviderContract):
     @pytest.fixture
     def make_provider(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], KeyProvider]]:

@@ -29,6 +29,7 @@ from ftfile.filters.keys import (
     looks_like_a_key,
 )
 from ftfile.testing.context import ManualClock
+from tests.kit.parameters import parametrize
 from tests.unit.damage import damaged
 from tests.unit.packages import install
 
@@ -79,6 +80,8 @@ class TestRings:
         assert keys.find("2025", b"") == keys.key_to_use("2025")
         assert keys.provider().known_ids() == ("2024", "2025")
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_rings_need_no_package_of_aws_and_its_own_keys_name_it(self, ring: Path) -> None:
         arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
         code = (
@@ -275,7 +278,7 @@ class TestKeysInOptions:
             check_key_id(key_id.format(key))
         assert key not in str(caught.value)
 
-    @pytest.mark.parametrize("key", WRITTEN)
+    @parametrize("key", WRITTEN, quick=2, packages=True)
     @pytest.mark.parametrize("path", ["file:/{}", "file:{}", "file:///{}", "FILE:/{}", "file:/{} "])
     def test_as_a_file(self, key: str, path: str) -> None:
         message = refusal(path.format(key))
@@ -405,6 +408,8 @@ class TestProvidersOfUsers:
         with pytest.raises(ConfigError, match="a key of 5 bytes"):
             Keys.from_reference("vault:a").key_to_use("short")
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_that_are_not_there(self) -> None:
         with pytest.raises(ConfigError, match="the key provider 'gone' cannot be loaded"):
             Keys.from_reference("gone:a")

@@ -196,6 +196,7 @@ def test_histories_equal_differences(seed: int) -> None:
         assert rows_between(stream(), start, end) == batch
 
 
+@pytest.mark.slow
 def test_an_overwrite_ends_the_merge_functions_before_it() -> None:
     columns = {"word": "string", "n": "long", "m": "long"}
 
@@ -216,6 +217,7 @@ def test_an_overwrite_ends_the_merge_functions_before_it() -> None:
     assert found == [(0, "a", "insert", None, 1), (1, "a", "update", 1, 2), (2, "a", "update", 2, 3)]
 
 
+@pytest.mark.slow
 def test_a_new_query_begins_with_the_newest_version_as_inserts() -> None:
     query = store(merge="n:sum")
     query.run(0, [rows(a=1, b=2, c=3)])
@@ -247,6 +249,7 @@ def test_latest_and_the_end_of_available_now() -> None:
     assert follower.latest_offset(end) == end
 
 
+@pytest.mark.slow
 def test_bytes_bound_a_batch() -> None:
     query = store(buckets="1")
     for batch in range(4):
@@ -258,6 +261,7 @@ def test_bytes_bound_a_batch() -> None:
         assert [change[0] for _, _, batch in found for change in batch] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_query_may_begin_at_a_time(clock: ManualClock) -> None:
     query, times_ms = store(), []
     for batch in range(3):
@@ -269,6 +273,7 @@ def test_a_query_may_begin_at_a_time(clock: ManualClock) -> None:
         assert [change[0] for _, _, batch in found for change in batch] == versions
 
 
+@pytest.mark.slow
 def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     query = store(flushIntervalCount="2", buckets="1")
     for batch in range(3):
@@ -289,6 +294,7 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     assert read(3) == [(3, "a", "update", 2, 9)]
 
 
+@pytest.mark.slow
 def test_other_columns_end_a_query_before_them() -> None:
     query = store()
     query.run(0, [rows(a=1)])

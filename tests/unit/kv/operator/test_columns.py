@@ -11,6 +11,7 @@ from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.operator.stores import keys_of, open_store
 
@@ -26,7 +27,7 @@ def fs() -> CrashingFileSystem:
     return CrashingFileSystem()
 
 
-@pytest.mark.parametrize("merge", ["sum", SUMS, SUMS | {"n": "last"}], ids=["text", "mapping", "one is last"])
+@parametrize("merge", ["sum", SUMS, SUMS | {"n": "last"}], ids=["text", "mapping", "one is last"], quick=1)
 def test_columns_of_any_name_have_functions(tmp_path: Path, merge: Any) -> None:
     path, columns = f"{tmp_path}/store", dict.fromkeys(ODD_NAMES, "long")
     last = 1 if isinstance(merge, dict) and merge["n"] == "last" else 3
@@ -85,6 +86,7 @@ def test_types_are_named_as_in_spark_or_sql(fs: CrashingFileSystem) -> None:
         open_store(CrashingFileSystem(), keys={})
 
 
+@pytest.mark.slow
 def test_a_store_of_keys_alone(tmp_path: Path) -> None:
     path = f"{tmp_path}/store"
     with kv.KeyValueStore(path, writer="w", keys={"k": "string"}, values={}, maintenance="none") as store:

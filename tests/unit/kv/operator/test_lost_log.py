@@ -16,6 +16,7 @@ from ftfile.log.records import read_published
 from ftfile.log.wal import list_wal_writers
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.kv.operator.stores import keys_of, open_store
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def record_without_reply(store: KeyValueStore, window: int, monkeypatch: pytest.
             store.committed(window)
 
 
-@pytest.mark.parametrize("options", [SHAPE, {}, {"merge": "n:sum"}], ids=["its definition", "none", "a part of it"])
+@parametrize("options", [SHAPE, {}, {"merge": "n:sum"}], ids=["its definition", "none", "a part of it"], quick=1)
 @pytest.mark.parametrize("kind", STORES)
 def test_it_is_refused_until_the_log_is_back(kind: Store, options: dict[str, Any]) -> None:
     fs = written(kind, 3, recorded=1)
@@ -100,7 +101,7 @@ def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
         assert keys_of(store) == ["w0"]
 
 
-@pytest.mark.parametrize("kind", STORES)
+@parametrize("kind", STORES, quick=1)
 def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(kind: Store) -> None:
     fs = written(kind, 2, recorded=1)
     kept = {info.path for info in fs.list(layout.LOG)}
@@ -262,6 +263,7 @@ def test_windows_that_are_recorded_while_one_verifies_are_no_damage(monkeypatch:
         assert not verify(fs).findings
 
 
+@pytest.mark.slow
 def test_what_tells_of_it_is_written_behind_each_record() -> None:
     fs = CrashingFileSystem()
     with open_store(fs, **SHAPE) as store:

@@ -46,6 +46,7 @@ def fs() -> CrashingFileSystem:
     return CrashingFileSystem()
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_as_the_store_has_it(fs: CrashingFileSystem) -> None:
     with open_store(fs, **SHAPE) as store:
         definition = store.definition
@@ -149,6 +150,7 @@ def test_an_opening_fences_and_then_takes_over(fs: CrashingFileSystem) -> None:
     assert len({opening.wal_id for opening in openings}) == 1, "an id is the writer's for good"
 
 
+@pytest.mark.slow
 def test_a_store_that_spark_made(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = counting(out)
@@ -162,6 +164,7 @@ def test_a_store_that_spark_made(tmp_path: Path) -> None:
         assert reader.get("a") == 7
 
 
+@pytest.mark.slow
 def test_the_last_window_is_as_what_feeds_the_store_remembers_it(fs: CrashingFileSystem) -> None:
     with open_store(fs, **SHAPE) as store:
         end_window(store, 1)

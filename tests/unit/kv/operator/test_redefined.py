@@ -19,6 +19,7 @@ from ftfile.log.wal import list_wal
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.write.options import forget_logs
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,7 @@ def numbers(path: str, **options: Any) -> list[int]:
     return [window.number for window in kv.read_windows(path, "w", **options)]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("columns", "options", "clause"),
     [
         ({"k": "string", "n": "integer"}, {}, "text is gone"),
@@ -79,6 +80,7 @@ def numbers(path: str, **options: Any) -> list[int]:
         (COLUMNS | {"n": "string"}, {"merge": "last"}, "n was int64 and is string"),
     ],
     ids=["a column is gone", "type of the key", "key", "merge function", "type of a value"],
+    quick=1,
 )
 def test_windows_that_do_not_fit_are_an_error_with_two_ways_out(
     path: str, columns: dict[str, str], options: dict[str, str], clause: str
@@ -96,6 +98,7 @@ def test_windows_that_do_not_fit_are_an_error_with_two_ways_out(
         assert store.last_window == 3
 
 
+@pytest.mark.slow
 def test_the_windows_come_back_with_the_old_definition(path: str) -> None:
     define(path, COLUMNS, merge="n:max")
     with pytest.raises(SchemaError, match="merge was"):
@@ -107,6 +110,7 @@ def test_the_windows_come_back_with_the_old_definition(path: str) -> None:
         assert store.get("a") == (4, "7")
 
 
+@pytest.mark.slow
 def test_windows_have_the_columns_and_buckets_that_the_store_has_now(path: str) -> None:
     wide = StoreBatch(path, COLUMNS | {"more": "double"}, OPTIONS | {"onSchemaChange": "widen"}, query_id())
     wide.run(0, [[{"k": "b", "n": 1, "text": "b", "more": 0.5}]])
@@ -118,6 +122,7 @@ def test_windows_have_the_columns_and_buckets_that_the_store_has_now(path: str) 
         assert store.multi_get(["a", "b"]) == [(5, "7", None), (1, "b", 0.5)]
 
 
+@pytest.mark.slow
 def test_values_of_a_wider_type_take_the_windows(path: str) -> None:
     define(path, {"k": "string", "n": "integer", "text": "string"}, merge="last")
     with opened(path, restore=3) as store:
@@ -131,6 +136,7 @@ def test_values_of_a_wider_type_take_the_windows(path: str) -> None:
         assert store.get("a") == (4, "x", None)
 
 
+@pytest.mark.slow
 def test_without_windows_any_definition_opens(path: str) -> None:
     with opened(path) as store:
         store.committed(7)
@@ -141,7 +147,7 @@ def test_without_windows_any_definition_opens(path: str) -> None:
         assert store.get(1) == "one"
 
 
-@pytest.mark.parametrize("change", ["rebucket", "overwrite", "merge"])
+@parametrize("change", ["rebucket", "overwrite", "merge"], quick=1)
 def test_a_store_that_is_open_is_to_be_opened_again(path: str, change: str) -> None:
     store = opened(path)
     end_window(store, 8)
@@ -205,7 +211,7 @@ def test_windows_are_read_whole(tmp_path: Path, *, encrypted: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize("event", ["commit", "opening"])
+@parametrize("event", ["commit", "opening"], quick=1)
 def test_windows_are_read_beside_a_writer_that_goes_on(path: str, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(path)
     end_window(store, 8)

@@ -19,6 +19,7 @@ from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.write.batch import commit_batch
 from ftfile.write.messages import JobIdentity
+from tests.kit.parameters import parametrize
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, query_of, rows
 
@@ -115,7 +116,7 @@ def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: 
             store.commit()
 
 
-@pytest.mark.parametrize("version", [0, 7])
+@parametrize("version", [0, 7], quick=1)
 def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> None:
     query = counting(out, txnAppId="w", txnVersion=str(version))
     counting(out).run(0, [rows("a")])

@@ -10,6 +10,7 @@ from ftfile.core.errors import Fenced, StorageError
 from ftfile.kv.operator import opening
 from ftfile.log.wal import list_wal, opening_of
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.kit.parameters import slow_after
 from tests.unit.kv.operator.stores import keys_of, open_store
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SHAPE: dict[str, Any] = {"keys": {"window": "long"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
 
 
-@pytest.fixture(params=["disk", "hdfs", "s3"])
+@pytest.fixture(params=slow_after(1, ["disk", "hdfs", "s3"]))
 def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
     kind: Store = request.param
     return CrashingFileSystem(store=kind)
@@ -40,6 +41,7 @@ def uncommitted(store: KeyValueStore) -> list[int]:
     return [number for number, row in rows.items() if row]
 
 
+@pytest.mark.slow
 def test_windows_behind_a_restore_are_gone_for_ever(fs: CrashingFileSystem) -> None:
     with open_store(fs, **SHAPE) as store:
         end_windows(store, *range(1, 6))

@@ -29,6 +29,7 @@ from ftfile.log.format import layout
 from ftfile.log.protocol import commit
 from ftfile.log.wal import list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
+from tests.kit.parameters import parametrize, slow_after
 from tests.unit.kv.operator.stores import UnsyncedDisk, keys_of, open_store
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ COUNTS: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "bigint"},
 NUMBERS: dict[str, Any] = {"keys": {"id": "bigint"}, "values": {"n": "bigint"}}
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=slow_after(1, ["disk", "s3"]))
 def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
     return CrashingFileSystem(store=request.param)
 
@@ -144,6 +145,7 @@ def test_hd_18_files_of_purged_rows_go(fs: CrashingFileSystem) -> None:
         assert (store.stats().rows, store.stats().runs) == (0, 0)
 
 
+@pytest.mark.slow
 def test_hd_5_files_of_one_row_and_those_that_are_merged(fs: CrashingFileSystem) -> None:
     options = {"flushSize": "1", "flushIntervalCount": "2"}
     with open_store(fs, **NUMBERS, buckets=1, options=options, maintenance="inline") as store:
@@ -197,6 +199,7 @@ def test_hd_11_what_is_recorded_and_what_is_not_comes_back(fs: CrashingFileSyste
         assert keys_of(again) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.slow
 def test_hd_13_a_restore_takes_windows_back(fs: CrashingFileSystem) -> None:
     store = open_store(fs, **NUMBERS)
     for number in range(1, 5):
@@ -222,6 +225,7 @@ def test_hd_13_a_restore_takes_windows_back(fs: CrashingFileSystem) -> None:
         assert third.get(401) is None
 
 
+@pytest.mark.slow
 def test_hd_15_one_log_of_windows_is_for_all_buckets(fs: CrashingFileSystem) -> None:
     store = open_store(fs, **NUMBERS, buckets=64)
     store.begin_window(7)
@@ -251,6 +255,7 @@ def test_hd_16_a_purge_of_changes_that_are_not_committed(fs: CrashingFileSystem)
         assert keys_of(store) == [0, 1, 2, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 def test_hd_17_a_purge_of_all_rows(fs: CrashingFileSystem) -> None:
     with open_store(fs, **NUMBERS) as store:
         for key in range(20):
@@ -267,6 +272,7 @@ def test_hd_17_a_purge_of_all_rows(fs: CrashingFileSystem) -> None:
         assert keys_of(store) == []
 
 
+@pytest.mark.slow
 def test_hd_19_purges_from_the_middle(fs: CrashingFileSystem) -> None:
     with open_store(fs, **NUMBERS, buckets=4) as store:
         for first in range(0, 1000, 250):
@@ -283,6 +289,7 @@ def test_hd_19_purges_from_the_middle(fs: CrashingFileSystem) -> None:
         assert keys_of(store) == [*range(151, 949)]
 
 
+@pytest.mark.slow
 def test_hd_20_a_purge_comes_back_with_its_window(fs: CrashingFileSystem) -> None:
     store = open_store(fs, **NUMBERS)
     for key in range(10):
@@ -298,6 +305,7 @@ def test_hd_20_a_purge_comes_back_with_its_window(fs: CrashingFileSystem) -> Non
         assert len(keys_of(again)) == 7
 
 
+@pytest.mark.slow
 def test_hd_22_several_writers_share_a_store(fs: CrashingFileSystem) -> None:
     stores = [open_store(fs, f"w{number}", **COUNTS) for number in range(3)]
     for store in stores:
@@ -517,7 +525,7 @@ def test_19_a_kill_within_end_window_leaves_it_or_nothing(fs: CrashingFileSystem
     assert last_windows == sorted(last_windows)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@parametrize("number", [0, 1], quick=1)
 def test_20_damage_of_windows_is_an_error_until_they_are_forgotten(fs: CrashingFileSystem, number: int) -> None:
     with open_store(fs, **COUNTS) as store:
         for each in (1, 2, 3):

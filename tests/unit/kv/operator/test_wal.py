@@ -308,6 +308,7 @@ class Expected:
         self.allowed = self.acknowledged | ({5} if self.epoch == 2 else {max(self.acknowledged, default=-1) + 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
     fs = new_store(store)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.upkeep import automatic
 from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
@@ -15,8 +17,6 @@ from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, rows_of
 
 if TYPE_CHECKING:
     import threading
-
-    import pytest
 
     from ftfile.testing.context import ManualClock
     from ftfile.testing.micro_batch import StoreBatch
@@ -52,6 +52,7 @@ class TestInterval:
         clock.advance(HOUR_S)
         assert due() is not None
 
+    @pytest.mark.slow
     def test_a_new_process_learns_it_from_the_log(self, clock: ManualClock) -> None:
         query = counts(vacuumInterval="0s", buckets="1", flushIntervalCount="2")
         for batch in range(3):
@@ -70,6 +71,7 @@ class TestInterval:
 
 
 class TestVacuum:
+    @pytest.mark.slow
     def test_a_commit_starts_it_and_merged_runs_go_after_the_grace(
         self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -16,6 +16,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.sweep import fault_sweep
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of, runs_of
 from tests.unit.write.files.encrypted import ring
@@ -103,7 +104,7 @@ def test_11_a_reader_of_runs_that_vacuum_deleted_says_refresh(clock: ManualClock
         assert reader.get("w0") == 3
 
 
-@pytest.mark.parametrize("change", ["rebucket", "overwrite", "compact", "purge"])
+@parametrize("change", ["rebucket", "overwrite", "compact", "purge"], quick=1)
 def test_6_results_of_jobs_whose_runs_are_gone(change: str) -> None:
     query = counts(buckets="1", flushIntervalCount="2")
     write(query, 0, 1)
@@ -137,6 +138,7 @@ def test_6_results_of_jobs_whose_runs_are_gone(change: str) -> None:
     check_store(open_filesystem(PATH))
 
 
+@pytest.mark.slow
 def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +165,7 @@ def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
     check_store(fs)
 
 
+@pytest.mark.slow
 def test_upkeep_of_an_encrypted_store(ring: Path, tmp_path: Path) -> None:
     keys, path = f"file:{ring}", str(tmp_path / "store")
     query = counts(path, buckets="2", encryption="aes-gcm", keyProvider=keys, flushIntervalCount="2")
@@ -191,6 +194,7 @@ def test_many_runs_that_no_task_merged() -> None:
     assert (runs_of(PATH), rows_of(PATH)) == (1, dict.fromkeys(WORDS, 10))
 
 
+@pytest.mark.slow
 def test_the_greatest_number_of_buckets() -> None:
     query = counts(buckets="65536")
     write(query, 0, 1)

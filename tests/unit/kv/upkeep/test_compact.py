@@ -57,6 +57,7 @@ def end_early(progress: Progress) -> None:
 
 
 class TestCompact:
+    @pytest.mark.slow
     def test_runs_far_below_a_file_become_one(self) -> None:
         query = counts(buckets="1", flushIntervalCount="1000")
         for batch in range(2):
@@ -65,11 +66,13 @@ class TestCompact:
         report = kv.compact(PATH, full=True, progress=end_early, context=current())
         assert (report.records, report.runs_written, runs_of(PATH)) == (1, 1, 1)
 
+    @pytest.mark.slow
     def test_nothing_due_is_no_record(self, query: StoreBatch) -> None:
         write(query, 3)
         report = kv.compact(PATH, context=current())
         assert (report.records, report.version) == (0, 2)
 
+    @pytest.mark.slow
     def test_what_is_due_is_merged_until_nothing_is(self) -> None:
         query = counts(buckets="4", flushIntervalCount="4")
         expected = write(query, 4)
@@ -81,6 +84,7 @@ class TestCompact:
         assert rows_of(PATH) == expected
         assert kv.compact(PATH, context=current()).records == 0
 
+    @pytest.mark.slow
     def test_full_leaves_a_run_a_bucket_without_deletes(self) -> None:
         query = counts(buckets="2", deleteColumn="gone", flushIntervalCount="1000", merge="last")
         query.columns = {**COLUMNS, "gone": "boolean"}
@@ -93,6 +97,7 @@ class TestCompact:
         assert sum(add.rows for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()) == 6
         assert kv.compact(PATH, full=True, context=current()).records == 0
 
+    @pytest.mark.slow
     def test_a_large_bucket_takes_several_records(self) -> None:
         query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096", blockBytes="4096")
         expected = write(query, 3, words=4000)
@@ -101,6 +106,7 @@ class TestCompact:
         assert rows_of(PATH) == expected
         assert kv.compact(PATH, full=True, context=current()).records == 0
 
+    @pytest.mark.slow
     def test_batches_go_on_meanwhile(self, query: StoreBatch) -> None:
         write(query, 3)
         planned, writer = query.plan(), query.identity(3)
@@ -110,6 +116,7 @@ class TestCompact:
         query.commit(3, [message])
         assert rows_of(PATH) == before | {"w0": before["w0"] + 10}
 
+    @pytest.mark.slow
     def test_runs_that_a_batch_merged_first_are_left_to_it(self) -> None:
         query = counts(buckets="1", flushIntervalCount="3")
         expected = write(query, 3)
@@ -122,6 +129,7 @@ class TestCompact:
         assert not done.record.removes
         assert rows_of(PATH) == expected
 
+    @pytest.mark.slow
     def test_a_damaged_bucket_leaves_the_others(self, query: StoreBatch) -> None:
         write(query, 3)
         adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
@@ -133,6 +141,7 @@ class TestCompact:
         buckets = Counter(add.directory_key for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
         assert buckets == {**dict.fromkeys({add.directory_key for add in adds}, 1), damaged.directory_key: 3}
 
+    @pytest.mark.slow
     def test_damaged_buckets_leave_the_only_other_one(self) -> None:
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
@@ -152,6 +161,7 @@ class TestCompact:
             kv.compact("memory://files/x", context=current())
 
 
+@pytest.mark.slow
 class TestDeletes:
     def test_they_stay_as_long_as_a_late_row_could_come_back(self, clock: ManualClock) -> None:
         """A full compaction leaves a delete that a newer row needs, also one that it does not read."""
@@ -192,6 +202,7 @@ class TestDeletes:
 
 
 class TestThreads:
+    @pytest.mark.slow
     def test_as_many_merge_at_once_as_are_asked_for(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = write(query, 3)
         together, honest = threading.Barrier(4), Merger.merge
@@ -206,6 +217,7 @@ class TestThreads:
         assert rows_of(PATH) == expected
         check_store(open_filesystem(PATH))
 
+    @pytest.mark.slow
     def test_what_no_record_names_is_shared_among_them(self) -> None:
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         log = CommitLog(open_filesystem(PATH))
@@ -213,6 +225,7 @@ class TestThreads:
         how = how_written(head, log.fs)
         assert [len(all_due(head, how, log, (), at_once)) for at_once in (1, 3)] == [1, 3]
 
+    @pytest.mark.slow
     def test_records_are_those_of_one_thread(self, query: StoreBatch) -> None:
         other = counts("memory://upkeep/other", **query.options)
         for each, threads in ((query, 1), (other, 4)):
@@ -240,6 +253,7 @@ class TestThreads:
         assert len(pieces) == 4
         assert len(merges._done(Merging(how_written(head, log.fs), head.version), pieces)) == 1  # noqa: SLF001
 
+    @pytest.mark.slow
     def test_verify(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
         write(query, 3)
         together, honest = threading.Barrier(3), verify._check_run  # noqa: SLF001
@@ -260,6 +274,7 @@ class TestThreads:
 
 
 class TestRunDue:
+    @pytest.mark.slow
     def test_it_leaves_nothing_due_and_raises_nothing(self) -> None:
         query = counts(buckets="4", flushIntervalCount="4")
         expected = write(query, 4)

@@ -33,6 +33,7 @@ def jobs() -> tuple[int, int]:
     return stats.due_jobs, stats.held_jobs
 
 
+@pytest.mark.slow
 def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_VERSIONS_HELD", 3)
     query = counts(buckets="1", flushIntervalCount="2")
@@ -87,6 +88,7 @@ def test_a_damaged_run_of_a_memtable() -> None:
         assert reader.multi_get([*expected]) == [*expected.values()]
 
 
+@pytest.mark.slow
 def test_a_delete_holds_against_late_rows_until_its_time_is_over(clock: ManualClock) -> None:
     options = {
         "keyColumns": "word",
@@ -189,6 +191,7 @@ def test_the_rest_of_a_bucket_is_merged_meanwhile() -> None:
         assert reader.get("b") == 26
 
 
+@pytest.mark.slow
 def test_a_damaged_run_holds_itself_alone() -> None:
     query = counts(buckets="1", flushIntervalCount="4")
     for batch in range(3):

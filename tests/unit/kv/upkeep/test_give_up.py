@@ -48,6 +48,7 @@ def test_a_whole_store_has_nothing_to_mend() -> None:
     assert not report.findings
 
 
+@pytest.mark.slow
 def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so() -> None:
     (lost,) = [run for run in runs() if run.marks.ops & 1 << DELETE]
     damage(PATH, lost.add)
@@ -77,6 +78,7 @@ def test_older_values_are_told_of_and_deletes_are_not_where_there_are_none() -> 
     assert "deleted" not in finding.remedy
 
 
+@pytest.mark.slow
 def test_purges_of_lost_runs_stay() -> None:
     before, lost = rows_of(PATH), [run for run in runs() if run.marks.purges]
     (path,) = {run.add.path for run in lost}

@@ -27,6 +27,7 @@ def write(query: StoreBatch, batch: int) -> None:
 
 
 class TestPurge:
+    @pytest.mark.slow
     def test_rows_end_and_later_ones_stay(self) -> None:
         query = counts(buckets="4")
         write(query, 0)
@@ -47,6 +48,7 @@ class TestPurge:
         kv.purge(PATH, everything=True, context=current())
         assert rows_of(PATH) == {}
 
+    @pytest.mark.slow
     def test_what_a_job_merged_meanwhile_is_ended_too(self) -> None:
         query = counts(buckets="1", flushIntervalCount="3")
         for batch in range(3):

@@ -62,6 +62,7 @@ class TestRebucket:
             query.commit(1, [message])
         assert rows_of(PATH) == expected(1)
 
+    @pytest.mark.slow
     def test_a_batch_that_came_first_is_taken_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         query = counts(buckets="4")
         write(query, 0)
@@ -69,6 +70,7 @@ class TestRebucket:
         assert kv.rebucket(PATH, 8, context=current()).version == 3
         assert rows_of(PATH) == expected(3)
 
+    @pytest.mark.slow
     def test_batches_that_come_all_the_time_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         query = counts(buckets="4")
         write(query, 0)
@@ -89,6 +91,7 @@ class TestRebucket:
 
         monkeypatch.setattr(module._NewBuckets, "write", write_late)  # noqa: SLF001
 
+    @pytest.mark.slow
     def test_who_dies_before_the_record_has_changed_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         query = counts(buckets="4")
         write(query, 0)
@@ -110,6 +113,7 @@ class TestRebucket:
             kv.rebucket(PATH, 8, context=current())
         assert CommitLog(open_filesystem(PATH)).refresh().version == 0
 
+    @pytest.mark.slow
     def test_purges_and_deletes_of_one_old_bucket_touch_no_other(self) -> None:
         query = counts(buckets="4", merge="last", deleteColumn="gone")
         query.columns = {**COLUMNS, "gone": "boolean"}
@@ -128,6 +132,7 @@ class TestRebucket:
         with pytest.raises(ConfigError, match="power of two"):
             kv.rebucket(PATH, buckets, context=current())
 
+    @pytest.mark.slow
     def test_memory_is_bounded_by_windows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         query = counts(buckets="1")
         query.run(0, [[{"word": f"w{number:05d}", "n": 1} for number in range(20_000)]])

@@ -10,6 +10,7 @@ from ftfile import kv
 from ftfile.kv.driver import how_written
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
+from tests.kit.parameters import parametrize
 from tests.unit.kv.upkeep.stores import PATH, counts
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def by_operator(number: int, options: dict[str, str]) -> None:
         store.commit()
 
 
-@pytest.mark.parametrize("write", [by_stream, by_job, by_operator])
+@parametrize("write", [by_stream, by_job, by_operator], quick=1)
 @pytest.mark.parametrize("between", [by_stream, by_job, by_operator])
 def test_the_newest_settings_count(
     write: Callable[[int, dict[str, str]], None], between: Callable[[int, dict[str, str]], None]

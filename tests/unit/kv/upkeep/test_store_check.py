@@ -19,6 +19,7 @@ from ftfile.log.protocol import commit, record_of
 from ftfile.log.wal import Opening, set_opening
 from ftfile.testing.checker import InvariantViolation, check_directory
 from ftfile.testing.context import current, open_filesystem
+from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts
 
@@ -69,6 +70,7 @@ def query() -> StoreBatch:
 
 @pytest.mark.usefixtures("query")
 class TestBroken:
+    @pytest.mark.slow
     def test_a_store_in_order(self) -> None:
         report = check_store(open_filesystem(PATH))
         assert report.rows == {("a",): (1,), ("b",): (1,), ("c",): (2,), ("d",): (2,), ("e",): (1,), ("f",): (1,)}
@@ -80,10 +82,12 @@ class TestBroken:
         record(lambda head: replaced(runs(head)[0], at=run_of(runs(head)[1]).marks.at))
         assert broken() == "K1"
 
+    @pytest.mark.slow
     def test_k2_marks_that_are_not_those_of_the_rows(self) -> None:
         record(lambda head: replaced(runs(head)[0], keys=((b"a",), (b"x",))))
         assert broken() == "K2"
 
+    @pytest.mark.slow
     def test_k2_another_bucket(self) -> None:
         kv.rebucket(PATH, 2, context=current())
 
@@ -97,12 +101,14 @@ class TestBroken:
         record(swapped)
         assert broken() == "K2"
 
+    @pytest.mark.slow
     def test_k3_pages_that_find_nothing(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
         empty = lambda *arguments: (0 * pages for pages in build_pages(*arguments))  # noqa: E731
         monkeypatch.setattr("ftfile.kv.run.writer.build_pages", empty)
         query.run(2, [[{"word": f"w{number}", "n": 1} for number in range(5000)]])
         assert broken() == "K3"
 
+    @pytest.mark.slow
     def test_k4_a_purge_that_ends_more_than_its_range(self, monkeypatch: pytest.MonkeyPatch) -> None:
         module = __import__("ftfile.kv.upkeep.purge", fromlist=["_PurgeRuns"])
         prepare = module._PurgeRuns.prepare  # noqa: SLF001
@@ -115,6 +121,7 @@ class TestBroken:
         kv.purge(PATH, "e", context=current())
         assert broken() == "K4"
 
+    @pytest.mark.slow
     def test_k5_a_delete_that_leaves_too_early(self, query: StoreBatch) -> None:
         query.columns = {**COLUMNS, "gone": "boolean"}
         query.options = {**query.options, "deleteColumn": "gone"}
@@ -137,7 +144,7 @@ class TestBroken:
         record(other)
         assert broken() == "K7"
 
-    @pytest.mark.parametrize("opening", [(1, 1), (0, 0), (2, 0), (1, 0)])
+    @parametrize("opening", [(1, 1), (0, 0), (2, 0), (1, 0)], quick=1)
     def test_k8_an_opening_that_neither_fences_nor_takes_over(self, opening: tuple[int, int]) -> None:
         with kv.KeyValueStore(PATH, writer="w", maintenance="none", context=current()) as store:
             store.merge("a", 1)
@@ -146,6 +153,7 @@ class TestBroken:
         record(lambda _: Body(tables=set_opening("w", Opening(*opening, "id"))))
         assert broken() == "K8"
 
+    @pytest.mark.slow
     def test_k10_a_run_of_level_1_that_is_newer_than_one_of_level_0(self) -> None:
         record(lambda head: replaced(runs(head)[0], level=1))
         check_store(open_filesystem(PATH))

@@ -43,6 +43,7 @@ from ftfile.read.foreign.plan import FileEntry, Late, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.trimming import columns_files, read_columns
 from ftfile.storage.local.filesystem import LocalFileSystem
+from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import keys_of, numbered, open_run
 from tests.unit.log.format.make_golden import GOLDEN, KEY, MAKERS, files_of, open_golden_store
 
@@ -127,7 +128,7 @@ def said_by_store(path: str, content: bytes) -> object:
     return re.sub(rb'"?crc32:[0-9a-f]{8}', b"", text)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@parametrize("name", MAKERS, quick=1)
 def test_what_is_written_has_the_golden_bytes(name: str, tmp_path: Path) -> None:
     MAKERS[name](tmp_path / name)
     written, golden = files_of(tmp_path / name), files_of(GOLDEN / name)
@@ -306,6 +307,7 @@ def test_runs(path: Path) -> None:
         assert run.get(key, hashed) == (text,)
 
 
+@pytest.mark.slow
 def test_a_store(tmp_path: Path) -> None:
     """Rows, a due merge, and a window that comes back."""
     path = str(shutil.copytree(GOLDEN / "store", tmp_path / "store"))

@@ -36,6 +36,7 @@ from ftfile.log.read.add_table import compact_records
 from ftfile.log.state import LogState
 from ftfile.storage.api import RangeFile
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
+from tests.kit.parameters import parametrize
 from tests.unit.log.format.test_documented import TABLES
 from tests.unit.log.plans import FILES_PLAN
 
@@ -149,8 +150,10 @@ VALUES: dict[str, list[Any]] = {
 NEGATIVE = {("Transaction", "version"), ("TransactionState", "lastTransaction")}
 
 
-tables = pytest.mark.parametrize(
-    ("kind", "text"), [pytest.param(name.partition(":")[2], text, id=name.partition(":")[2]) for name, text in TABLES]
+tables = parametrize(
+    ("kind", "text"),
+    [pytest.param(name.partition(":")[2], text, id=name.partition(":")[2]) for name, text in TABLES],
+    quick=4,
 )
 
 
@@ -248,6 +251,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_json_is_read_as_it_was_written(value: object) -> None:
     content = compact_json(value)

@@ -27,6 +27,8 @@ def export(url: str) -> None:
     export_soon(url, FORMATS, {}, current(), wait_s=WAIT_S)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_each_format_has_the_rows(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"exportTo": "delta, Iceberg"})
@@ -38,6 +40,8 @@ def test_each_format_has_the_rows(tmp_path: Path) -> None:
     export_soon(out, (), {}, current())
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_a_failure_is_logged_once_and_caught_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.kit.parameters import parametrize
 from tests.kit.rewriting import rewrite_without
 from tests.unit.operate.export.formats import (
     COLUMNS,
@@ -54,6 +55,8 @@ def delta_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
 
 
 class TestVersions:
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_each_is_a_commit_with_its_rows(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         with pytest.raises(ConfigError, match="not an ftfile directory"):
@@ -75,6 +78,8 @@ class TestVersions:
         assert export(out) == ExportReport(version=2, versions=1)
         assert delta_rows(out) == rows(0, 6)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_overwrites_drops_and_compactions(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
         query.run(0, [rows(0, 4)])
@@ -96,6 +101,8 @@ class TestVersions:
         export(out)
         assert delta_rows(out) == rows(7)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_rows_that_end_in_as_many_files(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         query.run(0, [rows(0), rows(2)])
@@ -107,6 +114,8 @@ class TestVersions:
         changes = [action[name]["dataChange"] for action in rewritten for name in action if name in {"add", "remove"}]
         assert changes == [True] * 4
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_new_columns(self, out: str) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
         export(out)
@@ -116,6 +125,8 @@ class TestVersions:
         assert delta_rows(out) == [row | {"more": None} for row in rows(0)] + [{"id": 9, "word": "x", "more": 1.5}]
         assert [row["id"] for row in delta_rows(out, 0)] == [0, 1]
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     @pytest.mark.parametrize("before", [False, True])
     def test_more_definitions_than_the_head_remembers(
         self, out: str, monkeypatch: pytest.MonkeyPatch, *, before: bool
@@ -196,7 +207,9 @@ class TestVersions:
             deltalake.write_deltalake(out, deltalake.DeltaTable(out).to_pyarrow_table(), mode="append")
         assert delta_rows(out) == rows(0)
 
-    @pytest.mark.parametrize(("before", "after"), [({}, {"partitionBy": "word"}), ({"partitionBy": "word"}, {})])
+    @parametrize(
+        ("before", "after"), [({}, {"partitionBy": "word"}), ({"partitionBy": "word"}, {})], quick=1, packages=True
+    )
     def test_an_overwrite_by_other_partition_columns(
         self, out: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
     ) -> None:
@@ -250,6 +263,8 @@ class TestHistory:
         assert export(out) == ExportReport(version=12, versions=0)
         assert delta_rows(out) == rows(0, 26)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_old_commits_that_cannot_be_deleted_hold_nothing_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Kept(WrapperFileSystem):
             def delete(self, path: str) -> None:
@@ -278,6 +293,8 @@ class TestHistory:
         for version in (200, 777, 1_200):
             assert [row["id"] for row in delta_rows(out, version)] == ids_of(out, version)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_a_checkpoint_that_a_crash_left_out_comes_with_the_next_export(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -296,6 +313,8 @@ class TestHistory:
                 forget_follow_up(out)
         assert len(delta_rows(out)) == 10
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     @pytest.mark.parametrize("every", [2, 100])
     @pytest.mark.parametrize("is_missing", [False, True])
     def test_versions_that_are_no_longer_kept_are_one_commit(
@@ -350,6 +369,8 @@ class TestRefusals:
             export(out)
         assert not (Path(out) / "_delta_log").exists()
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_older_files_of_another_type(self, out: str) -> None:
         MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
         export(out)

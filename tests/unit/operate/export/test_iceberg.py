@@ -26,6 +26,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.kit.parameters import parametrize
 from tests.unit.operate.export.formats import (
     COLUMNS,
     HINT,
@@ -171,6 +172,8 @@ class TestVersions:
         fields = [{field["name"]: field["id"] for field in schema["fields"]} for schema in newest(out)["schemas"]]
         assert fields[1].items() >= fields[0].items()
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_a_column_that_comes_back_is_the_same(self, out: str) -> None:
         rest = {"onSchemaChange": "any"}
         for batch, names in enumerate((["id", "word"], ["id"], ["id", "word"])):
@@ -181,6 +184,8 @@ class TestVersions:
         assert [row["word"] for row in table_rows(out)] == ["w", None, "w"]
         assert len(newest(out)["schemas"]) == 2
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_open_files_are_told_and_come_when_they_are_finished(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"maxBatchesPerFile": "100"})
         query.run(0, [rows(0)])
@@ -191,6 +196,8 @@ class TestVersions:
         assert table_rows(out) == rows(0)
         assert newest(out)["snapshots"][-1]["summary"]["operation"] == "append"
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_partition_values_of_every_type(self, out: str) -> None:
         values: dict[str, tuple[str, list[Any]]] = {
             "s 1": ("string", ["a b", "x/y%=", "ü'{[", None]),
@@ -213,7 +220,9 @@ class TestVersions:
         export(out)
         assert table_rows(out) == [row for row in given if row["id"] != 2]
 
-    @pytest.mark.parametrize(("before", "after"), [({}, {"partitionBy": "word"}), ({"partitionBy": "word"}, {})])
+    @parametrize(
+        ("before", "after"), [({}, {"partitionBy": "word"}), ({"partitionBy": "word"}, {})], quick=1, packages=True
+    )
     def test_an_overwrite_by_other_partition_columns(
         self, out: str, before: dict[str, str], after: dict[str, str]
     ) -> None:
@@ -262,6 +271,8 @@ class TestMetadata:
         assert [each["added_files_count"] for each in manifests] == [4, 4, 2]
         check_newest(out, "iceberg")
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     @pytest.mark.usefixtures("few_kept")
     def test_old_snapshots_and_metadata_go(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
@@ -277,6 +288,8 @@ class TestMetadata:
             assert [row["id"] for row in table_rows(out)] == ids_of(out)
         assert len(iceberg_metadata(open_filesystem(out))) == 5
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     @pytest.mark.usefixtures("few_kept")
     @pytest.mark.parametrize("operation", ["put", "delete"])
     def test_what_killed_exports_leave_goes(self, operation: str) -> None:
@@ -316,6 +329,8 @@ class TestMetadata:
         assert len(dead) >= (12 if operation == "put" else 3)
         check_bounds(fs)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_versions_that_are_no_longer_kept_are_one_snapshot(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         for batch in range(3):
@@ -329,6 +344,8 @@ class TestMetadata:
         check_newest(out, "iceberg")
         assert table_rows(out) == rows(0, 12)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_a_repeated_export_writes_no_second_manifests(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         query.run(0, [rows(0)])
@@ -418,6 +435,8 @@ class TestOthers:
         with pytest.raises((CorruptData, ConfigError), match="_iceberg"):
             export(out)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_damaged_manifests_are_told(self, out: str) -> None:
         MicroBatch(out, COLUMNS, {"partitionBy": "word"}).run(0, [rows(0)])
         export(out)
@@ -469,6 +488,8 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="struct<`b`:bigint>, and older files have it as struct<`a`:bigint>"):
             export(out)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_partitions_of_another_type(self, out: str) -> None:
         """One that Iceberg has, one that it has not, and that a table which is made anew never had."""
         for batch, kind in enumerate(("short", "integer", "long")):
@@ -488,6 +509,8 @@ class TestRefusals:
         export(out)
         assert table_rows(out) == own_rows(out)
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_partitions_by_a_float_that_becomes_a_double(self, out: str) -> None:
         """The text 0.1 is read as another double than the one of the float."""
         for batch, kind in enumerate(("float", "double")):
@@ -502,6 +525,8 @@ class TestRefusals:
         entries = iceberg_entries(open_filesystem(out), newest(out))
         assert [entry["data_file"]["partition"] for entry in entries] == [{"k": 0.1}] * 2
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_partitions_of_a_type_that_had_come_back(self, out: str) -> None:
         """No entry of the type before stays, although the last schema that was new has the same type as the next."""
         kinds: tuple[tuple[str, Any, dict[str, str]], ...] = (
@@ -515,6 +540,8 @@ class TestRefusals:
             assert table_rows(out) == own_rows(out)
         assert [entry["status"] for entry in iceberg_entries(open_filesystem(out), newest(out))] == [1]
 
+    @pytest.mark.slow
+    @pytest.mark.packages
     def test_names_with_blanks_and_decimals_of_more_digits(self, out: str) -> None:
         MicroBatch(out, {"id": "long", "a b": "decimal(5,2)"}).run(0, [[{"id": 1, "a b": Decimal("1.25")}]])
         export(out)

@@ -18,6 +18,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.operate.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, forget_follow_up
 from tests.unit.operate.export.test_engines import deltalake, duckdb_delta, duckdb_iceberg, pyiceberg
 
@@ -81,6 +82,8 @@ def test_other_programs_read_the_newest_version(
     assert [count_commits(open_filesystem(out), to) for to in FORMATS] == [3, 3]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
     """Not a dry run either, beside a writer whose version is not exported."""
@@ -101,6 +104,8 @@ def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
     assert _metadata(out) == before
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_versions_of_others_renew_nothing(out: str) -> None:
     query = written(out)
     before = _metadata(out)
@@ -109,7 +114,7 @@ def test_versions_of_others_renew_nothing(out: str) -> None:
     assert _metadata(out) == before
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@parametrize("name", OPERATIONS, quick=2, packages=True)
 def test_a_directory_without_exports_gets_none(name: str, out: str) -> None:
     options, operate, _ = OPERATIONS[name]
     query = MicroBatch(out, COLUMNS, {"partitionBy": "word", **options})
@@ -120,6 +125,8 @@ def test_a_directory_without_exports_gets_none(name: str, out: str) -> None:
     assert not _metadata(out)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_one_format_alone_is_renewed(out: str) -> None:
     query = MicroBatch(out, COLUMNS)
     query.run(0, [rows(0)])
@@ -130,6 +137,8 @@ def test_one_format_alone_is_renewed(out: str) -> None:
     assert not Path(out, "_delta_log").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_an_operation_that_fails_in_part_renews_as_well(out: str) -> None:
     """What it recorded is all that readers can have."""
     written(out)
@@ -152,6 +161,8 @@ class _Refusing(WrapperFileSystem):
         super().create_exclusive(path, content)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_a_failing_renewal_is_a_warning(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.operate.export.export.normalise", lambda _: MOUNTED)
     inner, other = CrashingFileSystem(), CrashingFileSystem()
@@ -188,7 +199,7 @@ def test_a_table_of_another_program_is_a_warning(out: str, caplog: pytest.LogCap
     assert [*foreign.parent.iterdir()] == [foreign]
 
 
-@pytest.mark.parametrize("error", [ValueError, PermissionDenied])
+@parametrize("error", [ValueError, PermissionDenied], quick=1, packages=True)
 def test_an_interrupted_operation(error: type[Exception], out: str) -> None:
     """What was recorded is exported, but for a store that fails: it would be waited for once more."""
     written(out)

@@ -21,6 +21,7 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.share import THOROUGH
+from tests.kit.parameters import parametrize
 from tests.unit.operate.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
 
 if TYPE_CHECKING:
@@ -66,9 +67,11 @@ class TestTrouble:
             assert export(url, to) == ExportReport(version=2, versions=2)
             check_newest(url, to)
 
-    @pytest.mark.parametrize(
+    @parametrize(
         ("name", "to"),
         [*itertools.product(["a\tb", "a\nb", "a\x7fb"], FORMATS), ("a#b", "iceberg"), ("a?b", "iceberg")],
+        quick=1,
+        packages=True,
     )
     def test_a_name_that_no_reader_opens_is_refused(self, name: str, to: str, tmp_path: Path) -> None:
         """ftfile writes none, and a migration leaves files where they are; an overwrite makes other files."""
@@ -146,7 +149,7 @@ class TestTrouble:
                 assert count_commits(open_filesystem(url), to) == 2, str(state)
         assert states > 10
 
-    @pytest.mark.parametrize("to", FORMATS)
+    @parametrize("to", FORMATS, quick=1, packages=True)
     def test_files_that_a_repair_gave_up_go(self, to: str, tmp_path: Path) -> None:
         """Its record names them otherwise, so that publishing it moves no file; later versions are commits as ever."""
         url = str(tmp_path)

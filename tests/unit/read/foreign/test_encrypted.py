@@ -16,6 +16,7 @@ from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.log_positions import START
 from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.planned import Files
 from tests.unit.write.files.encrypted import SCHEMA, out, parts, ring, rows_of, stream
 
@@ -45,7 +46,7 @@ def words(files: Files, name: str, ring: Path | None, **fields: Any) -> list[str
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-@pytest.mark.parametrize("file_format", ["text", "json", "parquet", "arrow"])
+@parametrize("file_format", ["text", "json", "parquet", "arrow"], quick=1)
 def test_with_its_name_and_the_keys_a_file_is_read(
     out: str, ring: Path, tmp_path: Path, file_format: str, compression: str
 ) -> None:
@@ -66,6 +67,7 @@ def test_without_keys_or_with_another_name_it_is_refused(out: str, ring: Path, t
         words(files, other.name, ring, file_format="text")
 
 
+@pytest.mark.slow
 def test_an_end_that_was_cut_off_is_damage(out: str, ring: Path, tmp_path: Path) -> None:
     files, file = written(out, ring, tmp_path)
     content = file.read_bytes()
@@ -77,6 +79,7 @@ def test_an_end_that_was_cut_off_is_damage(out: str, ring: Path, tmp_path: Path)
         assert kept == WORDS[: len(kept)]
 
 
+@pytest.mark.slow
 def test_keys_are_where_the_variable_says(
     out: str, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +123,7 @@ def source(tmp_path: Path, ring: Path) -> Iterator[Input]:
 
 
 @pytest.mark.parametrize("tail", ["true", "false"])
-@pytest.mark.parametrize("file_format", ["text", "json", "csv", "parquet", "orc", "arrow", "avro", "binary"])
+@parametrize("file_format", ["text", "json", "csv", "parquet", "orc", "arrow", "avro", "binary"], quick=1)
 def test_a_stream_reads_each_encrypted_file_once_and_whole(
     source: Input, out: str, file_format: str, tail: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ftfile.core.errors import PermissionDenied
 from ftfile.read.foreign.matching import Rule
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def rows() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("identity", ["native", "content"])
-@pytest.mark.parametrize("event", EVENTS)
+@parametrize("event", EVENTS, quick=5)
 def test_an_event_has_the_rule_and_the_ranges_that_the_protocol_says(
     event: str, identity: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,7 @@ from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.shares import TASK_BYTES
 from ftfile.storage.api import RangeFile
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.planned import LINE, packed
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def schema_of(file_format: str) -> pa.Schema:
     return LINE if file_format == "text" else SCHEMA
 
 
-@pytest.mark.parametrize("codec", [None, *CODECS])
+@parametrize("codec", [None, *CODECS], quick=1)
 @pytest.mark.parametrize("file_format", [*LINES, *COLUMNAR])
 def test_a_whole_file(files: Files, file_format: str, codec: str | None) -> None:
     content = encoded(file_format, ROWS)
@@ -99,7 +100,7 @@ def test_cuts_have_the_rows_of_the_whole_afi_15(files: Files, file_format: str, 
     assert files.rows(files.range("data"), schema_of(file_format), decoding) == expected(file_format)[:count]
 
 
-@pytest.mark.parametrize("file_format", [*LINES, *COLUMNAR])
+@parametrize("file_format", [*LINES, *COLUMNAR], quick=1)
 def test_a_replay_has_equal_batches_afi_13(files: Files, file_format: str) -> None:
     file = files.write("data", encoded(file_format, ROWS))
     planned = [files.whole("data")] if file_format in COLUMNAR else [files.range("data")]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ftfile.read.foreign.known import end_of_lines, first_line_end, last_line_end
 from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.tailing import Tailing, parked
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("ahead_s", [None, -400, 3600])
+@parametrize("ahead_s", [None, -400, 3600], quick=1)
 def test_16_no_time_of_the_store_tears_a_line(ahead_s: int | None, restarts: bool) -> None:
     """Whose clock is wrong, or whose times stand still (None), while a writer takes its time for a line."""
     tailing = Tailing()

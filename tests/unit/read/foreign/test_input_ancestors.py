@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import PermissionDenied
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.plans import Source
 from tests.unit.read.foreign.tailing import Tailing
 
@@ -62,7 +63,7 @@ def test_AFI_8_a_file_that_failed_is_tried_again_by_another_process() -> None:
     assert sorted(tailing.reads) == [(name, f"{name}\n".encode() * 6) for name in "abc"]
 
 
-@pytest.mark.parametrize("partition_bytes", ["1m", "8"], ids=["AFI-13", "AFI-14"])
+@parametrize("partition_bytes", ["1m", "8"], ids=["AFI-13", "AFI-14"], quick=1)
 @pytest.mark.parametrize("batch_bytes", [None, "25"], ids=["FSI-10", "AFI-15 FSI-9"])
 def test_windows_that_come_again_have_the_same_records(
     source: Source, partition_bytes: str, batch_bytes: str | None

@@ -12,6 +12,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.read.foreign import known as known_files
 from ftfile.read.foreign.known import ROW, KnownFile, KnownFiles, key_of, known_sizes
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
+from tests.kit.parameters import parametrize
 
 MARKS = "00000000000000aa", "00000000000000bb"
 
@@ -48,7 +49,7 @@ def test_refused_files_stay_known_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("pending_min", [0, 7, 4096])
-@pytest.mark.parametrize("seed", range(4))
+@parametrize("seed", range(4), quick=1)
 def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
     pending_min: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

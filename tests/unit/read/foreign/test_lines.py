@@ -26,6 +26,7 @@ from ftfile.read.foreign.decoding import json_lines, lines
 from ftfile.read.foreign.decoding.lines import as_utf_8
 from ftfile.read.foreign.decoding.settings import FileDecoding, default_schema, require_columns
 from ftfile.read.foreign.plan import Plan
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.planned import LINE, Files
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class TestText:
         files.write("data", f"{text}1\r\n{text}2".encode(encoding))
         assert files.lines(files.range("data"), encoding=encoding, max_partition_bytes=1) == [f"{text}1", f"{text}2"]
 
+    @pytest.mark.slow
     def test_a_line_that_ends_in_half_a_character_is_a_row_whatever_is_behind_it(self) -> None:
         """In every encoding: alone, before another line, and before more halves."""
         names = accepted_encodings()
@@ -233,7 +235,7 @@ def json_rows(files: Files, text: str, schema: pa.Schema = JSON, **options: Any)
 
 
 class TestJson:
-    @pytest.mark.parametrize(
+    @parametrize(
         ("line", "row"),
         [
             ('{"n":1,"other":[{}]}', {"n": 1}),
@@ -271,6 +273,7 @@ class TestJson:
             (' {"n":1} ', {"n": 1}),
             ('\t{"n":1}\r', {"n": 1}),
         ],
+        quick=8,
     )
     def test_values(self, files: Files, line: str, row: dict[str, Any]) -> None:
         expected = {name: value for name, value in row.items() if value is not None}
@@ -283,7 +286,7 @@ class TestJson:
             assert found[0] == expected
         assert found[1] == {"n": 7}
 
-    @pytest.mark.parametrize(
+    @parametrize(
         "line",
         [
             *('{"n":1', '{"n":1}}', '{"n":1}{"n":2}', '{"n":"x"}', '{"n":99999999999}', '{"n":true}', '{"n":[1]}', "x"),
@@ -301,6 +304,7 @@ class TestJson:
             ),
         ],
         ids=lambda line: line[:20],
+        quick=1,
     )
     def test_bad_records(self, files: Files, line: str) -> None:
         text = f'{{"n":1}}\n{line}\r\n{{"n":2}}\n'
@@ -347,6 +351,7 @@ class TestJson:
         assert numbers == [number for number in range(900) if number % 6 not in {2, 5}]
         assert found[3:5] == [{"n": 3}, {"s": "1"}]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("line_sep", ["\n", "\r\n", "|"])
     def test_lines_are_decoded_part_by_part(self, files: Files, line_sep: str, monkeypatch: pytest.MonkeyPatch) -> None:
         text = line_sep.join(f'{{"n":{number},"s":"{"x" * (number % 7)}"}}' for number in range(40))
@@ -499,7 +504,7 @@ class TestCsv:
         assert rows == [("x", "a;b")]
         assert csv_rows(files, "a,b|c,\nd|", schema, line_sep="|") == [("a", "b"), ("c", "\nd")]
 
-    @pytest.mark.parametrize("size", [1, 5, 17, 100])
+    @parametrize("size", [1, 5, 17, 100], quick=2)
     def test_a_header_names_columns_in_every_cut(self, files: Files, size: int) -> None:
         files.write("data", b'\xef\xbb\xbf# made by hand\r\n\r\n C ,a,"B"\r\n1,2,x\n#no\n  \n3,4,y\r\n5,6,"z"')
         schema = pa.schema([("A", pa.int64()), ("zz", pa.int8()), ("b", pa.string())])

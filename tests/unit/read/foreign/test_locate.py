@@ -362,6 +362,7 @@ def test_a_log_cut_off_while_it_is_read_is_read_in_its_copy(
     assert len(expected) == 250
 
 
+@pytest.mark.slow
 def test_a_log_cut_off_behind_its_first_batches_fails_the_task(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark has their rows by then, and drops them with the task."""
     log = b"".join(b"%09d\n" % number for number in range(2_000_000))

@@ -18,6 +18,7 @@ from ftfile.testing.fs.memory import MemoryFileSystem, RootedFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.plans import COLUMNS, Source
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def write_rows(path: Path) -> None:
     batch.run(0, [[{"a": 1, "b": 2, "value": "x"}]])
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("path", "options"),
     [
         ("*", {}),
@@ -125,6 +126,7 @@ def write_rows(path: Path) -> None:
         ("out/a=1/b=2/part-*", {}),
         ("out/a=1/b=2/{PART}", {}),
     ],
+    quick=4,
 )
 def test_rows_that_ftfile_writes_are_no_foreign_files(source: Source, path: str, options: dict[str, str]) -> None:
     write_rows(source.path / "out")
@@ -133,6 +135,7 @@ def test_rows_that_ftfile_writes_are_no_foreign_files(source: Source, path: str,
         begin(str(source.path / path).replace("{PART}", part.name), str(source.state), **options)
 
 
+@pytest.mark.slow
 def test_rows_that_ftfile_writes_may_come_later_and_be_left_out(source: Source) -> None:
     (source.path / "out").mkdir()
     source.add("a.log")
@@ -238,7 +241,7 @@ def refused(call: Callable[[str], object], log: str) -> None:
         call(log)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     "call",
     [
         ftfile.open,
@@ -259,6 +262,7 @@ def refused(call: Callable[[str], object], log: str) -> None:
         *("open", "vacuum", "vacuum all", "compact", "flush", "drop", "look for repairs", "repair", "follow"),
         *("write a batch", "write a stream"),
     ],
+    quick=3,
 )
 def test_a_log_of_plans_is_no_directory_of_rows(source: Source, call: Callable[[str], object]) -> None:
     source.add("a.log", 2)

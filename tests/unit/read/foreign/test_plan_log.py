@@ -27,6 +27,7 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.source_run import Killed
+from tests.kit.parameters import parametrize, slow_after
 from tests.kit.plan_check import check_plans, read_plans
 from tests.unit.read.foreign.plans import (
     LOG_ID,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
-@pytest.fixture(params=PROTOCOLS)
+@pytest.fixture(params=slow_after(1, PROTOCOLS))
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -70,7 +71,7 @@ def test_there_is_no_state_before_there_is_a_plan(source: Source) -> None:
     assert not source.state.exists()
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@parametrize("moment", MOMENTS, quick=1)
 @pytest.mark.parametrize("first", [True, False], ids=["first batch", "later batch"])
 def test_1_killed_at_any_moment_it_has_the_same_rows(source: Source, protocol: Any, moment: Any, first: bool) -> None:
     run = source.query(protocol, maxFilesPerTrigger="1")
@@ -102,6 +103,7 @@ def test_2_the_first_batch_comes_again_as_it_was_planned(source: Source, protoco
     source.check(run)
 
 
+@pytest.mark.slow
 def test_3_of_two_drivers_both_read_the_plans_of_either(source: Source, protocol: Any) -> None:
     source.add("a.log")
     run = source.query(protocol, maxFilesPerTrigger="1")
@@ -117,6 +119,7 @@ def test_3_of_two_drivers_both_read_the_plans_of_either(source: Source, protocol
     source.check(other)
 
 
+@pytest.mark.slow
 def test_3_a_driver_that_was_stopped_for_long_ends(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     small_bounds(monkeypatch)
     source.add("a.log")
@@ -168,6 +171,7 @@ class TestZombies:
             stopped.add(positions[1], plan_of(77))
         return positions
 
+    @pytest.mark.slow
     def test_5_the_plan_is_dead(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         positions = self.zombie(fs, monkeypatch)
         assert fs.exists(layout.record_path(2))
@@ -180,6 +184,7 @@ class TestZombies:
         with pytest.raises(StateLost, match="the oldest that is kept"):
             driver(fs).after(positions[1])
 
+    @pytest.mark.slow
     def test_5_nobody_is_told_of_it_who_looks_while_its_place_is_trimmed(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -221,6 +226,7 @@ class _Stopping(MemoryFileSystem):
 
 
 class TestCheckpoints:
+    @pytest.mark.slow
     def test_6_a_copy_with_a_shared_state_has_the_same_plans(self, source: Source) -> None:
         source.add("a.log")
         run = source.query(maxFilesPerTrigger="1")
@@ -236,6 +242,7 @@ class TestCheckpoints:
         source.check(run)
         source.check(copy)
 
+    @pytest.mark.slow
     def test_6_an_older_copy_that_is_restored_goes_on_with_the_same_plans(self, source: Source) -> None:
         run = source.query()
         for number in range(5):
@@ -377,6 +384,7 @@ def test_29_whichever_call_fails_there_is_no_offset_or_a_durable_one(
     assert raised
 
 
+@pytest.mark.slow
 def test_30_two_sources_with_one_location_are_apart(source: Source, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Source(tmp_path / "other")
@@ -418,6 +426,7 @@ def test_a_plan_of_an_hour_ago_is_checked_by_the_plan_behind_it(fs: MemoryFileSy
     assert driver(fs).after(positions[0]) == positions[1]
 
 
+@pytest.mark.slow
 def test_a_plan_is_planned_on_what_others_have_planned(source: Source) -> None:
     """The state at the head counts, and not what this driver knew when it planned last."""
     source.add("a.log")
@@ -435,6 +444,7 @@ def test_a_plan_is_planned_on_what_others_have_planned(source: Source) -> None:
     source.check(other)
 
 
+@pytest.mark.slow
 def test_a_driver_finds_while_it_loads_that_others_went_on(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it would load is gone by then, and there is something to read."""
     small_bounds(monkeypatch, 6)

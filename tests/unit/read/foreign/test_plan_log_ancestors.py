@@ -18,6 +18,7 @@ from ftfile.read.foreign.plan import PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.testing.fs.memory import RootedFileSystem
 from ftfile.testing.source_run import Killed
+from tests.kit.parameters import parametrize
 from tests.kit.plan_check import read_plans
 from tests.unit.read.foreign.plans import Source, add_plans, begin, driver, plan_of, small_bounds
 
@@ -197,7 +198,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
     assert reader.read(positions[-1], positions[-2]) == plan_of(23)
 
 
-@pytest.mark.parametrize("count", range(8, 16))
+@parametrize("count", range(8, 16), quick=3)
 def test_wal_9_the_head_is_cut_off_wherever_it_is(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

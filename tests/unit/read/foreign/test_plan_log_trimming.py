@@ -21,6 +21,7 @@ from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.log_check import InvariantViolation
+from tests.kit.parameters import parametrize
 from tests.kit.plan_check import check_plans, check_skipped, read_plans
 from tests.unit.read.foreign.plans import Source, add_plans, begin, driver, plan_of, small_bounds
 
@@ -48,6 +49,7 @@ def names(fs: MemoryFileSystem, directory: str) -> list[str]:
 
 
 class TestTrimming:
+    @pytest.mark.slow
     def test_the_plans_of_a_hundred_batches_are_kept(self, fs: MemoryFileSystem) -> None:
         positions = add_plans(driver(fs), 400)
         found = check_plans(fs, offsets_of(positions), 399, kept_max=trimming.VERSIONS_KEPT + 70)
@@ -73,6 +75,7 @@ class TestTrimming:
             log.commit(begin()._replace(plan=0))
         assert read_plans(fs).state.log_start == 0
 
+    @pytest.mark.slow
     def test_behind_two_checkpoints_and_two_columns_files(self, fs: MemoryFileSystem, monkeypatch: Any) -> None:
         small_bounds(monkeypatch, 0)
         log, position, starts = driver(fs), begin(), []
@@ -111,7 +114,7 @@ class TestTrimming:
         assert names(fs, layout.CHECKPOINTS)
         assert read_plans(fs).state.log_start == 0
 
-    @pytest.mark.parametrize("path", ["*.checkpoint", "*.columns"])
+    @parametrize("path", ["*.checkpoint", "*.columns"], quick=1)
     def test_plans_stay_where_what_stands_for_them_cannot_be_written(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, path: str
     ) -> None:
@@ -189,7 +192,7 @@ class TestColumnsFiles:
             }
             fs.put(path, damaged[how])
 
-    @pytest.mark.parametrize("how", ["lost", "cut", "flipped", "another"])
+    @parametrize("how", ["lost", "cut", "flipped", "another"], quick=2)
     def test_of_two_either_may_be_lost(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
         small_bounds(monkeypatch, 0)
         positions = add_plans(driver(fs), 30)
@@ -202,7 +205,7 @@ class TestColumnsFiles:
         check_plans(fs, offsets_of(more), 9)
         assert driver(fs).known().to_bytes() == known_after(40)
 
-    @pytest.mark.parametrize("how", ["lost", "cut", "flipped", "another"])
+    @parametrize("how", ["lost", "cut", "flipped", "another"], quick=2)
     def test_without_both_there_is_an_error(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, how: str
     ) -> None:
@@ -215,6 +218,7 @@ class TestColumnsFiles:
         with pytest.raises(CorruptData, match=r"columns.* new checkpointLocation"):
             log.known()
 
+    @pytest.mark.slow
     def test_of_a_longer_one_no_more_is_read_than_is_recorded(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:

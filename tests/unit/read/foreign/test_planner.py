@@ -370,6 +370,7 @@ def test_what_is_remembered_of_files_that_are_gone_is_dropped() -> None:
     assert not tailing.planner._memories  # noqa: SLF001
 
 
+@pytest.mark.slow
 def test_names_of_files_that_were_cut_off_are_dropped() -> None:
     tailing = Tailing(maxTrackedFiles="10")
     for number in range(200):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ftfile.read.foreign.decoding.records import in_halves
 
 
+@pytest.mark.slow
 @given(bad=st.sets(st.integers(0, 40)), count=st.integers(0, 40), smallest=st.integers(1, 5))
 def test_all_but_the_smallest_bad_pieces_are_taken_once_and_in_order(bad: set[int], count: int, smallest: int) -> None:
     taken: list[int] = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied, SourceError
+from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.tailing import Tailing, parked
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_17_a_renamed_file_goes_on(identity: str, count: int) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("restarts", [False, True])
+@parametrize("restarts", [False, True], quick=1)
 def test_17_a_chain_of_three_renamed_files_goes_on(identity: str, restarts: bool) -> None:
     tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
     written = 0
@@ -107,7 +108,7 @@ def test_18_of_two_copies_of_a_file_that_is_gone_one_goes_on(how: str, more: int
     assert b"".join(plain).decode() == "".join(rows[: 60 + more])
 
 
-@pytest.mark.parametrize("more", [0, 5])
+@parametrize("more", [0, 5], quick=1)
 @pytest.mark.parametrize("keeps", [False, True], ids=["unpacked", "copied"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_17_a_compressed_file_that_is_unpacked_again_is_not_read_again(more: int, keeps: bool, restarts: bool) -> None:
@@ -194,7 +195,7 @@ def test_17_a_compressed_file_is_read_again_as_native() -> None:
     assert tailing.plans[-1].ranges[0].compression == "gzip"
 
 
-@pytest.mark.parametrize("between", range(4))
+@parametrize("between", range(4), quick=1)
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("count", [7, 22, 60])
 def test_18_a_file_that_is_copied_and_cut_off_is_read_once(between: int, restarts: bool, count: int) -> None:
@@ -265,7 +266,7 @@ def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_move
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("ends", [(10, 20, 100), (20, 50, 100), (20, 100), (7, 100)])
+@parametrize("ends", [(10, 20, 100), (20, 50, 100), (20, 100), (7, 100)], quick=2)
 def test_18_a_copy_that_rests_below_a_kib_and_grows_is_not_read(ends: tuple[int, ...], restarts: bool) -> None:
     """It is known by then, with a beginning that is shorter than the known one of its original."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
@@ -537,6 +538,7 @@ def test_28_an_inode_that_is_used_again_does_not_tell() -> None:
     assert tailing.last == [("b.log", lines(40, 30))]
 
 
+@pytest.mark.slow
 def test_a_file_is_compared_with_the_64_newest_that_begin_as_it_does() -> None:
     """The 65th is not opened: its copy is read."""
     head = "#" * 1100 + "\n"
@@ -581,7 +583,7 @@ class _Meddling:
 
 
 @BOTH
-@pytest.mark.parametrize("at", [1, 2, 3])
+@parametrize("at", [1, 2, 3], quick=1)
 @pytest.mark.parametrize("how", ["rename", "truncate"])
 def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: str, at: int, how: str) -> None:
     """Another file, which is longer, lies at the path when it is opened, or opened once more."""
@@ -634,7 +636,7 @@ def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identi
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize("path", ["in/a.log", "in/a.log.1"])
-@pytest.mark.parametrize(("count", "behind", "after"), [(7, 5, 3), (7, 50, 300), (60, 5, 3), (60, 50, 300)])
+@parametrize(("count", "behind", "after"), [(7, 5, 3), (7, 50, 300), (60, 5, 3), (60, 50, 300)], quick=1)
 def test_18_a_log_that_is_cut_off_before_its_copy_is_compared_is_read_once(
     path: str, at: int, count: int, behind: int, after: int
 ) -> None:

@@ -27,6 +27,7 @@ def ranges_of(text: str) -> tuple[FileRange, ...]:
     return parsed
 
 
+@pytest.mark.slow
 @given(path=st.text(min_size=1), start=st.integers(0, 9), length=st.integers(0, 9))
 def test_any_name_has_a_text(path: str, start: int, length: int) -> None:
     named = (FileRange(path, start, start + length), FileRange("a,b:1-2", 3, 4))
@@ -100,6 +101,7 @@ def test_the_error_ends_with_the_option_that_has_all_ranges(files: Files, there:
     assert files.lines(ranges, **skipped) == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nobody_waits")
 def test_a_log_that_was_moved_beyond_reach_is_read_on_without_exactly_its_bytes(
     source: Source, caplog: pytest.LogCaptureFixture

@@ -156,6 +156,7 @@ def test_mistakes_are_told(source: Source) -> None:
         ftfile.source_status(str(source.path), **given(source, fileIdentiti="content"))
 
 
+@pytest.mark.slow
 def test_options_are_in_the_state(source: Source) -> None:
     """Those of the newest plan, unless others are given; a state that has none needs them."""
     source.add("a.log")

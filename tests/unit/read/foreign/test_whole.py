@@ -164,6 +164,7 @@ def test_compressed_files_are_read_as_a_whole() -> None:
     assert [each.compression for plan in tailing.plans for each in plan.ranges] == ["", "gzip"]
 
 
+@pytest.mark.slow
 def test_23_a_compressed_file_that_is_cut_off_is_parked_where_it_must_be_decoded() -> None:
     """Its beginning is that of a lost file: to go on there, it must be decoded."""
     import random
@@ -370,6 +371,7 @@ def test_a_file_that_opens_and_has_nothing_new_is_not_refused() -> None:
     assert tailing.planner.report()["refused"] == 0
 
 
+@pytest.mark.slow
 def test_no_more_than_a_hundred_refused_files_are_in_a_plan() -> None:
     tailing = Tailing(maxRetries="0")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ftfile.testing.micro_batch import MicroBatch
 
 
+@pytest.mark.slow
 def test_verify(out: str) -> None:
     assert "result\twhole\n" in run("verify", out).stdout
     (report,) = documents("verify", out)
@@ -35,6 +36,7 @@ def test_verify(out: str) -> None:
     assert "actions" not in report["findings"][0]
 
 
+@pytest.mark.slow
 def test_verify_reads_content_only_when_asked(out: str) -> None:
     path = Path(out, ftfile.open(out).files()[0].path)
     content = bytearray(path.read_bytes())
@@ -54,6 +56,7 @@ def test_doctor(out: str) -> None:
     assert not any(each["code"] == "directory" for each in report["findings"])
 
 
+@pytest.mark.slow
 def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the table, whose columns are narrow; also of what may be missing."""
     findings = (

@@ -23,6 +23,7 @@ from tests.unit.tools.cli.running import documents, lines, run
 QUERY = "00000000-0000-0000-0000-000000000001"
 
 
+@pytest.mark.slow
 def test_ls_lists_what_files_returns(out: str) -> None:
     files = ftfile.open(out).files()
     assert [(line[0], line[1], line[2], line[4]) for line in lines("ls", out)] == [
@@ -36,6 +37,7 @@ def test_ls_lists_what_files_returns(out: str) -> None:
     assert documents("ls", out, "-n", 1)[0]["path"] == files[-1].path
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no more is asked for; a number of one's own, or all, is."""
     asked: list[int | None] = []
@@ -66,6 +68,7 @@ def test_ls_tells_what_is_missing(out: str) -> None:
     assert [line[1] for line in lines("ls", out) if line[0] == gone] == ["missing"]
 
 
+@pytest.mark.slow
 def test_history(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     found = lines("history", out)
@@ -85,6 +88,7 @@ def test_history(out: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_why_files_ended_and_who_wrote_what(rolled: str, tmp_path: Path) -> None:
     ftfile.flush(rolled)
     heading, *_, last = run("history", rolled).stdout.splitlines()
@@ -101,6 +105,7 @@ def test_the_history_of_a_store(store: str) -> None:
     assert [line[4] for line in lines("history", store)] == ["3", "3", "3"]
 
 
+@pytest.mark.slow
 def test_show_a_version(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     text = run("show", out, 1).stdout
@@ -144,6 +149,7 @@ def test_show_a_file(out: str) -> None:
     assert "did you mean" in run("show", out, file.path[:-1], code=2).stderr
 
 
+@pytest.mark.slow
 def test_show_a_file_that_was_made_of_pieces(rolled: str) -> None:
     ftfile.flush(rolled)
     file = ftfile.open(rolled).files()[0]
@@ -165,6 +171,7 @@ def test_show_a_file_whose_record_is_gone_from_memory(tmp_path: Path) -> None:
         assert documents("show", query.path, files[number].path)[0]["version"] == number
 
 
+@pytest.mark.slow
 def test_status(out: str, rolled: str) -> None:
     text = run("status", out).stdout
     assert "version\t2, committed " in text
@@ -178,6 +185,7 @@ def test_status(out: str, rolled: str) -> None:
     assert found["queries"][0]["last_batch"] == 2
 
 
+@pytest.mark.slow
 def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
     query.run(3, [[{"id": 1, "month": "9", "word": "x"}]])
     directory = ftfile.open(query.path)
@@ -194,6 +202,7 @@ def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
     assert documents("ls", query.path)[-1]["state"] == "pending"
 
 
+@pytest.mark.slow
 def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Path) -> None:
     text = run("status", query.path).stdout
     assert re.search(rf"^{QUERY}\t2\t2\t\d\.\d s ago\tno batch\tfile://{query.checkpoint}$", text, re.MULTILINE)
@@ -239,6 +248,7 @@ def test_offsets_are_for_people(kind: str, offset: object, text: str) -> None:
     assert offset_text(kind, offset) == text
 
 
+@pytest.mark.slow
 def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path) -> None:
     """Of files, and of directories that are followed; the source is given in the words of the command."""
     (tmp_path / "in").mkdir()
@@ -262,6 +272,7 @@ def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path)
     assert f"\t1\tftfile\t1 version\tfile://{followed.path}\t" in text
 
 
+@pytest.mark.slow
 def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert "not needed" not in run("status", rolled).stdout
     assert documents("status", rolled)[0]["unneeded_files"] is None
@@ -274,6 +285,7 @@ def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert found["unneeded_bytes"] > 5
 
 
+@pytest.mark.slow
 def test_status_of_a_directory_whose_log_is_lost(out: str) -> None:
     for record in Path(out, layout.LOG).iterdir():
         record.unlink()
@@ -302,6 +314,7 @@ def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatc
     assert "take one of them" in run("report", out, "-o", "-", "--json", code=2).stderr
 
 
+@pytest.mark.slow
 def test_status_tells_the_oldest_version_that_can_be_read(query: MicroBatch) -> None:
     ftfile.compact(query.path)
     status = run("status", query.path).stdout

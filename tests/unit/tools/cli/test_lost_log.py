@@ -10,6 +10,7 @@ import pytest
 from ftfile.core.errors import BatchGap
 from ftfile.log.format import layout
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ def lost(out: str) -> str:
     return out
 
 
+@pytest.mark.slow
 def test_every_command_says_so(lost: str) -> None:
     told = run("status", lost, code=4).stdout
     expected = "version 2, which '_ftfile/hints/_published' knows"
@@ -77,7 +79,7 @@ def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
     assert "no such directory" in run("status", query.path, code=4).stdout
 
 
-@pytest.mark.parametrize("lost", [(layout.LOG,), (layout.LOG, layout.HINTS)], ids=["log", "log and hints"])
+@parametrize("lost", [(layout.LOG,), (layout.LOG, layout.HINTS)], ids=["log", "log and hints"], quick=1)
 def test_so_do_those_of_stores(store: str, lost: tuple[str, ...]) -> None:
     for path in lost:
         shutil.rmtree(Path(store, path))

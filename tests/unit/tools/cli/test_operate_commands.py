@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 import ftfile
 from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
@@ -21,6 +23,7 @@ def made_old(path: str, days: float) -> None:
         os.utime(file, (then, then))
 
 
+@pytest.mark.slow
 def test_flush(rolled: str) -> None:
     assert run("flush", rolled, "--due-only", "--dry-run").stdout == "Nothing to finish\n"
     assert run("flush", rolled, "--dry-run").stdout == "Would finish about 2 files of 12 rows\n"
@@ -34,6 +37,7 @@ def test_flush(rolled: str) -> None:
     assert (result.stdout, result.stderr) == ("Nothing to finish\n", "")
 
 
+@pytest.mark.slow
 def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
     (query,) = ftfile.open(rolled).status().queries
     for options in ((), ("--dry-run",)):
@@ -44,6 +48,7 @@ def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
     assert run("flush", rolled, "--query", query.query_id).stdout == "Nothing to finish\n"
 
 
+@pytest.mark.slow
 def test_compact(out: str) -> None:
     (plan,) = documents("compact", out, "--where", "month = '6'", "--dry-run")
     assert (plan["version"], plan["files_removed"], plan["files_written"], plan["rows"]) == (None, 3, 1, 6)
@@ -57,6 +62,7 @@ def test_compact(out: str) -> None:
     assert "128MiB" in run("compact", out, "--target", "many", code=2).stderr
 
 
+@pytest.mark.slow
 def test_vacuum_asks_and_deletes(out: str) -> None:
     ftfile.compact(out)
     made_old(out, days=8)
@@ -77,6 +83,7 @@ def test_vacuum_asks_and_deletes(out: str) -> None:
     run("vacuum", out, "--retention", "1h", "--force", "--yes")
 
 
+@pytest.mark.slow
 def test_vacuum_says_what_waits(out: str) -> None:
     ftfile.compact(out)
     text = run("vacuum", out, "--dry-run").stdout
@@ -90,6 +97,7 @@ def test_vacuum_says_what_waits(out: str) -> None:
     assert (group["reason"], group["files"], group["first_ms"]) == ("readers", 6, newest + 7 * 86_400_000)
 
 
+@pytest.mark.slow
 def test_vacuum_says_what_is_younger_than_the_newest_record(out: str) -> None:
     lost = Path(out, layout.STAGED, "lost")
     lost.touch()
@@ -103,6 +111,7 @@ def test_vacuum_says_what_is_younger_than_the_newest_record(out: str) -> None:
     assert run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout.startswith("Deleted 1 file of 0 B. ")
 
 
+@pytest.mark.slow
 def test_expire(out: str) -> None:
     ftfile.compact(out)
     made_old(out, days=50)

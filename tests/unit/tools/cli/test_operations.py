@@ -60,6 +60,7 @@ class TestEach:
         assert bool(operation.question) == (operation.function in LOSE_DATA)
         assert bool(operation.question) == ("asks before" in operation.description)
 
+    @pytest.mark.slow
     def test_it_is_planned_agreed_to_and_run(
         self, operation: Operation, memory: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -77,6 +78,7 @@ class TestEach:
         assert result.stderr.startswith("This ")
 
 
+@pytest.mark.slow
 def test_a_plan_without_changes_is_not_carried_out(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (repair,) = (operation for operation in OPERATIONS if operation.function == "repair")
     write(memory)

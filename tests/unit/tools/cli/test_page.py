@@ -92,6 +92,7 @@ def as_shown(output: str) -> str:
     return re.sub(" +$", "", output.replace(STORE, "file:///data"), flags=re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_terminal", "_data")
 def test_outputs_are_real() -> None:
     found = list(shown(PAGE.read_text()))

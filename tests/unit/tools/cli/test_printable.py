@@ -13,6 +13,7 @@ import ftfile
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli import output
 from ftfile.tools.cli.tables import printable, printable_json
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import SOURCES, invoke
 
 # Title and colour of a terminal, DEL, C1's introducer, a turn of the order of letters, no width, a lone surrogate.
@@ -36,7 +37,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@parametrize("command", COMMANDS, ids=" ".join, quick=2)
 @pytest.mark.parametrize("is_json", [False, True])
 def test_commands(out: str, command: list[str], *, is_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.tools.cli.row_formats.is_terminal", lambda: True)
@@ -81,6 +82,7 @@ def test_what_is_kept() -> None:
     assert printable("a\nb\u202e") == "a\\nb\\u202e"
 
 
+@pytest.mark.slow
 def test_commands_print_by_one_function() -> None:
     own = {"app.py", "output.py", "tables.py"}
     calls = [

@@ -15,6 +15,7 @@ from ftfile.core.progress import Progress
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli.output import WarningPrinter, progress_bar
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.cli.test_interrupted import CASES
 
@@ -49,7 +50,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-@pytest.mark.parametrize("name", TOLD)
+@parametrize("name", TOLD, quick=1)
 def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Progress] = []
 

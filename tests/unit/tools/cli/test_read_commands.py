@@ -22,6 +22,7 @@ from ftfile.log.format import layout
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.tools.cli import read_commands as reading
 from ftfile.tools.cli.row_formats import RowPrinter
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.conftest import rows
 from tests.unit.tools.cli.running import documents, lines, run
 from tests.unit.write.files.encrypted import forget_all, ring
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ("ring",)
 
 
+@pytest.mark.slow
 def test_cat(out: str) -> None:
     expected = ftfile.open(out).to_arrow().to_pylist()
     assert documents("cat", out) == expected
@@ -43,6 +45,7 @@ def test_cat(out: str) -> None:
     assert table[4] == "3\t7\t日本日本日本"
 
 
+@pytest.mark.slow
 def test_columns_conditions_and_versions(out: str) -> None:
     assert documents("cat", out, "--columns", "word, id", "--where", "month = '7' AND id > 20") == [
         {"word": "日本", "id": 21},
@@ -73,6 +76,7 @@ def test_strings_that_are_not_utf_8(capfdbinary: pytest.CaptureFixture[bytes]) -
     assert capfdbinary.readouterr().out == b"a\n\xff\n\n"
 
 
+@pytest.mark.slow
 def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of the published files, byte by byte; a terminal gets escapes."""
     query = MicroBatch(str(tmp_path / "out"), {"line": "binary"}, {"fileFormat": "text"})
@@ -87,6 +91,7 @@ def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("cat", query.path, "--format", "text").stdout == 'a,"b"\n\\xff\\x1b[31m\n\n日本\n'
 
 
+@pytest.mark.slow
 def test_text_is_one_column(out: str, store: str) -> None:
     assert run("cat", out, "--version", 0, "--columns", "word", "--format", "text").stdout == (
         "\n日本日本\n日本\n日本日本日本\n"
@@ -97,6 +102,7 @@ def test_text_is_one_column(out: str, store: str) -> None:
     assert run("kv", "scan", store, "--columns", "word", "--format", "text").stdout == "a\nb\n日本\n"
 
 
+@pytest.mark.slow
 def test_one_file(query: MicroBatch) -> None:
     """As pyarrow reads it, with the values of its path; also one that a later version has replaced."""
     ftfile.compact(query.path)
@@ -120,6 +126,7 @@ def id_of(directory: ftfile.Directory, path: str) -> str:
     return ids[0]
 
 
+@pytest.mark.slow
 def test_one_file_that_is_none(query: MicroBatch) -> None:
     file = ftfile.open(query.path).files()[0].path
     stderr = run("cat", f"{query.path}/{file[:-9]}", code=2).stderr
@@ -130,7 +137,7 @@ def test_one_file_that_is_none(query: MicroBatch) -> None:
     assert "is not an ftfile directory" in run("cat", f"{query.path}x/month=7", code=2).stderr
 
 
-@pytest.mark.parametrize("where", [None, "month = '7'", "id >= 10 AND word != ''", "id < 0"])
+@parametrize("where", [None, "month = '7'", "id >= 10 AND word != ''", "id < 0"], quick=1)
 @pytest.mark.parametrize("version", [0, 2])
 def test_count(out: str, where: str | None, version: int) -> None:
     """As DuckDB counts the published files."""
@@ -146,6 +153,7 @@ def test_count(out: str, where: str | None, version: int) -> None:
     assert ftfile.open(out).to_arrow(version, where=where).num_rows == rows
 
 
+@pytest.mark.slow
 def test_count_reads_no_file_where_the_log_knows(out: str) -> None:
     for file in ftfile.open(out).files():
         Path(out, file.path).unlink()
@@ -183,6 +191,7 @@ def test_schema_of_an_older_version(query: MicroBatch) -> None:
     assert (older.version, [column.name for column in older.columns]) == (2, ["id", "month", "word"])
 
 
+@pytest.mark.slow
 def test_diff(query: MicroBatch, store: str) -> None:
     ftfile.delete(query.path, "month = '6' AND id >= 10")
     (changes,) = documents("diff", query.path, 1, 3)
@@ -206,12 +215,14 @@ def test_diff_of_columns(query: MicroBatch) -> None:
     assert "Columns changed: 2\ncolumn\twas\tis\nn\t\tdate\nword\tstring\t\n" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["", ",", " , "])
 def test_columns_that_name_none(out: str, store: str, names: str) -> None:
     for command in (("cat", out), ("head", out), ("tail", out), ("kv", "scan", store), ("kv", "get", store, "a")):
         assert "--columns names no column" in run(*command, "--columns", names, code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_version_of_a_time(query: MicroBatch) -> None:
     directory = ftfile.open(query.path)
     for version in range(3):
@@ -228,6 +239,7 @@ def set_times(path: Path, seconds: int) -> None:
     os.utime(path, (seconds, seconds))
 
 
+@pytest.mark.slow
 def test_head_reads_no_more_than_it_needs(out: str) -> None:
     assert documents("head", out, "-n", 3) == ftfile.open(out).to_arrow().slice(0, 3).to_pylist()
     assert documents("head", out, "-n", 0) == []
@@ -237,6 +249,7 @@ def test_head_reads_no_more_than_it_needs(out: str) -> None:
     assert len(documents("head", out, "-n", 2)) == 2
 
 
+@pytest.mark.slow
 def test_tail_reads_no_more_than_it_needs(out: str) -> None:
     expected = ftfile.open(out).to_arrow().to_pylist()
     for number in (0, 1, 3, 12, 99):
@@ -264,6 +277,7 @@ class _Clock:
         step()
 
 
+@pytest.mark.slow
 def test_tail_follows(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [
         lambda: query.run(3, [rows(3)]),
@@ -315,6 +329,7 @@ def test_values_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert table.splitlines()[1:] == [f"[1, null]\tAP8=\t{time}\t1.50\ta\\tb\\n\\x1b[31m", "\t\t\t\t"]
 
 
+@pytest.mark.slow
 def test_csv_that_standard_readers_read(tmp_path: Path) -> None:
     texts = [
         "plain",
@@ -344,6 +359,7 @@ def test_csv_that_standard_readers_read(tmp_path: Path) -> None:
     assert [text for _, text in csv.reader(io.StringIO(printed, newline=""))][1:] == texts
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_before_rows_are_there(out: str) -> None:
     for file in ftfile.open(out).files():
         Path(out, file.path).unlink()
@@ -352,6 +368,7 @@ def test_nothing_is_printed_before_rows_are_there(out: str) -> None:
             assert run(command, out, "--format", row_format, code=4).stdout == ""
 
 
+@pytest.mark.slow
 def test_an_encrypted_directory(tmp_path: Path, ring: Path) -> None:
     provider = f"file:{ring}"
     options = {"fileFormat": "json", "encryption": "aes-gcm", "encryptionKeyId": "first", "keyProvider": provider}

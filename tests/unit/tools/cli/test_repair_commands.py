@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 import ftfile
 from ftfile.log.format import layout
 from tests.unit.tools.cli.running import documents, run
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.slow
 def test_repair(out: str) -> None:
     assert run("repair", out).stdout == "Nothing to mend\n"
     Path(out, layout.RETIRED).rmdir()
@@ -27,6 +26,7 @@ def test_repair(out: str) -> None:
     assert Path(out, layout.RETIRED).exists()
 
 
+@pytest.mark.slow
 def test_giving_up_is_asked_for(out: str) -> None:
     gone = ftfile.open(out).files()[0].path
     Path(out, gone).unlink()
@@ -39,12 +39,14 @@ def test_giving_up_is_asked_for(out: str) -> None:
     assert "not known to be lost" in run("repair", out, "--give-up", "nothing", code=2).stderr
 
 
+@pytest.mark.slow
 def test_quarantine_needs_no_yes(out: str) -> None:
     Path(out, "foreign.json").write_text("mine")
     assert "step" in run("repair", out, "--quarantine", "foreign.json").stderr
     assert not Path(out, "foreign.json").exists()
 
 
+@pytest.mark.slow
 def test_drop(out: str) -> None:
     where = ("--where", "month = '7'")
     plan = run("drop", out, *where, "--dry-run").stdout
@@ -59,6 +61,7 @@ def test_drop(out: str) -> None:
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
 
 
+@pytest.mark.slow
 def test_delete(out: str) -> None:
     (row, *_) = ftfile.open(out).to_arrow().to_pylist()
     where, count = ("--where", f"id = {row['id']}"), ftfile.open(out).count(where=f"id = {row['id']}")
@@ -90,6 +93,7 @@ def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatc
     assert "Removed 12 rows" in run(*command, answer="y\n").stdout
 
 
+@pytest.mark.slow
 def test_restore(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     plan = run("restore", out, "--version", 2, "--dry-run").stdout
@@ -103,6 +107,7 @@ def test_restore(out: str) -> None:
     assert "one of both" in run("restore", out, code=2).stderr
 
 
+@pytest.mark.slow
 def test_undo(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     plan = run("undo", out, "--dry-run").stdout

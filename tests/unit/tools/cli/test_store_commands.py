@@ -10,9 +10,11 @@ import pytest
 
 import ftfile
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import documents, lines, run
 
 
+@pytest.mark.slow
 def test_get(store: str) -> None:
     assert documents("kv", "get", store, "b", "日本") == [{"word": "b", "n": 2}, {"word": "日本", "n": 2}]
     assert run("kv", "get", store, "a", "--version", 0).stdout == "word,n\na,0\n"
@@ -21,6 +23,7 @@ def test_get(store: str) -> None:
     assert "no key 'nope'" in result.stderr
 
 
+@pytest.mark.slow
 def test_scan(store: str) -> None:
     assert [row["word"] for row in documents("kv", "scan", store)] == ["a", "b", "日本"]
     assert [row["word"] for row in documents("kv", "scan", store, "--start", "b", "-n", 1)] == ["b"]
@@ -46,6 +49,7 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     assert len(documents("kv", "scan", path, "--start", '["at", "2024-07-02"]')) == 3
 
 
+@pytest.mark.slow
 def test_keys_with_commas_and_quotes(tmp_path: Path) -> None:
     """A key is what `kv scan` prints in CSV, or a JSON array."""
     store = StoreBatch(str(tmp_path / "store"), {"a": "string", "b": "long", "n": "long"}, {"keyColumns": "a,b"})
@@ -57,6 +61,7 @@ def test_keys_with_commas_and_quotes(tmp_path: Path) -> None:
             assert documents("kv", "get", store.path, key) == [{"a": text, "b": 1, "n": number}]
 
 
+@pytest.mark.slow
 def test_stats_verify_and_compact(store: str) -> None:
     assert "keys\tword string\n" in run("kv", "stats", store).stdout
     (stats,) = documents("kv", "stats", store)
@@ -79,6 +84,7 @@ def test_stats_verify_and_compact(store: str) -> None:
     assert run_file in text
 
 
+@pytest.mark.slow
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
     for command in ("tail", "count", "schema", "flush", "compact"):
         assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
@@ -88,6 +94,7 @@ def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> Non
     assert lines("history", store)
 
 
+@pytest.mark.slow
 def test_commands_take_either_kind(store: str, tmp_path: Path) -> None:
     runs = [run.add for run in ftfile.kv.open(store).runs()]
     listed = documents("ls", store)
@@ -111,14 +118,17 @@ def test_commands_take_either_kind(store: str, tmp_path: Path) -> None:
     assert "Wrote" in run("report", store, "-o", tmp_path / "page.html", "--no-verify").stderr
 
 
-@pytest.mark.parametrize(
-    "words", ["status STORE", "ls STORE", "cat STORE", "show STORE 0", "verify STORE", "history STORE", "kv scan STORE"]
+@parametrize(
+    "words",
+    ["status STORE", "ls STORE", "cat STORE", "show STORE 0", "verify STORE", "history STORE", "kv scan STORE"],
+    quick=1,
 )
 def test_a_path_may_be_relative(store: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(store).parent)
     assert run(*words.replace("STORE", Path(store).name).split()).stdout
 
 
+@pytest.mark.slow
 def test_the_log_of_a_store_is_verified(store: str) -> None:
     report = ftfile.verify(store)
     assert (report.kind, report.version, report.segments, report.ok) == ("store", 2, 9, True)

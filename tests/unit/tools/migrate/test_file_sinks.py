@@ -15,6 +15,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.migrate.sources import detect
+from tests.kit.parameters import parametrize
 from tests.unit.tools.migrate.foreign import UUID, parquet, tree
 from tests.unit.write.files.encrypted import forget_all
 
@@ -46,6 +47,7 @@ def migrated(out: Path, rows: int, **more: Any) -> Any:
     return report
 
 
+@pytest.mark.slow
 def test_bucketing_sink(tmp_path: Path) -> None:
     put(tmp_path, "2024-07-01--10/part-0-0", "2024-07-01--10/part-0-1", "2024-07-01--11/part-1-0")
     length_file(tmp_path, "2024-07-01--10/_part-0-1.valid-length", len(LINES))
@@ -192,6 +194,7 @@ def delta(out: Path) -> None:
     deltalake.write_deltalake(str(out), table([3], None), mode="append")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
     delta(tmp_path)
@@ -227,6 +230,7 @@ def test_an_export_does_not_outlive_the_log(tmp_path: Path, to: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+@pytest.mark.slow
 def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
     delta(tmp_path)
     before = tree(tmp_path)
@@ -252,7 +256,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
         query.plan()
 
 
-@pytest.mark.parametrize("moves", [0, 1, 4, 5])
+@parametrize("moves", [0, 1, 4, 5], quick=1)
 def test_delta_whose_log_is_moved_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
     delta(tmp_path)
     log = sorted(path.name for path in (tmp_path / "_delta_log").iterdir())
@@ -290,7 +294,7 @@ def change(out: Path, **more: Any) -> None:
 META = {"schemaString": "{}", "partitionColumns": ["day"]}
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("actions", "match"),
     [
         ({"add": {"path": "day=a/x.parquet", "size": 1, "partitionValues": {"day": "a"}}}, "is not here"),
@@ -301,6 +305,7 @@ META = {"schemaString": "{}", "partitionColumns": ["day"]}
         ({"metaData": META | {"configuration": {"delta.columnMapping.mode": "name"}}}, "maps columns .*mode=name"),
         ({"add": 3}, "is damaged"),
     ],
+    quick=3,
 )
 def test_delta_refused(tmp_path: Path, actions: dict[str, Any], match: str) -> None:
     delta(tmp_path)

@@ -182,6 +182,7 @@ class TestCheckpoints:
         assert read_query_id(str(checkpoint), SYSTEM) is None
         assert read_offsets(str(checkpoint), 0, SYSTEM) is None
 
+    @pytest.mark.slow
     def test_values_that_are_too_deep_or_too_large(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spark_checkpoint, "OFFSETS_BYTES_MAX", 1 << 20)
         (checkpoint / "offsets/0").write_text(f'v1\n{{"batchTimestampMs":{HUGE[:4000]}}}\n{DEEP}\n{HUGE}')

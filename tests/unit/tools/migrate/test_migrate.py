@@ -20,6 +20,7 @@ from ftfile.log.protocol import commit
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.migrate.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
 from tests.unit.write.files.encrypted import forget_all
@@ -74,6 +75,7 @@ def rows_of(content: bytes) -> list[Any]:
     return [tuple(row.items()) for row in pq.read_table(pa.BufferReader(content)).to_pylist()]
 
 
+@pytest.mark.slow
 def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     days(out)
     before = tree(out)
@@ -97,6 +99,7 @@ def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
         ftfile.migrate(str(out), dry_run=False)
 
 
+@pytest.mark.slow
 def test_a_vacuum_keeps_what_counts(out: Path) -> None:
     days(out)
     before = tree(out)
@@ -107,6 +110,7 @@ def test_a_vacuum_keeps_what_counts(out: Path) -> None:
     assert ids(out) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_undoing_leaves_nothing(out: Path) -> None:
     days(out)
     before = tree(out)
@@ -132,6 +136,7 @@ def test_a_migration_is_finished_by_calling_it_again(out: Path) -> None:
     assert (again.version, again.rows, again.files, again.schema) == (0, first.rows, first.files, first.schema)
 
 
+@pytest.mark.slow
 def test_of_two_migrations_one_wins(out: Path) -> None:
     days(out)
     won: list[MigrateReport] = []
@@ -146,6 +151,7 @@ def test_of_two_migrations_one_wins(out: Path) -> None:
     assert ids(out) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days(out)
     before = tree(out)
@@ -185,6 +191,7 @@ def spark(out: Path) -> None:
     spark_log(out, "2", [("add", name.format(2)), ("delete", "expired.parquet")])
 
 
+@pytest.mark.slow
 def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) -> None:
     spark(out)
     checkpoint = spark_checkpoint(tmp_path / "checkpoint", batches=4)
@@ -210,6 +217,7 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.plan()
 
 
+@pytest.mark.slow
 def test_spark_without_its_checkpoint(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     spark(out)
     ftfile.migrate(str(out))
@@ -376,6 +384,7 @@ def test_spark_an_interrupted_migration_asks_again(out: Path, monkeypatch: pytes
 # Formats
 
 
+@pytest.mark.slow
 def test_formats(out: Path) -> None:
     at = datetime.datetime(2024, 7, 1, 10, tzinfo=datetime.timezone.utc)
     table = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", None]})
@@ -422,7 +431,7 @@ def put(path: Path, text: str = "") -> None:
     path.write_text(text)
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("files", "more", "match"),
     [
         ({}, {}, "no files that count"),
@@ -455,6 +464,7 @@ def put(path: Path, text: str = "") -> None:
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
         ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),
     ],
+    quick=8,
 )
 def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: str) -> None:
     for name, text in files.items():
@@ -465,6 +475,7 @@ def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: 
     assert tree(out) == before
 
 
+@pytest.mark.slow
 def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
     spark(out)
     checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
@@ -485,6 +496,7 @@ def test_hidden_tables_do_not_count(out: Path) -> None:
     assert migrated(out).files == 1
 
 
+@pytest.mark.slow
 def test_columns_that_differ(out: Path) -> None:
     parquet(out / "a.parquet", [1])
     pq.write_table(pa.table({"ID": [2]}), out / "b.parquet")

@@ -13,6 +13,7 @@ import ftfile
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.rows.spark_types import arrow_schema, quoted_name
 from ftfile.tools.migrate.schemas import given_schema
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 NAMES = ["a`b", "a.b", "it's", 'a "b"', "a, b", "a (b", "two\nlines", "`", "x`` long, `y", "`whole`", "a=b"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@parametrize("name", NAMES, quick=6)
 @pytest.mark.parametrize("way", ["text", "mapping", "pyarrow", "JSON"])
 def test_names_survive_in_schemas(name: str, way: str) -> None:
     schemas: dict[str, Any] = {
@@ -48,7 +49,7 @@ def test_a_type_in_a_mapping_is_one_type(kind: str) -> None:
         given_schema({"a": kind})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@parametrize("name", NAMES, quick=3)
 def test_names_survive_a_migration(tmp_path: Path, name: str) -> None:
     struct = pa.struct([(name, pa.int64())])
     columns = {name: pa.array([1, 2]), "nested": pa.array([{name: 3}, None], struct)}

@@ -115,6 +115,7 @@ def unknown_fields(given: Any, known: Any, path: str = "") -> list[str]:
     return [] if given == known else [path]
 
 
+@pytest.mark.slow
 def test_grafana_knows_every_field_of_the_dashboard() -> None:
     """Grafana's own model of dashboards drops a field that it does not know; no Grafana itself is in a registry."""
     pytest.importorskip("grafana_foundation_sdk")

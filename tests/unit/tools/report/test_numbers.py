@@ -18,6 +18,7 @@ from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
 from ftfile.tools.report.charts import BINS_MAX, BYTES, COUNT, SECONDS, binned, scale_of, starts_of, timeline_of
 from ftfile.tools.report.history import CommitColumns, LiveFiles, live_files_of, read_commits
+from tests.kit.parameters import parametrize
 from tests.unit.tools.report.samples import commits_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ftfile.tools.report.history import Commits
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.floats(0, 1e12), st.just(float("nan"))), max_size=60), st.integers(1, 20))
 def test_groups_have_every_value_once(values: list[float], bins_max: int) -> None:
     series, starts = np.array(values, float), starts_of(len(values), bins_max)
@@ -46,6 +48,7 @@ def test_groups_have_every_value_once(values: list[float], bins_max: int) -> Non
         assert found.least[at] <= found.mean[at] <= found.most[at]
 
 
+@pytest.mark.slow
 def test_more_versions_than_places_are_grouped() -> None:
     timeline = timeline_of(commits_of(BINS_MAX + 1), is_store=False)
     assert (timeline.bins, timeline.group) == (BINS_MAX, 2)
@@ -57,6 +60,7 @@ def test_more_versions_than_places_are_grouped() -> None:
     assert [row[0] for row in timeline.charts[0].rows] == [f"{each:,}" for each in rows]
 
 
+@pytest.mark.slow
 @given(st.sampled_from([COUNT, BYTES, SECONDS]), st.lists(st.floats(0, 1e13), max_size=20))
 def test_axes_have_room_for_all_values_and_few_marks(kind: Kind, values: list[float]) -> None:
     scale = scale_of(kind, np.array(values, float))
@@ -104,7 +108,7 @@ READS = [
 ]
 
 
-@pytest.mark.parametrize("read", READS, ids=["alone", "with a comparison", "with one that starts over"])
+@parametrize("read", READS, ids=["alone", "with a comparison", "with one that starts over"], quick=1)
 def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], rolled: MicroBatch) -> None:
     log = open_log(rolled.path, None, None, SYSTEM)
     commits, history = read(log), ftfile.open(rolled.path).history()
@@ -120,7 +124,7 @@ def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], 
     assert len(commits.pauses()) == 3
 
 
-@pytest.mark.parametrize("is_merged", [False, True])
+@parametrize("is_merged", [False, True], quick=1)
 def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: bool) -> None:
     ftfile.flush(rolled.path)
     ftfile.compact(rolled.path)

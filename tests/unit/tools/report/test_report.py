@@ -21,6 +21,7 @@ from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import report as findings
 from ftfile.tools.report.history import LiveFiles
 from ftfile.tools.report.report import OPEN_SHOWN, render
+from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import documents, run
 from tests.unit.tools.report.samples import MADE_MS, commits_of, contents_of
 
@@ -31,6 +32,7 @@ MIB = 1 << 20
 PAGE = Path(__file__).parents[4] / "docs/report.md"
 
 
+@pytest.mark.slow
 def test_a_page_of_100_000_batches_is_small_and_asks_for_nothing() -> None:
     page = render(contents_of(100_000))
     assert len(page.encode()) < 1_000_000
@@ -40,6 +42,7 @@ def test_a_page_of_100_000_batches_is_small_and_asks_for_nothing() -> None:
     assert f"The first {OPEN_SHOWN} of 60" in page
 
 
+@pytest.mark.slow
 def test_texts_are_escaped() -> None:
     page = render(contents_of(3))
     assert page.count("<script>") == 1
@@ -55,7 +58,7 @@ def test_the_example_of_the_page_of_the_docs(rolled: MicroBatch, tmp_path: Path)
     assert saved.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("versions", [0, 1, 2])
+@parametrize("versions", [0, 1, 2], quick=1)
 @pytest.mark.parametrize("is_store", [False, True])
 def test_pages_of_few_versions(versions: int, *, is_store: bool) -> None:
     page = render(contents_of(versions, is_store=is_store))
@@ -213,6 +216,7 @@ def test_checks_that_pass_need_no_attention(rolled: MicroBatch, monkeypatch: pyt
     assert [each.code for each in ftfile.report(rolled.path).findings] == ["open-file-due", "space"]
 
 
+@pytest.mark.slow
 def test_findings_of_one_kind_are_one_point_of_a_page() -> None:
     findings = [find("not-published", name, "a file", "it is staged") for name in ("a", "b", "c", "d")]
     page = render(replace(contents_of(3), findings=(*findings, find("not-published", "", "", "others"))))

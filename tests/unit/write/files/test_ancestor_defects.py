@@ -20,6 +20,7 @@ from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from ftfile.storage.api import FileInfo, FileSystem
@@ -73,6 +74,7 @@ def content_of(out: str) -> str:
 class TestD1:
     """An open file is shorter than the checkpoint says: Apex copies rubbish for ever."""
 
+    @pytest.mark.slow
     def test_what_is_too_short_is_refused_by_name_and_length(self, out: str) -> None:
         query = stream(out, **OPEN)
         query.run(0, [rows("abc")])
@@ -121,7 +123,7 @@ class TestD2:
             ftfile.open(out).to_arrow()
 
 
-@pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}")
+@parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}", quick=1)
 @pytest.mark.parametrize("operation", ["create", "open"])
 def test_d3(out: str, disk: FileSystem, fault: Fault, operation: str) -> None:
     """A file cannot be opened: Apex goes on without a stream, whatever the reason but one."""
@@ -165,6 +167,7 @@ def test_d6(out: str) -> None:
     assert content_of(out) == "abc"
 
 
+@pytest.mark.slow
 def test_d7(tmp_path: Path) -> None:
     """The state of Apex grows with every file name there ever was; see also test_flat.py."""
     sizes = []
@@ -280,6 +283,7 @@ class TestD10:
         assert content_of(out) == "a"
 
 
+@pytest.mark.slow
 def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign file stands at a file's name: Apex deletes its own."""
     query = stream(out)
@@ -300,6 +304,7 @@ def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert content_of(out) == "abc"
 
 
+@pytest.mark.slow
 def test_d12(disk: FileSystem) -> None:
     """Every publication lists the directory, and so costs more with every file in it."""
     counting = FaultyFileSystem(disk)

@@ -33,6 +33,7 @@ from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.files.part_writer import unencodable_rows
 from ftfile.write.messages import StreamIdentity, TaskIdentity
+from tests.kit.parameters import parametrize
 from tests.unit.damage import damaged
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def letters(out: str) -> list[tuple[int, int, int]]:
 
 
 class TestFail:
-    @pytest.mark.parametrize(
+    @parametrize(
         ("options", "columns", "bad", "text"),
         [
             ({"fileNameColumn": "word"}, COLUMNS, {"word": None}, "column 'word' is null"),
@@ -106,6 +107,7 @@ class TestFail:
                 r"The value is 'two\nlines'",
             ),
         ],
+        quick=3,
     )
     def test_names_column_and_value(
         self, out: str, options: dict[str, str], columns: dict[str, str], bad: dict[str, Any], text: str
@@ -160,6 +162,7 @@ class TestDeadLetters:
         assert [json.loads(line)["partition"] for line in file.read_text().splitlines()] == [1, 1]
         assert ids(out) == [0, 0]
 
+    @pytest.mark.slow
     def test_are_written_once_whatever_is_run_again(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
         batch = [rows("a", None), rows(None)]
@@ -263,6 +266,7 @@ class TestDeadLetters:
         with pytest.raises(NotFound):
             next(reading)
 
+    @pytest.mark.slow
     def test_that_are_damaged_are_an_error_or_others(self, out: str) -> None:
         MicroBatch(out, COLUMNS, KEPT).run(0, [rows(None)])
         (file,) = Path(out, "_ftfile", "deadLetters").rglob("*.deadLetters")
@@ -351,6 +355,7 @@ class TestValuesThatCannotBeEncoded:
         assert sorted(values.view(pa.binary()).to_pylist()) == sorted(words)
         assert not any(finding.severity == "error" for finding in ftfile.open(out).verify(full=True).findings)
 
+    @pytest.mark.slow
     def test_limits_hold_between_bad_records(self, out: str) -> None:
         words = [f"{n:03}" if n % 3 else "a\nb" for n in range(100)]
         options = {**TEXT, "partitionBy": "key", "maxBytesPerFile": "40", "badRecords": "drop"}
@@ -376,7 +381,7 @@ class TestFilesThatStayOpen:
         )
         query.run(0, [[{"key": number % 3, "word": word} for number, word in enumerate(words)]])
 
-    @pytest.mark.parametrize("bad", [[], [0], [4, 5, 6], [29], [*range(0, 30, 3)], [*range(30)]])
+    @parametrize("bad", [[], [0], [4, 5, 6], [29], [*range(0, 30, 3)], [*range(30)]], quick=2)
     def test_are_kept_and_the_others_are_there_once(self, out: str, bad: list[int]) -> None:
         words = [f"{number}\n" if number in bad else str(number) for number in range(30)]
         self.write(out, words)

@@ -19,6 +19,7 @@ import ftfile
 from ftfile.core.codecs import CODECS
 from ftfile.filters.chain import codec
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import slow_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ def claims() -> dict[str, dict[str, str]]:
 CLAIMS = claims()
 
 
-@pytest.fixture(scope="module", params=CODECS)
+@pytest.fixture(scope="module", params=slow_after(2, CODECS, packages=True))
 def part(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of several frames, some of them joined."""
     out = tmp_path_factory.mktemp(request.param)
@@ -120,6 +121,7 @@ def test_commands(part: Path, command: str) -> None:
         assert run.stdout == part.read_bytes()  # passed on as it is
 
 
+@pytest.mark.slow
 def test_pyarrow_reads_lz4_frames_when_told(part: Path) -> None:
     if part.suffix == ".lz4f":
         with pa.input_stream(str(part), compression="lz4") as file:

@@ -19,6 +19,7 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files import file_writer as sink_writer
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ LINES: tuple[dict[str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize("options", LINES, ids=str)
+@parametrize("options", LINES, ids=str, quick=2)
 def test_whole_segments_are_copied(options: dict[str, str]) -> None:
     store = Store()
     batches = [[f"{batch}{letter}" for letter in "abcdefgh"] for batch in range(6)]
@@ -145,7 +146,7 @@ def test_files_are_the_same_as_if_all_were_read(
     check_directory(copying.disk, rows_of=lambda content: content.splitlines())
 
 
-@pytest.mark.parametrize("options", [{"fileFormat": "parquet"}, {"encryption": "aes-gcm"}], ids=str)
+@parametrize("options", [{"fileFormat": "parquet"}, {"encryption": "aes-gcm"}], ids=str, quick=1)
 def test_what_must_be_made_anew_is_read(options: dict[str, str], ring: Path) -> None:
     if "encryption" in options:
         options = options | {"keyProvider": f"file:{ring}"}

@@ -16,6 +16,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.files.file_options import SinkConfig
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,6 +137,7 @@ class TestPatternOfTheBatch:
     def clock(self) -> ManualClock:
         return ManualClock(int(self.NOON.timestamp() * 1000))
 
+    @pytest.mark.slow
     def test_every_task_and_every_attempt_has_the_time_at_which_the_batch_was_planned(self, out: str) -> None:
         clock = self.clock()
         with repeatable(clock):
@@ -200,7 +202,7 @@ class TestFileNames:
         assert stems(out) == ["eu/de/returns", "eu/orders", "orders"]
         assert '"word"' not in "".join(file.read_text() for file in Path(out).rglob("*.json"))
 
-    @pytest.mark.parametrize("file_format", ["json", "parquet", "csv"])
+    @parametrize("file_format", ["json", "parquet", "csv"], quick=1)
     def test_readers_of_the_log_get_the_column_back(self, out: str, file_format: str) -> None:
         rows = [{"id": 1, "word": "a", "ts": instant("2024-01-01T00:00:00")}]
         rows += [{"id": 2, "word": "b=1/id=7/c", "ts": instant("2024-01-01T00:00:00")}]
@@ -297,6 +299,7 @@ class TestAClassOfTheUsers:
         write(out, FRUITS, directoryAssigner=f"{USER_CODE}:Initials", **{"directoryAssigner.letters": "0"})
         assert directories(out) == {".": [0, 1, 2, 3]}
 
+    @pytest.mark.slow
     def test_may_name_files(self, out: str) -> None:
         rows = [{"id": 1, "word": "a/x", "ts": None}, {"id": 2, "word": "y", "ts": None}]
         write(out, rows, directoryAssigner=f"{USER_CODE}:Files")
@@ -354,6 +357,7 @@ class TestAClassOfTheUsers:
             MicroBatch(out, COLUMNS, options).run(0, [FRUITS])
 
 
+@pytest.mark.slow
 def test_directories_of_several_options_have_a_fixed_order(out: str) -> None:
     rows = [{"id": n, "word": word, "ts": instant("2024-05-01T00:00:00")} for n, word in enumerate(["ab", "b", "ab"])]
     write(out, rows, partitionBy="word", directoryPattern="ts:yyyy/MM", directoryAssigner=f"{USER_CODE}:Initials")
@@ -364,6 +368,7 @@ def test_directories_of_several_options_have_a_fixed_order(out: str) -> None:
     assert rows_of(other) == rows
 
 
+@pytest.mark.slow
 def test_options_of_directories_may_change_from_one_batch_to_the_next(out: str) -> None:
     rows = [{"id": n, "word": f"w{n}", "ts": instant("2024-05-01T00:00:00")} for n in range(4)]
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})

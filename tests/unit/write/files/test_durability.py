@@ -18,6 +18,7 @@ from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 from ftfile.write.batch import plan_write
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import FileWrites
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@parametrize("kind", KINDS, quick=1)
 @pytest.mark.parametrize("asked", ["auto", "hsync", "close"])
 def test_it_decides_whether_files_are_synced(kind: str, asked: str) -> None:
     fs = store()

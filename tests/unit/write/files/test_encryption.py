@@ -22,6 +22,7 @@ from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of
 from ftfile.operate.compact import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.filters import independent_decoder
 from tests.unit.write.files.encrypted import (
     FIRST,
@@ -69,6 +70,7 @@ def assert_nothing_is_readable(path: str) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
+@pytest.mark.slow
 def test_a_newer_key_in_the_file_is_used_by_the_next_batch(out: str, ring: Path) -> None:
     """In one process, which has checked the same options before."""
     query = stream(out, ring)
@@ -126,6 +128,7 @@ def test_an_independent_decoder_reads_parts(out: str, ring: Path) -> None:
     assert storage_identity("part", add.path) == f"part {part.name.partition('.')[0].rpartition('-')[2]}@0"
 
 
+@pytest.mark.slow
 def test_strict_sizes_are_those_on_storage(out: str, ring: Path) -> None:
     for codec in ("none", "gzip"):
         path = f"{out}-{codec}"
@@ -249,6 +252,7 @@ class TestDeadLetters:
         unique = file.name.partition(".")[0].rpartition("-")[2][:12]
         self.refused(out, file, f"a/_0000000000-00000-{unique}.aes-gcm.deadLetters", "taken from another file")
 
+    @pytest.mark.slow
     def test_of_attempts_that_were_not_committed_are_refused(self, out: str, ring: Path) -> None:
         """As far as the log still knows."""
         query = self.query(out, ring)
@@ -318,10 +322,11 @@ def test_files_that_changed_places_are_detected(out: str, ring: Path, file_forma
         ftfile.open(out).to_arrow()
 
 
-@pytest.mark.parametrize(
+@parametrize(
     "options",
     # Of Parquet files no checksum is looked at.
     [{"fileFormat": "parquet", "compression": "none"}, {}, {"rolling": "policy"}],
+    quick=1,
 )
 def test_an_older_state_of_one_file_shows_nothing_older(out: str, ring: Path, options: dict[str, str]) -> None:
     query = stream(out, ring, **options)
@@ -346,6 +351,7 @@ def test_an_older_state_of_one_file_shows_nothing_older(out: str, ring: Path, op
             path.write_bytes(after[path])
 
 
+@pytest.mark.slow
 def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None:
     query = stream(out, ring, rolling="policy")
     query.run(0, [rows_of("some")])
@@ -381,6 +387,7 @@ def test_pieces_of_a_spool_are_bound_to_their_places(out: str, ring: Path) -> No
 
 
 class TestKeys:
+    @pytest.mark.slow
     def test_old_ones_stay_readable(self, out: str, ring: Path) -> None:
         stream(out, ring).run(0, [rows_of("old")])
         write_ring(ring, first=FIRST, second=SECOND)
@@ -394,6 +401,7 @@ class TestKeys:
         with pytest.raises(ConfigError, match="there is no key 'first' in the key file"):
             committed(out)
 
+    @pytest.mark.slow
     def test_another_one_ends_open_files(self, out: str, ring: Path) -> None:
         write_ring(ring, first=FIRST, second=SECOND)
         stream(out, ring, rolling="policy", encryptionKeyId="first").run(0, [rows_of("old")])
@@ -412,7 +420,7 @@ class TestKeys:
         ftfile.drop(out, "all")
         assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
 
-    @pytest.mark.parametrize("ranges", [False, True], ids=["", "ranges"])
+    @parametrize("ranges", [False, True], ids=["", "ranges"], quick=1)
     def test_upkeep_goes_on_with_the_newest_behind_a_checkpoint(self, out: str, ring: Path, ranges: bool) -> None:
         write_ring(ring, first=FIRST, second=SECOND)
         stream(out, ring, encryptionKeyId="first").run(0, [rows_of("old")])
@@ -458,7 +466,7 @@ class TestKeys:
         with pytest.raises(ConfigError, match="cannot be read on the host"):
             ftfile.open(out).to_arrow()
 
-    @pytest.mark.parametrize("kind", [pytest.param("parquet", marks=WITH_OWN_OF_PARQUET), "aes-gcm"])
+    @parametrize("kind", [pytest.param("parquet", marks=WITH_OWN_OF_PARQUET), "aes-gcm"], quick=1)
     def test_that_are_missing_are_so_for_a_file(self, out: str, ring: Path, kind: str) -> None:
         write_ring(ring, first=FIRST, second=SECOND)
         options = {"fileFormat": "parquet", "encryption": kind}
@@ -495,6 +503,7 @@ class TestKeys:
             assert secret not in shown
             assert secret not in stored
 
+    @pytest.mark.slow
     def test_provider_by_the_environment(self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FTFILE_KEY_PROVIDER", f"command:cat {ring}")
         options = {"fileFormat": "text", "encryption": "aes-gcm"}
@@ -555,7 +564,7 @@ class TestOptions:
         (part,) = parts(out)
         assert stat.S_IMODE(part.stat().st_mode) == 0o640
 
-    @pytest.mark.parametrize("rolling", ["batch", "policy"])
+    @parametrize("rolling", ["batch", "policy"], quick=1)
     def test_upkeep_keeps_permissions(self, out: str, ring: Path, rolling: str) -> None:
         stream(out, ring, "before").run(0, [rows_of("old")])
         query = stream(out, ring, "b", filePermission="640", rolling=rolling, onNewQuery="continue")

@@ -286,6 +286,7 @@ class TestOffsets:
         with pytest.raises(UnknownQuery):
             query.plan()
 
+    @pytest.mark.slow
     def test_a_checkpoint_that_cannot_be_read_is_not_known(
         self, query: MicroBatch, out: str, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -350,6 +351,7 @@ class TestSchema:
         self.change(query, {"word": "string", "id": "long"}, "fail").run(1, [[{"id": 3, "word": "c"}]])
         assert rows_of(out) == [*ROWS, {"id": 3, "word": "c"}]
 
+    @pytest.mark.slow
     def test_widen_takes_new_columns_and_wider_numbers(self, out: str) -> None:
         query = MicroBatch(out, {"id": "integer"}, {"fileFormat": "parquet", "onSchemaChange": "widen"})
         query.run(0, [[{"id": 1}]])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import SchemaError
 from ftfile.write.fingerprint import FingerprintAccumulator
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     import random
@@ -201,7 +202,7 @@ def test_changes_inside_values_are_seen(kind: str, type_: pa.DataType, before: o
 
 
 @BOTH
-@pytest.mark.parametrize("size_bytes", [1, 7, 8, 9, 40, 600])
+@parametrize("size_bytes", [1, 7, 8, 9, 40, 600], quick=1)
 def test_every_byte_counts(kind: str, size_bytes: int) -> None:
     value = bytes(size_bytes)
     changed = [value[:place] + b"\1" + value[place + 1 :] for place in range(size_bytes)]
@@ -303,6 +304,7 @@ def test_batches_without_rows_change_nothing(kind: str) -> None:
     assert digest([column([None], pa.int64())], kind) != digest([], kind)
 
 
+@pytest.mark.slow
 @BOTH
 def test_many_rows(kind: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -319,6 +321,7 @@ def test_many_rows(kind: str, seed: int) -> None:
     assert digest([changed], kind) != digest([batch], kind)
 
 
+@pytest.mark.slow
 def test_more_bytes_than_are_summed_at_a_time() -> None:
     halves = [column([b"\xff" * (9 << 20)], pa.binary())] * 2
     both = pa.Table.from_batches(halves).combine_chunks().to_batches()

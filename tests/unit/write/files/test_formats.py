@@ -23,6 +23,7 @@ from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +65,10 @@ ROLLINGS: dict[str, dict[str, str]] = {
     "rows over batches": {"rolling": "policy", "maxRecordsPerFile": "7"},
     "bytes over batches": {"rolling": "policy", "maxBytesPerFile": "400"},
 }
-cases = pytest.mark.parametrize("case", CASES)
-new_cases = pytest.mark.parametrize("case", [case for case in CASES if case not in {"json", "parquet", "text"}])
+cases = parametrize("case", CASES, quick=2, packages=True)
+new_cases = parametrize(
+    "case", [case for case in CASES if case not in {"json", "parquet", "text"}], quick=2, packages=True
+)
 
 
 @pytest.fixture
@@ -171,7 +174,7 @@ def test_small_files_are_compacted(out: str, case: str) -> None:
     check(out, case)
 
 
-@pytest.mark.parametrize("file_format", ["binary", "avro", "orc", "arrow"])
+@parametrize("file_format", ["binary", "avro", "orc", "arrow"], quick=2)
 def test_partitions_are_written_read_and_dropped(out: str, file_format: str) -> None:
     query = MicroBatch(out, {"word": "string", "month": "string"}, {"fileFormat": file_format, "partitionBy": "month"})
     rows = [{"word": f"w{number}", "month": str(6 + number % 2)} for number in range(6)]
@@ -200,7 +203,7 @@ class TestBadRecords:
     )
 
     @pytest.mark.parametrize("rolling", ["batch", "policy"])
-    @pytest.mark.parametrize("case", CASES, ids=["delimiter", "null", "orc", "encoder"])
+    @parametrize("case", CASES, ids=["delimiter", "null", "orc", "encoder"], quick=1)
     def test_they_are_refused_or_kept(self, out: str, rolling: str, case: Any) -> None:
         options, columns, good, bad, reason = case
         query = MicroBatch(out, columns, {**options, "rolling": rolling})
@@ -259,7 +262,7 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 }
 
 
-@pytest.mark.parametrize("case", READERS)
+@parametrize("case", READERS, quick=1)
 def test_usual_tools_read_the_files(out: str, case: str) -> None:
     """Whatever made them: a batch, or segments."""
     columns = {name: EVENTS[name] for name in ("id", "word", "price", "ratio", "flag", "raw")}
@@ -287,6 +290,7 @@ def test_orc_files_are_a_table_to_arrow(out: str) -> None:
     assert orc.read_table(parts(out)[0]).to_pylist() == [{"word": "a"}, {"word": None}]
 
 
+@pytest.mark.slow
 def test_another_codec_is_another_encoding(out: str) -> None:
     """Segments of one are not put into a file of the other."""
     for number, compression in enumerate(["zstd", "snappy"]):

@@ -83,6 +83,7 @@ class TestTimes:
 
 
 class TestCounters:
+    @pytest.mark.slow
     def test_a_process_knows_the_head_after_its_own_commits(self, query: MicroBatch, out: str) -> None:
         for batch in range(4):
             messages, plan = query.write(batch, [ROWS]), query.write_plan()
@@ -91,6 +92,7 @@ class TestCounters:
             commit_batch(plan.writes, plan.config, messages, batch, current())
         assert [found.log_reads for found in measured(out)] == [0, 0, 2, 0]
 
+    @pytest.mark.slow
     def test_replays_and_their_files_are_told_by_the_next_commit(self, query: MicroBatch, out: str) -> None:
         query.run(0, [ROWS])
         late = query.write(1, [ROWS, ROWS])
@@ -109,6 +111,7 @@ class TestCounters:
         query.run(1, [ROWS])
         assert [(found.replays, found.orphans) for found in measured(out)] == [(0, 0), (1, 0)]
 
+    @pytest.mark.slow
     def test_results_of_jobs_that_come_too_late_are_orphans(self, out: str) -> None:
         query = MicroBatch(out, {"id": "long"}, {**FORMAT, "maxBatchesPerFile": "1"})
         query.run(0, [ROWS])
@@ -118,6 +121,7 @@ class TestCounters:
         query.run(2, [ROWS])
         assert [found.orphans for found in measured(out)] == [0, 0, 0, 1]
 
+    @pytest.mark.slow
     def test_recoveries_are_versions_that_others_left_unpublished(
         self, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -144,6 +148,7 @@ class TestCounters:
         ftfile.flush(out)
         assert [found.files_by_reason for found in measured(out)] == [{}, {"batches": 1}, {"flush": 1}]
 
+    @pytest.mark.slow
     def test_runs_merged(self, out: str) -> None:
         query = StoreBatch(out, {"id": "long"}, {"keyColumns": "id", "buckets": "1", "flushIntervalCount": "2"})
         for batch in range(4):

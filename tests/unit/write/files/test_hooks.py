@@ -23,6 +23,7 @@ from ftfile.write.batch import abort_batch, commit_batch, plan_write
 from ftfile.write.files import publishing as hooks
 from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.messages import JobIdentity
+from tests.kit.parameters import parametrize
 from tests.unit.write.files import user_code
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def refuse(*_: object, **__: object) -> list[Any]:
 
 
 class TestBatches:
+    @pytest.mark.slow
     def test_that_write_a_checkpoint(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
@@ -81,7 +83,7 @@ class TestBatches:
         assert list_checkpoints(open_filesystem(out))
         assert len(heard) == 3000
 
-    @pytest.mark.parametrize("others", [0, 3])
+    @parametrize("others", [0, 3], quick=1)
     def test_that_died_and_lie_behind_a_checkpoint(
         self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch, others: int
     ) -> None:
@@ -120,6 +122,7 @@ class TestBatches:
         query.run(0, [rows("a")])
         assert_all_told(out, heard)
 
+    @pytest.mark.slow
     def test_whose_record_was_vacuumed(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})

@@ -13,6 +13,7 @@ from ftfile.core.extensions import forget_extensions
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 from tests.unit.packages import install
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def query(tmp_path: Path, **options: str) -> MicroBatch:
 ROWS: list[dict[str, Any]] = [{"id": 1, "word": "one"}, {"id": 2, "word": None}]
 
 
-@pytest.mark.parametrize(
+@parametrize(
     ("options", "ending"),
     [
         ({"fileFormat": "rows"}, ".rows"),
@@ -78,6 +79,7 @@ ROWS: list[dict[str, Any]] = [{"id": 1, "word": "one"}, {"id": 2, "word": None}]
         ({"fileFormat": "Columns", "compression": "lz4"}, ".Columns"),
         ({"fileFormat": "rows", "partitionBy": "word", "rolling": "policy", "rolloverInterval": "1h"}, ".rows"),
     ],
+    quick=1,
 )
 def test_is_written_rolled_and_read(options: dict[str, str], ending: str, tmp_path: Path) -> None:
     written = query(tmp_path, **options)
@@ -92,6 +94,7 @@ def test_is_written_rolled_and_read(options: dict[str, str], ending: str, tmp_pa
     assert not ftfile.open(written.path).verify().findings
 
 
+@pytest.mark.slow
 def test_readers_and_executors_need_it(packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = query(tmp_path, fileFormat="rows")
     written.run(0, [ROWS])

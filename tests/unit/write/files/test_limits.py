@@ -24,6 +24,7 @@ from ftfile.write.files.joiners import merging_saves
 from ftfile.write.fingerprint import row_hashes
 from ftfile.write.messages import JobIdentity, TaskIdentity
 from ftfile.write.stage import Stage
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,7 @@ def test_directories_of_the_stage_that_vanish(more: int, request: pytest.Fixture
             stage.create("staged")
 
 
+@pytest.mark.slow
 def test_more_files_are_closed_than_at_once(tmp_path: Path) -> None:
     directories = 3 * staging.CLOSERS_MAX
     query = MicroBatch(str(tmp_path), {"k": "string", "v": "long"}, {"fileFormat": "json", "partitionBy": "k"})
@@ -115,7 +117,7 @@ def test_frames_are_merged_where_that_makes_them_smaller() -> None:
 
 
 @pytest.mark.parametrize("sample_bytes", [1, joining.SAMPLE_BYTES])
-@pytest.mark.parametrize("rounds", [0, 1, STRICT_ROUNDS])
+@parametrize("rounds", [0, 1, STRICT_ROUNDS], quick=1)
 def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:

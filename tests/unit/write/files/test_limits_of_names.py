@@ -22,6 +22,7 @@ from ftfile.write.files.file_writer import FileWrites
 from ftfile.write.files.naming import PATH_BYTES_MAX
 from ftfile.write.messages import JobIdentity
 from ftfile.write.options import MORE_DIGITS
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_path_of_the_greatest_length(out: str, size_bytes: int) -> None:
     check_directory(open_filesystem(out))
 
 
-@pytest.mark.parametrize("size_bytes", [NAME_BYTES_MAX, NAME_BYTES_MAX + 1])
+@parametrize("size_bytes", [NAME_BYTES_MAX, NAME_BYTES_MAX + 1], quick=1)
 @pytest.mark.parametrize("by", ["fileNameColumn", "partitionBy"])
 def test_a_directory_of_the_greatest_length(out: str, by: str, size_bytes: int) -> None:
     name = "d" * size_bytes + "/f" if by == "fileNameColumn" else "d" * (size_bytes - len("name="))
@@ -120,6 +121,7 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
         check_directory(open_filesystem(stream.path))
 
 
+@pytest.mark.slow
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])

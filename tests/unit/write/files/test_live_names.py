@@ -64,6 +64,7 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 1)
 
+    @pytest.mark.slow
     def test_behind_checkpoints_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 4)
@@ -167,6 +168,7 @@ class TestNumbersThatAreForgotten:
             query.run(1, row(1))
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
+    @pytest.mark.slow
     def test_of_the_real_bound(self) -> None:
         names = [f"directory-{number}" for number in range(fold.ENTRIES_MAX + 1)]
         draft = fold.TablesDraft({})
@@ -174,6 +176,7 @@ class TestNumbersThatAreForgotten:
         assert [*draft.finish()["partNumbers"]] == names[1:]
 
 
+@pytest.mark.slow
 def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     for batch in range(5):

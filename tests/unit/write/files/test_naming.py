@@ -237,6 +237,7 @@ class TestNumbers:
             counting.run(0, [rows("a")])
             assert visible(out)[-1] == f"part.{number}"
 
+    @pytest.mark.slow
     def test_survive_in_checkpoints(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail")
@@ -260,6 +261,7 @@ class TestNumbers:
         names = [re.sub(UNIQUE, "", name) for name in visible(out)]
         assert names == ["word=a/part.0-", "word=a/part.0-", "word=b/part.0-", "word=b/part.1-", "word=b/part.2-"]
 
+    @pytest.mark.slow
     def test_are_remembered_for_so_many_directories_only(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fold, "ENTRIES_MAX", 3)
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
@@ -280,6 +282,7 @@ FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}
 class TestFilesThatStayOpen:
     """They are named when they are finished: in a later batch, or by a flush."""
 
+    @pytest.mark.slow
     def test_by_the_same_rules(self, out: str) -> None:
         options = {"rolling": "policy", "maxBatchesPerFile": "2", "fileNameColumn": "word"}
         stream = query(out, partFileName="{name}_{number}{ext}", ifExists="fail", **options)
@@ -310,6 +313,7 @@ class TestFilesThatStayOpen:
         ftfile.flush(out, context=current())
         assert_named(out, rf"part-0{{9}}1-00000-{UNIQUE}\.json", rf"part-0{{9}}1-50000-{UNIQUE}\.json")
 
+    @pytest.mark.slow
     def test_whose_name_is_taken_stay_open_and_fail_no_batch(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         options = {"rolling": "policy", "maxBatchesPerFile": "1", "partFileName": "{name}{ext}", "ifExists": "fail"}
         stream = query(out, **options)
@@ -326,6 +330,7 @@ class TestFilesThatStayOpen:
         assert sum(file.rows for file in ftfile.open(out).files()) == 3
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_whose_name_is_taken_get_the_next_number(self, out: str) -> None:
         options = {"rolling": "policy", "maxBytesPerFile": "1", "partFileName": "{name}.{number}", "ifExists": "fail"}
         stream = query(out, **options)

@@ -103,6 +103,7 @@ def test_spools_and_dead_letters_have_envelopes(out: str, ring: Path) -> None:
     assert spool.read_bytes()[:3] == b"FTE"
 
 
+@pytest.mark.slow
 def test_nobody_reads_without_the_key(out: str, ring: Path) -> None:
     encrypted(out, ring).run(0, [rows_of("some")])
     content = parts(out)[0].read_bytes()
@@ -113,6 +114,7 @@ def test_nobody_reads_without_the_key(out: str, ring: Path) -> None:
         committed(out)
 
 
+@pytest.mark.slow
 def test_files_that_changed_places_are_detected(out: str, ring: Path) -> None:
     query = encrypted(out, ring)
     by_length: dict[int, list[Path]] = {}
@@ -128,6 +130,7 @@ def test_files_that_changed_places_are_detected(out: str, ring: Path) -> None:
         committed(out)
 
 
+@pytest.mark.slow
 def test_a_file_in_the_clear_in_its_place_is_detected(out: str, ring: Path) -> None:
     encrypted(out, ring).run(0, [rows_of("some")])
     (part,) = parts(out)
@@ -195,6 +198,7 @@ def test_other_formats_are_refused(out: str, ring: Path) -> None:
         encrypted(out, ring, fileFormat="json").config()
 
 
+@pytest.mark.slow
 def test_from_files_to_envelopes_and_back(out: str, ring: Path) -> None:
     for batch, kind in enumerate(["parquet", "aes-gcm", "parquet"]):
         encrypted(out, ring, encryption=kind, rolling="policy").run(batch, [rows_of(kind)])

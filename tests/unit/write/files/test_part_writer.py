@@ -51,6 +51,7 @@ def write(out: str, batches: list[list[dict[str, Any]]], **options: str) -> None
     assert not [*Path(out).rglob("*.spill"), *Path(out).rglob("*.staged")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_each_directory_has_one_file_with_its_rows_in_order(out: str) -> None:
     write(out, [rows(2_000, 50)])
@@ -63,12 +64,14 @@ def test_each_directory_has_one_file_with_its_rows_in_order(out: str) -> None:
         assert ids == sorted(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_limits_hold_for_rows_that_waited(out: str) -> None:
     write(out, [rows(2_000, 50)], maxRecordsPerFile="15")
     assert sorted(file.rows for file in ftfile.open(out).files()) == [10] * 50 + [15] * 100
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_directories_that_come_late_are_not_forgotten(out: str) -> None:
     few_rows = rows(300, 2)
@@ -77,6 +80,7 @@ def test_directories_that_come_late_are_not_forgotten(out: str) -> None:
     assert len(ftfile.open(out).files()) == 22
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_failing_attempt_leaves_no_spill_file(out: str) -> None:
     options = {"fileFormat": "parquet", "partitionBy": "word", "maxOpenBytes": "8000"}
@@ -151,6 +155,7 @@ class TestLaterRows:
         ((_, rows),) = later.take_all()
         assert rows.equals(batch[10:20])
 
+    @pytest.mark.slow
     def test_slices_do_not_keep_the_memory_of_all_rows(self, later: SpilledRows) -> None:
         batch = self.batch(*range(100_000))
         later.add("a", batch[:10])

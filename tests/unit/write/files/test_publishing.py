@@ -79,6 +79,7 @@ class TestMarkers:
         assert self.marked(out) == {}
         assert self.undone(out) == []
 
+    @pytest.mark.slow
     def test_a_directory_of_a_stream_is_done_after_a_delay_without_rows(self, out: str, clock: ManualClock) -> None:
         stream = query(out, partitionBy="word", successFile="_SUCCESS", successDelay="1h")
         stream.run(0, [rows("a", "b")])
@@ -111,6 +112,7 @@ class TestMarkers:
             stream.run(batch + 1, [[]])
         assert self.marked(out) == {".": 2}
 
+    @pytest.mark.slow
     def test_a_directory_is_not_done_before_the_end_of_its_time(self, out: str) -> None:
         clock = ManualClock(instant_ms("2024-10-27T00:05"))
         with repeatable(clock):
@@ -261,6 +263,7 @@ class TestHook:
         query(out, onPublish=f"{USER_CODE}:hear").run_job("job", [rows("a")])
         assert [(part.query_id, part.batch_id) for part in heard] == [("job", 0)]
 
+    @pytest.mark.slow
     def test_hears_of_files_that_stayed_open(self, out: str, heard: list[Any]) -> None:
         stream = query(out, rolling="policy", maxBatchesPerFile="2", onPublish=f"{USER_CODE}:hear")
         for batch in range(3):

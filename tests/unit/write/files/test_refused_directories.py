@@ -16,6 +16,7 @@ from ftfile.storage.registry import register, unregister
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch, StoreBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun
+from tests.kit.parameters import parametrize
 from tests.unit.write.files.encrypted import forget_all
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def test_tables_of_other_programs(out: Path, name: str) -> None:
     assert sorted(path.name for path in out.iterdir()) == [name.partition("/")[0]]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@parametrize("name", TABLES, quick=2)
 def test_tables_that_other_programs_begin_later(out: Path, name: str) -> None:
     for query in queries(out)[::2]:
         own = out if query.path == str(out) else Path(query.path)
@@ -82,7 +83,7 @@ def test_operators_refuse_tables_of_other_programs(out: Path, name: str) -> None
     assert [path.name for path in new.iterdir()] == [name.partition("/")[0]]
 
 
-@pytest.mark.parametrize("to", ["delta", "iceberg"])
+@parametrize("to", ["delta", "iceberg"], quick=1)
 def test_own_exports_are_no_tables_of_other_programs(out: Path, to: str) -> None:
     query = MicroBatch(str(out), {"id": "long"}, {"fileFormat": "parquet"})
     for number in range(3):
@@ -162,6 +163,7 @@ def test_a_file_to_read(tmp_path: Path) -> None:
         ftfile.open(tmp_path / "b=1")
 
 
+@pytest.mark.slow
 def test_a_directory_in_which_nothing_can_be_made() -> None:
     if not Path("/proc/self").exists():
         pytest.skip("there is no /proc here")
@@ -203,7 +205,7 @@ def one_of(kind: str, path: Path) -> tuple[BatchQuery, list[list[dict[str, int]]
 class TestNested:
     """A directory or a store in another one: plain readers would read the rows of both."""
 
-    @pytest.mark.parametrize("inner", ["files", "store"])
+    @parametrize("inner", ["files", "store"], quick=1)
     @pytest.mark.parametrize("outer", ["files", "store"])
     def test_nothing_is_written_inside(self, out: Path, outer: str, inner: str) -> None:
         query, rows = one_of(outer, out)
@@ -239,6 +241,7 @@ class TestNested:
         with pytest.raises(ConfigError, match=r"lies within .*/out', a directory or a store"):
             ftfile.migrate(out / "old", from_="files", file_format="json", schema="id long", dry_run=False)
 
+    @pytest.mark.slow
     def test_one_that_was_moved_in_is_found_and_goes_on(self, out: Path) -> None:
         elsewhere, inner = out.parent / "elsewhere", out / "deep/inner"
         for path in (elsewhere, out):

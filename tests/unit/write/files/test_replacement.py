@@ -16,6 +16,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch
 from ftfile.write.files.file_writer import session_refusal
 from ftfile.write.messages import JobIdentity
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,7 @@ def found(out: str, version: int | None = None) -> list[tuple[Any, Any]]:
 
 
 class TestDynamic:
+    @pytest.mark.slow
     def test_the_partitions_of_the_rows_are_replaced_in_one_record(self, out: str) -> None:
         overwrite(out, DYNAMIC).run_job("job", [news(7, 10), news(7)])
         assert found(out) == [(6, 6), (7, -1), (7, -1), (8, 8), (9, 9), (10, -1)]
@@ -79,11 +81,13 @@ class TestDynamic:
         overwrite(out, DYNAMIC).run_job("job", [news(7)])
         assert found(out) == [(7, -1)]
 
+    @pytest.mark.slow
     def test_null_is_a_partition(self, out: str) -> None:
         stream(out).run(1, [rows(None)])
         overwrite(out, DYNAMIC).run_job("job", [news(None)])
         assert found(out)[-1] == (None, -1)
 
+    @pytest.mark.slow
     def test_open_files_of_these_partitions_go_and_others_stay_open(self, tmp_path: Path) -> None:
         out = str(tmp_path / "open")
         query = stream(out, rolling="policy")
@@ -94,6 +98,7 @@ class TestDynamic:
         ftfile.flush(out)
         assert found(out) == [(6, 6), (6, 6), (7, -1), (8, 8)]
 
+    @pytest.mark.slow
     def test_a_batch_that_comes_in_between_is_replaced_as_well(self, out: str) -> None:
         job = overwrite(out, DYNAMIC)
         planned = job.plan()
@@ -113,6 +118,7 @@ class TestDynamic:
         )
         assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [2, 3]
 
+    @pytest.mark.slow
     def test_below_partitions_everything_goes(self, tmp_path: Path) -> None:
         out, columns = str(tmp_path / "out"), {"id": "long", "month": "integer", "name": "string"}
         named = [{"id": 1, "month": 7, "name": "a/x"}, {"id": 2, "month": 7, "name": "b"}]
@@ -122,6 +128,7 @@ class TestDynamic:
         job.run_job("job", [[{"id": 4, "month": 7, "name": "c"}]])
         assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [3, 4]
 
+    @pytest.mark.slow
     def test_a_transaction_replaces_once(self, out: str) -> None:
         job = overwrite(out, DYNAMIC, txnAppId="app", txnVersion="1")
         job.run_job("job", [news(7)])
@@ -143,6 +150,7 @@ class TestDynamic:
             overwrite(out, DYNAMIC, partitionBy="id").run_job("job", [news(7)])
         assert len(found(out)) == 4
 
+    @pytest.mark.slow
     def test_followers_hear_of_changed_rows_only_where_some_went(self, out: str) -> None:
         overwrite(out, DYNAMIC).run_job("job", [news(10)])
         batches = list(ftfile.open(out).follow())
@@ -169,6 +177,7 @@ class TestReplaceWhere:
             overwrite(out, SUMMER).run_job("job", [news(7), news(9)])
         assert found(out) == [(6, 6), (7, 7), (8, 8), (9, 9)]
 
+    @pytest.mark.slow
     def test_null_matches_no_comparison(self, out: str) -> None:
         stream(out).run(1, [rows(None)])
         with pytest.raises(ConfigError, match="HIVE_DEFAULT_PARTITION"):
@@ -207,7 +216,7 @@ class TestOptions:
         assert refusal("dynamic") == refusal("static", fileFormat="orc") == "None"
         assert refusal("dynamic", fileFormat="orc", partitionOverwriteMode="static") == "None"
 
-    @pytest.mark.parametrize(
+    @parametrize(
         ("options", "message"),
         [
             (DYNAMIC | SUMMER, "replaceWhere with partitionOverwriteMode=dynamic: .* leave one out"),
@@ -223,6 +232,7 @@ class TestOptions:
             ({"replaceWhere": "month = 7; drop"}, "^replaceWhere='month = 7; drop': '; drop' is not .* a text"),
             ({"partitionOverwriteMode": "some"}, "partitionOverwriteMode"),
         ],
+        quick=6,
     )
     def test_what_cannot_be_meant_is_refused(self, out: str, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):

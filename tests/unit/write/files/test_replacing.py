@@ -105,6 +105,7 @@ class TestLayout:
         assert [path.name for path in Path(out).glob("*=*") if list(path.iterdir())] == ["kind=7"]
         assert rows_of(out, 0) == ROWS
 
+    @pytest.mark.slow
     def test_appends_follow_the_new_layout_alone(self, out: str) -> None:
         old = append(out, partitionBy="word")
         old.run(0, [ROWS])
@@ -141,6 +142,7 @@ class TestLayout:
             append(out).plan()
         assert append(out, partitionBy="word").run(1, [ROWS]).version == 2
 
+    @pytest.mark.slow
     def test_maintenance_does_not_change_it(self, out: str) -> None:
         append(out).run(0, [ROWS[:1], ROWS[1:]])
         ftfile.compact(out)
@@ -160,6 +162,7 @@ class TestLayout:
 
 
 class TestCompleteMode:
+    @pytest.mark.slow
     def test_each_batch_replaces_the_one_before(self, out: str) -> None:
         query = complete(out)
         for batch, rows in enumerate([ROWS[:1], ROWS, [], OTHERS]):
@@ -191,6 +194,7 @@ class TestCompleteMode:
             with pytest.raises(ConfigError, match="no file can stay open over batches: leave out rolling=policy"):
                 MicroBatch(out, COLUMNS, {option: value}, overwrite=True).plan()
 
+    @pytest.mark.slow
     def test_what_another_query_has_open_is_replaced_as_well(self, out: str) -> None:
         rolling = append(out, rolling="policy", maxRecordsPerFile="3", onNewQuery="continue")
         for batch in range(3):

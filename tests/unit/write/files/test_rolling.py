@@ -32,6 +32,7 @@ from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.messages import TaskIdentity, author_of
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from ftfile.storage.api import OutputStream
@@ -136,6 +137,7 @@ class TestSizes:
 
 
 class TestFlush:
+    @pytest.mark.slow
     def test_everything_that_is_open_is_finished(self, out: str) -> None:
         query = stream(out, rolling="policy")
         query.run(0, [rows_of("a"), rows_of("b")])
@@ -329,6 +331,7 @@ class TestLimitsOfWhatIsOpen:
             query.run(number, [rows_of("a"), rows_of("b")])
         assert visible(out) == [["a", "b", "a", "b"]]
 
+    @pytest.mark.slow
     def test_with_too_many_pieces_open_the_oldest_files_end(self, out: str) -> None:
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
         query.options = {**query.options, "rolling": "policy", "maxOpenSegments": "5"}
@@ -347,7 +350,7 @@ class TestChange:
         query.restart()
         return query
 
-    @pytest.mark.parametrize("partitions", [1, 2, 7])
+    @parametrize("partitions", [1, 2, 7], quick=1)
     def test_other_partition_counts(self, out: str, partitions: int) -> None:
         query = self.left_open(out)
         query.options = {**query.options, "maxBatchesPerFile": "2"}
@@ -355,6 +358,7 @@ class TestChange:
         query.run(2, [[]] * partitions)
         assert visible(out) == [["a", "b", "c", "d"]]
 
+    @pytest.mark.slow
     def test_fewer_tasks_than_jobs_leave_nothing_behind(self, out: str) -> None:
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
         query.options = {**query.options, "maxBatchesPerFile": "1"}
@@ -379,6 +383,7 @@ class TestChange:
         assert ["a", "b", "c"] in visible(out)
         assert committed(out) == list("abcd")
 
+    @pytest.mark.slow
     def test_another_limit_is_that_of_what_is_open(self, out: str) -> None:
         query = self.left_open(out)
         query.options = {**query.options, "maxRecordsPerFile": "2"}
@@ -413,6 +418,7 @@ class TestFailures:
         content[0] ^= 1
         spool.write_bytes(content)
 
+    @pytest.mark.slow
     def test_a_damaged_segment_keeps_no_other_back(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = stream(out, maxBatchesPerFile="2")
         query.run(0, [rows_of("a")])
@@ -522,6 +528,7 @@ def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> N
     assert committed(out) == sorted(row["word"] for row in rows)
 
 
+@pytest.mark.slow
 def test_rests_of_columnar_segments(out: str) -> None:
     query = stream(out, fileFormat="parquet", rolling="policy", maxRecordsPerFile="2")
     for number, letters in enumerate(["abc", "", "def", "", ""]):
@@ -542,6 +549,7 @@ class TestShares:
         assert [len(done) for done in shares] == [3, 2, 0, 0]
         assert len({each.inputs[0].id for done in shares for each in done}) == 5
 
+    @pytest.mark.slow
     def test_a_task_begins_no_second_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task, "BUDGET_S", -1)
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
@@ -580,6 +588,7 @@ class TestShares:
         MemoryFileSystem.drop(request.node.name)
 
 
+@pytest.mark.slow
 def test_many_files_that_are_due_wait_for_their_turn(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 2)
     with repeatable(clock := ManualClock()):

@@ -17,6 +17,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +74,7 @@ def check(out: str) -> None:
 class TestPartitions:
     """With jobs due for the tasks of the next batch, of which there are as many as Spark likes."""
 
-    @pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (3, 2), (2, 3)])
+    @parametrize(("before", "after"), [(1, 8), (8, 1), (3, 2), (2, 3)], quick=1)
     def test_other_counts_after_a_restart(self, out: str, before: int, after: int) -> None:
         query = query_of(out, maxBatchesPerFile="2")
         query.run(0, dealt(rows(range(60)), before))
@@ -86,6 +87,7 @@ class TestPartitions:
         assert Counter(in_files(out)) == {20: len(KEYS)}
         check(out)
 
+    @pytest.mark.slow
     def test_empty_partitions_and_batches(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="2")
         query.run(0, [[], rows(range(12)), [], []])
@@ -117,6 +119,7 @@ class TestPartitions:
         assert sum(in_files(out)) == count
 
 
+@pytest.mark.slow
 class TestSchema:
     """Of parquet: its files say what they hold."""
 
@@ -175,7 +178,7 @@ class TestSchema:
 
 
 class TestEncoding:
-    @pytest.mark.parametrize("restarts", [True, False])
+    @parametrize("restarts", [True, False], quick=1)
     def test_another_format(self, out: str, restarts: bool) -> None:
         query = query_of(out, maxBatchesPerFile="2")
         query.run(0, [rows(range(12))])
@@ -193,7 +196,7 @@ class TestEncoding:
         assert numbers(out) == list(range(42))
         assert not head_of(out).segments
 
-    @pytest.mark.parametrize("change", [{"compression": "gzip"}, {"compressionLevel": "9"}])
+    @parametrize("change", [{"compression": "gzip"}, {"compressionLevel": "9"}], quick=1)
     def test_another_codec(self, out: str, change: dict[str, str]) -> None:
         query = query_of(out, fileFormat="parquet", maxBatchesPerFile="2", compression="zstd")
         query.run(0, [rows(range(12))])
@@ -213,6 +216,7 @@ class TestEncoding:
         return str(pq.ParquetFile(file).metadata.row_group(0).column(0).compression)
 
 
+@pytest.mark.slow
 class TestLimits:
     """Changed across a restart, with files open and due."""
 
@@ -263,6 +267,7 @@ class TestLimits:
         assert not head_of(out).segments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_directory_is_moved_with_files_open_and_due(out: str, tmp_path: Path, copied: bool) -> None:
     query = query_of(out, maxBatchesPerFile="2")

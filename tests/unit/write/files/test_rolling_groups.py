@@ -86,6 +86,7 @@ class TestQueries:
     def pair(self, out: str, **options: str) -> list[MicroBatch]:
         return [query_of(out, name, partPrefix=name, maxBatchesPerFile="1", **options) for name in "ab"]
 
+    @pytest.mark.slow
     def test_each_calls_its_files_its_own_way(self, out: str) -> None:
         one, two = self.pair(out)
         for number in range(3):
@@ -99,6 +100,7 @@ class TestQueries:
         }
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_each_tells_its_own_listener(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         heard: list[Any] = []
         monkeypatch.setattr(user_code, "HEARD", heard)
@@ -128,6 +130,7 @@ class TestQueries:
         one.run(1, [[]])
         assert sorted(visible(out).values()) == [["x0"], ["y0"]]
 
+    @pytest.mark.slow
     def test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -161,6 +164,7 @@ class TestQueries:
         two.run(0, [rows_of(*"xyz")])
         assert (len(due_of(out, "a")), len(due_of(out, "b"))) == (2, 2)
 
+    @pytest.mark.slow
     def test_failures_are_counted_over_the_records_of_the_other(self, out: str) -> None:
         one, two = self.pair(out)
         one.run(0, [rows_of("x0")])
@@ -171,6 +175,7 @@ class TestQueries:
             assert [job.attempts for job in due_of(out, "a")] == [number]
             one.run(number + 1, [[]])
 
+    @pytest.mark.slow
     def test_each_keeps_what_it_knows_of_its_files(self, out: str) -> None:
         planners = set()
         for number in range(3):
@@ -188,6 +193,7 @@ class TestTold:
         caplog.clear()
         return found
 
+    @pytest.mark.slow
     def test_what_is_in_progress_and_how_it_is_published(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "ftfile")
         query = query_of(out, maxBatchesPerFile="2")
@@ -228,6 +234,7 @@ class TestTold:
 
 
 class TestDeadlines:
+    @pytest.mark.slow
     def test_a_file_that_changes_often_is_noted_once(self, out: str) -> None:
         query = query_of(out)
         for number in range(20):
@@ -336,6 +343,7 @@ class TestFlush:
             ftfile.flush(out, context=current())
         assert committed(out) == ["x"]
 
+    @pytest.mark.slow
     def test_of_a_file_with_a_damaged_piece_the_others_are_finished(self, out: str) -> None:
         query = query_of(out)
         for number in range(3):
@@ -348,6 +356,7 @@ class TestFlush:
         damaged.write_bytes(b"x1\n")
         assert ftfile.flush(out, context=current()).files == 1
 
+    @pytest.mark.slow
     def test_again_before_the_next_batch_gives_other_names(self, out: str) -> None:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = query_of(out, maxRecordsPerFile="2", **names)
@@ -380,6 +389,7 @@ class TestTasks:
         query.commit(1, [message])
         assert len(committed(out)) == 3000
 
+    @pytest.mark.slow
     def test_no_more_files_are_open_than_may_be(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
         monkeypatch.setattr(TextLines, "open_files_max", 2)
@@ -411,6 +421,7 @@ class TestTasks:
             query.run(0, [[{"last": True}]])
 
 
+@pytest.mark.slow
 def test_a_name_that_cannot_be_made_never_fails_a_batch(out: str) -> None:
     query = query_of(out, maxBatchesPerFile="1", partFileName="tests.unit.write.files.user_code:failing_later")
     for number in range(3):

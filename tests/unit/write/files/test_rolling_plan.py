@@ -45,6 +45,7 @@ from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import JobIdentity, TaskIdentity, author_of
 from ftfile.write.stage import Stage
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +118,7 @@ class TestFlush:
         assert not head_of(out).segments
         check_directory(open_filesystem(out))
 
+    @pytest.mark.slow
     def test_more_files_of_one_directory_than_a_record_has(self, out: str) -> None:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = query_of(out, maxRecordsPerFile="1", **names)
@@ -236,6 +238,7 @@ class TestFlush:
         renames = [place for place, (operation, _) in enumerate(done) if operation == "rename"]
         assert ("sync_directory", "_ftfile/log") in done[: renames[0]]
 
+    @pytest.mark.slow
     def test_asks_a_store_that_is_away_for_one_segment(self) -> None:
         silent = Silent(CrashingFileSystem())
         with repeatable(silent.clock), mounted(silent) as url:
@@ -287,7 +290,7 @@ class TestLimits:
             open_filesystem(out), rows_of=lambda content: content.splitlines() if file_format == "json" else ()
         )
 
-    @pytest.mark.parametrize("tasks", [4, 5, 9])
+    @parametrize("tasks", [4, 5, 9], quick=1)
     def test_a_final_row_beyond_the_segments_of_a_part(self, out: str, tasks: int) -> None:
         query = MicroBatch(out, {"word": "string", "last": "boolean"}, {"fileFormat": "text", "finalizeColumn": "last"})
         query.options = {**query.options, "maxSegmentsPerPart": "4"}
@@ -298,6 +301,7 @@ class TestLimits:
         expected = Counter({"segments": (tasks - rest) // 4, "finalize": 1})
         assert reasons(out) == +expected
 
+    @pytest.mark.slow
     def test_more_segments_are_due_than_a_record_names(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of one group, with others behind it: each record names some, and the next ones the others."""
         monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 4)
@@ -314,6 +318,7 @@ class TestLimits:
         assert named == [[10], [1, 1, 1, 1], [1], []]
         assert sorted(map(len, files(out))) == [1] * 5 + [10]
 
+    @pytest.mark.slow
     def test_a_group_of_more_segments_than_a_part_has(self, out: str) -> None:
         query = query_of(out, maxSegmentsPerPart="3", maxBatchesPerFile="1")
         query.run(0, [rows_of("a")] * 10)
@@ -336,6 +341,7 @@ class TestLimits:
         assert len(head.segments) <= 3 + 5 + 1
         assert len(files(out)) == 30 - len(head.segments)
 
+    @pytest.mark.slow
     def test_failed_jobs_take_no_room_from_others(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "DUE_SEGMENTS_MAX", 1)
         query = query_of(out, maxBatchesPerFile="1")
@@ -396,15 +402,20 @@ class TestTime:
         """As `testRolloverInterval` of BucketingSink has it: rows at 0 and at 101 ms are in two files."""
         assert self.run(out, {"rolloverInterval": "100ms"}, [0, 0.101, 0.101, 0.101]) == [1, 1]
 
+    @pytest.mark.slow
     def test_inactive_between_any_two_batches(self, out: str) -> None:
         assert self.run(out, {"inactivityInterval": "1h"}, [0] + [7200] * 5) == [1] * 4
 
+    @pytest.mark.slow
     def test_a_batch_every_ten_minutes_and_a_file_every_hour(self, out: str) -> None:
         # The first file has what came until 23:00, from 22:13:20 on; the others have six batches each.
         assert self.run(out, {"rolloverSchedule": "1h", "inactivityInterval": "9h"}, [0] + [600] * 24) == [5, 6, 6, 6]
 
-    @pytest.mark.parametrize(
-        "options", [{"rolloverInterval": "1h"}, {"inactivityInterval": "1h"}, {"rolloverSchedule": "1h"}], ids=str
+    @parametrize(
+        "options",
+        [{"rolloverInterval": "1h"}, {"inactivityInterval": "1h"}, {"rolloverSchedule": "1h"}],
+        ids=str,
+        quick=1,
     )
     def test_a_clock_that_was_wrong_for_a_while_keeps_no_file_open(self, out: str, options: dict[str, str]) -> None:
         waits_s = [0, YEAR_S, -YEAR_S, 60, 60, 60]
@@ -415,8 +426,8 @@ class TestTime:
             clock.advance(120 + 7200)
             assert ftfile.flush(out, due_only=True, context=current()).files == 1
 
-    @pytest.mark.parametrize(
-        "rule", [{"inactivityInterval": "1h"}, {"rollingPolicy": f"{__name__}:EndsAfterAnHour"}], ids=str
+    @parametrize(
+        "rule", [{"inactivityInterval": "1h"}, {"rollingPolicy": f"{__name__}:EndsAfterAnHour"}], ids=str, quick=1
     )
     def test_a_file_that_was_over_before_the_next_row_stays_over(
         self, out: str, monkeypatch: pytest.MonkeyPatch, rule: dict[str, str]
@@ -457,7 +468,7 @@ class TestEventTime:
         check_directory(open_filesystem(out), rows_of=lambda _: ())
         return self.spans(out)
 
-    @pytest.mark.parametrize("tasks", [1, 3])
+    @parametrize("tasks", [1, 3], quick=1)
     @pytest.mark.parametrize("k", ["x", "xyz"])
     def test_a_batch_with_an_hour_of_records(self, out: str, tasks: int, k: str) -> None:
         query = self.query(out)
@@ -490,7 +501,7 @@ class TestEventTime:
         times = sorted(ftfile.open(out).to_arrow()["at"].to_pylist())
         assert times == [row["at"] for row in self.rows(*sorted(minutes))]
 
-    @pytest.mark.parametrize(
+    @parametrize(
         ("rule", "files"),
         [
             ({"inactivityInterval": "5min"}, [(0, 1)]),
@@ -500,6 +511,7 @@ class TestEventTime:
             ({"maxOpenSegments": "2"}, [(0, 1), (10, 12), (13, 15)]),
         ],
         ids=str,
+        quick=1,
     )
     def test_every_other_rule_goes_by_the_files_of_windows(
         self, out: str, rule: dict[str, str], files: list[tuple[float, float]]
@@ -514,6 +526,7 @@ class TestEventTime:
             query.run(9, [[]])
         assert self.spans(out) == files
 
+    @pytest.mark.slow
     def test_rows_of_earlier_windows_after_a_restart(self, out: str) -> None:
         query = self.query(out)
         for number, minutes in enumerate([(0, 3), (5,), (9, 12), (4, 15), (14,), (-100, 6)]):
@@ -539,6 +552,7 @@ class TestEventTime:
         query.commit(0, [write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), [rows], current())])
         assert ftfile.flush(out, context=current()).files == 2
 
+    @pytest.mark.slow
     def test_with_final_rows(self, out: str) -> None:
         query = self.query(out, finalizeColumn="last", fileFormat="csv", nullValue="-")
         query.columns = {**query.columns, "last": "boolean"}
@@ -555,6 +569,7 @@ class TestEventTime:
         files = (file for file in Path(out).rglob("*.csv") if "_ftfile" not in file.parts)
         return sorted(sorted(line[14:16] for line in file.read_text().split("\n") if line) for file in files)
 
+    @pytest.mark.slow
     def test_another_interval_after_a_restart(self, out: str) -> None:
         self.query(out, "1h").run(0, [self.rows(0, 55)])
         self.query(out, "10min").run(1, [self.rows(1, 56)])
@@ -570,6 +585,7 @@ class TestEventTime:
 
 
 class TestBatchWrites:
+    @pytest.mark.slow
     def test_finish_their_files(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="9", maxRecordsPerFile="2", onNewQuery="continue")
         query.run_job("j", [rows_of(*"abc"), rows_of("d")])
@@ -628,6 +644,7 @@ class TestJobs:
         origins = [add.origin for record in records for add in record.adds if add.kind == "part"]
         assert origins == [Origin(query.query_id, 0, 2)]
 
+    @pytest.mark.slow
     def test_a_store_that_is_out_of_order_splits_no_file(
         self, out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -38,6 +38,7 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     )
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.fixed_dictionaries(keys), max_size=60),
     columns=st.permutations(list(keys)).flatmap(lambda names: st.sampled_from([names[:1], names[:2], names])),

@@ -12,6 +12,7 @@ import ftfile
 from ftfile.core.errors import SchemaError
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ class Changing:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-@pytest.mark.parametrize(
+@parametrize(
     ("old", "value", "new"),
     [
         ("string", "x", "long"),
@@ -56,6 +57,7 @@ class Changing:
         ("long", 1, struct(a="long")),
         (struct(a="string"), {"a": "x"}, struct(a="long")),
     ],
+    quick=1,
 )
 def test_a_type_that_old_values_do_not_fit_is_refused(
     tmp_path: Path, file_format: str, old: Any, value: Any, new: Any
@@ -67,7 +69,7 @@ def test_a_type_that_old_values_do_not_fit_is_refused(
     assert changing.values() == [value]
 
 
-@pytest.mark.parametrize("file_format", FORMATS)
+@parametrize("file_format", FORMATS, quick=1)
 @pytest.mark.parametrize("more", [{}, {"maxBatchesPerFile": "9"}])
 def test_types_that_old_values_fit(tmp_path: Path, file_format: str, more: dict[str, str]) -> None:
     changing = Changing(tmp_path, file_format, **more)
@@ -112,7 +114,7 @@ def test_a_column_that_comes_back_fits_older_rows(tmp_path: Path, policy: str) -
 
 
 @pytest.mark.parametrize("policy", ["any", "widen"])
-@pytest.mark.parametrize(
+@parametrize(
     ("old", "value", "new", "is_refused"),
     [
         ("decimal(9,2)", Decimal("1.25"), "decimal(12,3)", True),
@@ -120,6 +122,7 @@ def test_a_column_that_comes_back_fits_older_rows(tmp_path: Path, policy: str) -
         ("decimal(9,2)", Decimal("1.25"), "decimal(12,2)", False),
         ("short", 1, "long", False),
     ],
+    quick=1,
 )
 def test_decimals_in_paths_keep_their_scale(
     tmp_path: Path, policy: str, old: str, value: Any, new: str, *, is_refused: bool
@@ -137,6 +140,7 @@ def test_decimals_in_paths_keep_their_scale(
         assert set(changing.values()) == {value}
 
 
+@pytest.mark.slow
 def test_an_overwrite_forgets_the_types_before(tmp_path: Path) -> None:
     changing = Changing(tmp_path)
     changing.write("x", "string")
@@ -157,6 +161,7 @@ def test_names_that_differ_by_case_only_are_refused(tmp_path: Path, policy: str)
     assert changing.values("Value") == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_column_that_comes_back_is_spelled_as_in_older_rows(tmp_path: Path) -> None:
     changing = Changing(tmp_path)
     changing.write(1, "long", "B")
@@ -171,7 +176,7 @@ def test_a_column_that_comes_back_is_spelled_as_in_older_rows(tmp_path: Path) ->
     assert changing.values("b") == [3]
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "json"])
+@parametrize("file_format", ["parquet", "json"], quick=1)
 def test_rows_of_other_types_are_named(tmp_path: Path, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an earlier ftfile admitted them."""
     changing = Changing(tmp_path, file_format)

@@ -24,6 +24,7 @@ from ftfile.log.sealed import Seal
 from ftfile.operate.compact import merge_ranges
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import some
+from tests.kit.parameters import parametrize
 from tests.unit.filters import independent_decoder
 from tests.unit.write.files.encrypted import (
     FIRST,
@@ -124,6 +125,7 @@ def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: i
             directory.to_arrow()
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_hint_makes_it_none(out: str, ring: Path) -> None:
     three_batches(out, ring)
     fs = ftfile.open(out).file_system
@@ -172,6 +174,7 @@ class TestFilesOfTheLog:
             path.write_bytes(content[: content.rindex(b"\nhmac-")])
             assert "a file that ends in its MAC" in self.refused(out, path)
 
+    @pytest.mark.slow
     def test_that_are_right_but_for_the_mac(self, out: str, files: list[Path]) -> None:
         for path in files:
             content = path.read_bytes()
@@ -180,12 +183,14 @@ class TestFilesOfTheLog:
             path.write_bytes(body + checksum(body).encode() + b"\n" + content[cut:])
             assert "what the key 'first' authenticates in this directory" in self.refused(out, path)
 
+    @pytest.mark.slow
     def test_under_the_name_of_another(self, out: str, files: list[Path]) -> None:
         contents = [path.read_bytes() for path in files]
         for path, content in zip(files, [*contents[1:], contents[0]], strict=True):
             path.write_bytes(content)
             assert "what the key 'first' authenticates in this directory" in self.refused(out, path)
 
+    @pytest.mark.slow
     def test_of_another_directory(self, out: str, ring: Path, files: list[Path]) -> None:
         other = three_batches(f"{out}-other", ring)
         moved = {f"_ftfile/log/_{version:020d}.record" for version in range(3)} | {"_ftfile/hints/_published"}
@@ -204,6 +209,7 @@ class TestRecords:
         shutil.copy(record(out, 1), record(out, 2))
         assert_noticed(out)
 
+    @pytest.mark.slow
     def test_of_another_directory_behind_the_newest(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         other = three_batches(f"{out}-other", ring)
@@ -211,11 +217,13 @@ class TestRecords:
         shutil.copy(record(other.path, 3), record(out, 3))
         assert_noticed(out)
 
+    @pytest.mark.slow
     def test_that_are_missing(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         record(out, 1).unlink()
         assert_noticed(out)
 
+    @pytest.mark.slow
     def test_of_another_history_are_not_mixed_with_these(self, out: str, ring: Path) -> None:
         """All of them are authentic, and of this directory."""
         new_queries(out, ring, *"abc")
@@ -237,6 +245,7 @@ class TestRecords:
         record(out, 1).write_bytes(new)
         assert committed(out) == ["a", "d", "f"]
 
+    @pytest.mark.slow
     def test_behind_a_checkpoint_that_is_gone_are_not_mixed_with_new_ones(self, out: str, ring: Path) -> None:
         query = three_batches(out, ring)
         merge_ranges(out)
@@ -281,6 +290,7 @@ class TestRecords:
         with pytest.raises(ConfigError, match="not encrypted"):
             ftfile.open(out, key_provider=f"file:{ring}")
 
+    @pytest.mark.slow
     def test_of_a_directory_that_took_its_name(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         three_batches(f"{out}-other", ring)
@@ -362,7 +372,7 @@ class TestWhereKeysAre:
         path.write_bytes(record_format.to_checked_text([first, line]))
         forget_all()
 
-    @pytest.mark.parametrize("reference", ["command:touch {out}/started", "env:HOME", "aws-kms:", "module:x", "", None])
+    @parametrize("reference", ["command:touch {out}/started", "env:HOME", "aws-kms:", "module:x", "", None], quick=3)
     def test_storage_starts_nothing_and_names_nobody(self, out: str, ring: Path, reference: str | None) -> None:
         three_batches(out, ring)
         self.seal(out, reference and reference.format(out=out))
@@ -393,6 +403,7 @@ class TestWhereKeysAre:
             ftfile.open(out)
         assert ftfile.open(out, f"file:{ring}").to_arrow().num_rows == 3
 
+    @pytest.mark.slow
     def test_keys_beside_the_data_are_not_believed(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         inside = Path(out, "some", "keys")
@@ -420,6 +431,7 @@ class TestWhereKeysAre:
         with pytest.raises(ConfigError, match="where its keys are must be said"):
             ftfile.open(out)
 
+    @pytest.mark.slow
     def test_what_is_checked_is_what_is_read(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         link = Path(f"{out}-link")
@@ -444,6 +456,7 @@ class TestWhereKeysAre:
         with pytest.raises(ConfigError, match=r"is no regular file|Is a directory"):
             ftfile.open(out).to_arrow()
 
+    @pytest.mark.slow
     def test_what_is_said_goes_before_what_storage_says(
         self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -460,7 +473,7 @@ class TestWhereKeysAre:
         stream(out, ring, keyProvider="env:FTFILE_OUR_KEYS").run(0, [rows_of("some")])
         assert committed(out) == ["some"]
 
-    @pytest.mark.parametrize(
+    @parametrize(
         "line",
         [
             "{}",
@@ -469,6 +482,7 @@ class TestWhereKeysAre:
             '{"sealed": 2, "directory": "", "keyProvider": null}',
             f'{{"sealed": 1, "directory": "{32 * "0"}", "keyProvider": 5}}',
         ],
+        quick=2,
     )
     def test_a_seal_that_is_none(self, out: str, ring: Path, line: str) -> None:
         three_batches(out, ring)
@@ -477,6 +491,7 @@ class TestWhereKeysAre:
         assert_noticed(out)
 
 
+@pytest.mark.slow
 def test_ranges_and_checkpoints_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)

@@ -77,6 +77,7 @@ def values(out: str) -> list[str]:
 
 @pytest.mark.parametrize("rolling", [{}, {"rolling": "policy", "maxBatchesPerFile": "1"}], ids=["at once", "rolled"])
 class TestPaths:
+    @pytest.mark.slow
     def test_of_directories_that_are_too_long_together(self, out: str, rolling: dict[str, str]) -> None:
         query = MicroBatch(out, COLUMNS, TEXT | rolling)
         with pytest.raises(

@@ -25,6 +25,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
 from ftfile.write.files.file_writer import FileWrites, forget_caches
 from ftfile.write.messages import JobIdentity
+from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,7 @@ class TestOnce:
         assert ids(out) == [1, 2]
         assert "WARNING" not in caplog.text
 
+    @pytest.mark.slow
     def test_any_version_up_to_the_last_counts_as_found(self, out: str) -> None:
         assert [write(out, version).replayed for version in (3, 5, 3, 5, 9)] == [False, False, True, True, False]
         assert ids(out) == [1, 1, 1, 2, 2, 2]
@@ -73,7 +75,7 @@ class TestOnce:
             partitions = [[ROWS[1]], [], [ROWS[0]]]
             assert job(out, version).run_job(current().ids.unique(), partitions).replayed
 
-    @pytest.mark.parametrize("version", [0, 2, 3, 5])
+    @parametrize("version", [0, 2, 3, 5], quick=1)
     def test_other_rows_are_refused(self, out: str, version: int) -> None:
         """As after the checkpoint of the stream was deleted, and its batches are counted from 0 again."""
         for each in (0, 2, 5):
@@ -106,6 +108,7 @@ class TestOnce:
             job(out, 0, overwrite=True).run_job("second", [ROWS[:1]])
         assert ids(out) == [1, 2]
 
+    @pytest.mark.slow
     def test_a_version_whose_record_is_not_kept_is_refused(self, out: str) -> None:
         for version in range(3):
             write(out, version)
@@ -190,6 +193,7 @@ class TestTasks:
         for _ in range(2):
             assert not plain.run_job("job", [ROWS]).replayed
 
+    @pytest.mark.slow
     def test_the_writer_knows_of_its_own_application_alone(self, out: str) -> None:
         for number in range(20):
             write(out, number, app=f"app-{number}")

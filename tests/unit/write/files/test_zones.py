@@ -67,6 +67,7 @@ class TestZoneOfTheSession:
         assert names(tmp_path) == ["at=2026-07-02 03:30:00"]
         assert rows(tmp_path) == [(1, AT)]
 
+    @pytest.mark.slow
     def test_the_directory_keeps_that_of_its_first_rows(self, tmp_path: Path) -> None:
         query(tmp_path).run(0, [ROWS])
         later = query(tmp_path, BERLIN)
@@ -88,6 +89,7 @@ class TestZoneOfTheSession:
         assert rows(tmp_path) == [(2, AT)]
         assert zones(tmp_path) == {NEW_YORK}
 
+    @pytest.mark.slow
     def test_another_option_is_refused(self, tmp_path: Path) -> None:
         query(tmp_path).run(0, [ROWS])
         with pytest.raises(
@@ -133,6 +135,7 @@ class TestZoneOfTheSession:
         query(tmp_path, BERLIN).run(1, [ROWS])
         assert names(tmp_path) == [f"at={LOCAL}"]
 
+    @pytest.mark.slow
     def test_files_stay_open_over_batches(self, tmp_path: Path) -> None:
         writer = query(tmp_path, maxBatchesPerFile="2")
         for batch_id, some in enumerate([ROWS, [{"id": 2, "at": AT}], [], []]):
