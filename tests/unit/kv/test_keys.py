@@ -117,6 +117,11 @@ def test_rows_are_ordered_as_values_and_stay_in_order_where_alike(
     assert order_of(columns).tolist() == expected
 
 
+def test_values_are_compared_where_their_first_bytes_are_alike() -> None:
+    texts = ["abcdefghz", "b", "abcdefgha", "abcdefgh", "abcdefgha", "abcdefg", "abcdefg\x00"]
+    assert order_of([pa.array(texts)]).tolist() == [5, 6, 3, 2, 4, 0, 1]
+
+
 def test_ranges_that_touch_become_one() -> None:
     assert union([((3,), (4,)), ((1,), (3,)), ((2,), (2,)), ((9,), None), ((8,), (9,))]) == (
         ((1,), (4,)),
