@@ -22,7 +22,7 @@ ROOMS = ("log", "write", "operate", "kv", "tools/migrate")
 MODULES = [
     ROOT / "src/ftfile/core/progress.py",
     ROOT / "src/ftfile/storage/calls.py",
-    ROOT / "src/ftfile/read/foreign/trimming.py",
+    ROOT / "src/ftfile/read/foreign/plan_log.py",
     *(ROOT / "src/ftfile/read").glob("log_*.py"),
     *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]
