@@ -12,7 +12,7 @@ import pytest
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli import output
-from ftfile.tools.cli.tables import printable, printable_json
+from ftfile.tools.cli.output import printable, printable_json
 from tests.unit.tools.cli.running import SOURCES, invoke
 
 # Title and colour of a terminal, DEL, C1's introducer, a turn of the order of letters, no width, a lone surrogate.
@@ -82,7 +82,7 @@ def test_what_is_kept() -> None:
 
 
 def test_commands_print_by_one_function() -> None:
-    own = {"app.py", "output.py", "tables.py"}
+    own = {"app.py", "output.py"}
     calls = [
         f"{path.name}:{node.lineno}"
         for path in (SOURCES / "ftfile/tools/cli").glob("*.py")
