@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import hdfs_native
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.storage.hdfs.settings import HadoopSettings
 
     _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
