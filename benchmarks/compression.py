@@ -30,9 +30,8 @@ from benchmarks.sinks import NULL, Sink
 from benchmarks.spark_session import in_own_process
 from ftfile.core.codecs import CODECS
 from ftfile.filters.aes_gcm import AesGcm
-from ftfile.filters.chain import chain_from_options
+from ftfile.filters.chain import FilteredFile, chain_from_options
 from ftfile.filters.keys import Keys
-from ftfile.formats.parts import FilteredFile
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
 from ftfile.write.batch import commit_batch, plan_write, write_task

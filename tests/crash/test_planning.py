@@ -19,7 +19,7 @@ import pytest
 from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.plan import Plan, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.registry import WrapperFileSystem
@@ -57,8 +57,8 @@ PORTION = 1 if THOROUGH else 0.15
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Trim behind the last plan but one, with columns and a checkpoint at every second plan."""
-    monkeypatch.setattr(trimming, "VERSIONS_KEPT", 1)
-    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
+    monkeypatch.setattr(plan_log, "VERSIONS_KEPT", 1)
+    monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
     with repeatable(CLOCK, IDS):
         yield
 

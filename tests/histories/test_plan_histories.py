@@ -14,7 +14,7 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.source_run import Killed
@@ -151,7 +151,7 @@ class Queries:
         except StateLost:
             # Another driver went on, and the plans that follow are trimmed.
             assert len(self.runs) > 1
-            assert max(len(other.offsets) for other in self.runs) > len(run.offsets) + trimming.VERSIONS_KEPT - 1
+            assert max(len(other.offsets) for other in self.runs) > len(run.offsets) + plan_log.VERSIONS_KEPT - 1
             self.runs.remove(run)
             self.lost += 1
 
@@ -164,7 +164,7 @@ class Queries:
         if offsets:
             fs = LocalFileSystem(str(self.state / json.loads(offsets[0])["id"]), SYSTEM)
             furthest = max(self.runs, key=lambda other: len(other.offsets))
-            check_plans(fs, furthest.offsets, furthest.commits, kept_max=trimming.VERSIONS_KEPT + 16)
+            check_plans(fs, furthest.offsets, furthest.commits, kept_max=plan_log.VERSIONS_KEPT + 16)
             check_plans(fs, run.offsets, furthest.commits)
 
 
@@ -172,8 +172,8 @@ def play(seed: int, path: Path) -> tuple[int, int]:
     """Play a history; return the number of its plans, and of drivers that were overtaken."""
     rng = random.Random(seed)
     with repeatable(ManualClock(), SeededIds(seed)), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trimming, "VERSIONS_KEPT", rng.choice((0, 2, 5)))
-        patch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
+        patch.setattr(plan_log, "VERSIONS_KEPT", rng.choice((0, 2, 5)))
+        patch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
         files = Files(path / "in", rng)
         queries = Queries(files, path / "state", rng)
         for _ in range(STEPS):

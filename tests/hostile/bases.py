@@ -21,7 +21,7 @@ from ftfile.log.format import layout
 from ftfile.log.publish import compact_new_records
 from ftfile.log.sealed import open_with_keys
 from ftfile.operate.repair_actions import set_aside
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
@@ -144,7 +144,7 @@ def make_stream(place: Path) -> None:
     """Make a stream of foreign files whose log of plans has a checkpoint and a columns file."""
     (place / "in").mkdir()
     run = stream_of(place)
-    with mock.patch.object(trimming, "COLUMNS_MIN_BYTES", 1):
+    with mock.patch.object(plan_log, "COLUMNS_MIN_BYTES", 1):
         for number in range(6):
             content = f'{{"id":{number},"kind":"a"}}\n'.encode() * (number + 1)
             with (place / "in" / (f"{number}.json.gz" if number == 2 else f"{number % 4}.json")).open("ab") as file:

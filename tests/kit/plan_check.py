@@ -12,7 +12,7 @@ from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.known import KnownFiles
 from ftfile.read.foreign.plan import Plan, position_of
 from ftfile.testing.log_check import require
@@ -74,7 +74,7 @@ def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: 
     # The batch that is not done, and positions that older copies of the checkpoint may have.
     ends = [position.plan for position in map(position_of, map(json.loads, offsets)) if position is not None]
     done = ends[:commits]
-    needed = (done[-1] if done else -1) - trimming.VERSIONS_KEPT
+    needed = (done[-1] if done else -1) - plan_log.VERSIONS_KEPT
     require(state.log_start <= max(0, needed), "S4", f"plans before {state.log_start} are trimmed, {done[-1:]} is done")
     _check_ranges(found)
     _check_columns(fs, found)
@@ -133,11 +133,11 @@ def _check_ranges(found: Plans) -> None:
 def _check_columns(fs: FileSystem, found: Plans) -> None:
     """Check that each columns file is what the one before it, and the plans between, make of it."""
     state = found.state
-    files = trimming.columns_files(state)[::-1]
-    require(len(files) <= trimming.COLUMNS_KEPT, "S8", f"{files} are named")
+    files = plan_log.columns_files(state)[::-1]
+    require(len(files) <= plan_log.COLUMNS_KEPT, "S8", f"{files} are named")
     version, known = -1, KnownFiles() if state.log_start == 0 else None
     for file in files:
-        later = KnownFiles.from_bytes(trimming.read_columns(fs, file))
+        later = KnownFiles.from_bytes(plan_log.read_columns(fs, file))
         require(
             file.size_bytes <= KNOWN_BYTES_MAX * len(later) + HEADER_BYTES_MAX,
             "S8",

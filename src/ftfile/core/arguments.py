@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from ftfile.core.context import absolute_path
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -132,25 +133,6 @@ def checked(function: _Function) -> _Function:
         return function(*bound.args, **bound.kwargs)
 
     return cast("_Function", call)
-
-
-def absolute_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
-
-    URLs, absolute paths and blanks stay as they are.
-
-    Raises:
-        ConfigError: it begins with `~` and the name of no user.
-    """
-    text = os.fspath(path)
-    if text.startswith("~"):
-        text = os.path.expanduser(text)
-        if text.startswith("~"):
-            raise ConfigError(
-                f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
-            )
-    is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
-    return os.path.abspath(text) if is_relative else text
 
 
 def check_count(name: str, count: int | None) -> None:

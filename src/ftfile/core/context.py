@@ -1,4 +1,4 @@
-"""A process's surroundings: the clock, random names, the retry policy and threads; nothing else reads or draws them."""
+"""A process's surroundings: clock, random names, retries, threads, directory; nothing else reads or draws them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = (
     "RetryPolicy",
     "SystemClock",
     "SystemIds",
+    "absolute_path",
     "call_with_retries",
     "cores",
     "is_away",
@@ -192,3 +193,22 @@ SYSTEM = Context(SystemClock(), SystemIds(), writer=process_owner())
 def cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
+
+    URLs, absolute paths and blanks stay as they are.
+
+    Raises:
+        ConfigError: it begins with `~` and the name of no user.
+    """
+    text = os.fspath(path)
+    if text.startswith("~"):
+        text = os.path.expanduser(text)
+        if text.startswith("~"):
+            raise ConfigError(
+                f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
+            )
+    is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
+    return os.path.abspath(text) if is_relative else text

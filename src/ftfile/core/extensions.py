@@ -97,27 +97,26 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     Functions check their arguments; see `core.arguments`. `homes` has where each name is, as `module:attribute`, or
     as `module` where it is called the same there; or it is a module itself, as `module:`.
     """
+    return functools.cache(functools.partial(_value_of, package, homes))
 
-    @functools.cache
-    def find(name: str) -> Any:  # noqa: ANN401 - as many types as names
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from inspect import isfunction  # noqa: PLC0415 - importing the package imports nothing
-        from pkgutil import resolve_name  # noqa: PLC0415
 
-        from ftfile.core.arguments import checked  # noqa: PLC0415
+def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - as many types as names
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    from inspect import isfunction  # noqa: PLC0415 - importing the package imports nothing
+    from pkgutil import resolve_name  # noqa: PLC0415
 
-        home = homes[name]
-        try:
-            value = resolve_name(home if ":" in home else f"{home}:{name}")
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "pyspark":
-                raise
-            raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
-        if not isfunction(value):
-            return value
-        value = checked(value)
-        value.__module__, value.__qualname__ = package, name  # by which pickles find it
+    from ftfile.core.arguments import checked  # noqa: PLC0415
+
+    home = homes[name]
+    try:
+        value = resolve_name(home if ":" in home else f"{home}:{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
+    if not isfunction(value):
         return value
-
-    return find
+    value = checked(value)
+    value.__module__, value.__qualname__ = package, name  # by which pickles find it
+    return value

@@ -11,10 +11,21 @@ if TYPE_CHECKING:
     from ftfile.filters.keys import Keys
 
 
-__all__ = ("BadStream", "Buffer", "Filter", "PiecedStream", "SizedStream", "Stream")
+__all__ = ("BadStream", "Buffer", "ByteWriter", "Filter", "PiecedStream", "SizedStream", "Stream")
 
 
 Buffer = bytes | bytearray | memoryview
+
+
+class ByteWriter(Protocol):
+    """Where encoded bytes go."""
+
+    @property
+    def position(self) -> int:
+        """Return the number of bytes written so far."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append all of `data` and return its length."""
 
 
 class BadStream(Exception):

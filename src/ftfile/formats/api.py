@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
@@ -18,22 +18,12 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from numpy.typing import NDArray
 
+    from ftfile.filters.api import ByteWriter
     from ftfile.filters.keys import Keys
 
 
 # Options that every format is given, and the key of its name in the log.
 _OF_ALL = frozenset({"timeZone", "compression", "compressionLevel", "name"})
-
-
-class ByteWriter(Protocol):
-    """Where encoded bytes go."""
-
-    @property
-    def position(self) -> int:
-        """Return the number of bytes written so far."""
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append all of `data` and return its length."""
 
 
 class Encoder(ABC):

@@ -13,7 +13,8 @@ from ftfile.formats.reading import batch_as, reading_errors
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.formats.api import ByteWriter, Encoder
+    from ftfile.filters.api import ByteWriter
+    from ftfile.formats.api import Encoder
 
 
 _FOOTER_BYTES, _FOOTER_BATCH_BYTES = 100, 24

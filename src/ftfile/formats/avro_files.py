@@ -31,7 +31,8 @@ from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ftfile.formats.api import ByteWriter, Encoder
+    from ftfile.filters.api import ByteWriter
+    from ftfile.formats.api import Encoder
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -22,7 +22,8 @@ from ftfile.rows.spark_types import spark_schema_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ftfile.formats.api import ByteWriter, Limits
+    from ftfile.filters.api import ByteWriter
+    from ftfile.formats.api import Limits
 
 
 __all__ = (

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.formats.api import ByteWriter, Format, Limits
+    from ftfile.filters.api import ByteWriter
+    from ftfile.formats.api import Format, Limits
 
 
 __all__ = (

@@ -34,7 +34,8 @@ from ftfile.rows.buffers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ftfile.formats.api import ByteWriter, Encoder, Wanted
+    from ftfile.filters.api import ByteWriter
+    from ftfile.formats.api import Encoder, Wanted
 
 
 TEXT_BYTES_MAX = 1024  # of a text in statistics, as in those of Spark's own writer

@@ -27,8 +27,9 @@ from ftfile.rows.buffers import leaf_types, map_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.filters.api import ByteWriter
     from ftfile.filters.keys import Keys
-    from ftfile.formats.api import ByteWriter, Encoder, RowFilter, Wanted
+    from ftfile.formats.api import Encoder, RowFilter, Wanted
 
 
 IDENTITY = "ftfile.identity"  # key of the file's identity in the encrypted footer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.log.state import LogState
 
 

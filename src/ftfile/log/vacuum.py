@@ -14,7 +14,6 @@ from ftfile.core.progress import Tracker
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
-from ftfile.log.garbage import GarbageFile, WaitingFiles, find_garbage, find_waiting
 from ftfile.log.opening import maintaining
 from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.garbage import Findings
+    from ftfile.log.garbage import Findings, GarbageFile, WaitingFiles
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -213,6 +212,8 @@ def _head_and_garbage(
 
     `recorded` means that the head's record says which records are kept.
     """
+    from ftfile.log.garbage import find_garbage  # noqa: PLC0415 - writers of stores vacuum, too, but seldom
+
     for _ in range(TRIES):
         head = log.refresh(durable=True)
         version = head.version
@@ -235,6 +236,8 @@ def _waiting(
     log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
 ) -> tuple[WaitingFiles, ...]:
     """Return the files that wait; none, with a warning, while another vacuum deletes records that were read."""
+    from ftfile.log.garbage import find_waiting  # noqa: PLC0415 - likewise
+
     try:
         return find_waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
     except CorruptData:

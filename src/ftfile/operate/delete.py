@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from ftfile.core.context import Clock, Context
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add

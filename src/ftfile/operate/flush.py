@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import Context
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.arguments import absolute_path, checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import checked
+from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
 from ftfile.operate.status import directory_status

@@ -20,8 +20,7 @@ from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.spark.listener import execution_of, place_of
-from ftfile.tools.monitor.follower import Place
-from ftfile.tools.monitor.monitor import Monitor
+from ftfile.tools.monitor.monitor import Monitor, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import datasource
     from pyspark.sql.types import StructType
 
-    from ftfile.core.options.parse import Use
+    from ftfile.core.options import Use
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
 

@@ -34,8 +34,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from ftfile.core.arguments import absolute_path
-from ftfile.core.context import SYSTEM
+from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_marker
 from ftfile.log.sealed import open_with_keys
@@ -44,7 +43,7 @@ from ftfile.rows.spark_types import COLLATIONS_KEY, recorded_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.log.directory import DirectoryMarker
     from ftfile.storage.api import FileSystem
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ftfile.core.arguments import absolute_path
-from ftfile.core.context import SYSTEM
+from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import FOUND
 from ftfile.kv.reading.reader import CACHE, open_store
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger
-from ftfile.formats.parts import FilteredFile
+from ftfile.filters.chain import FilteredFile
 from ftfile.log.read.dead_letters import letter_excess
 from ftfile.log.sealed import identity_of_letters
 from ftfile.rows.buffers import (

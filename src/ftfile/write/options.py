@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.core.options import ParsedOptions
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import ParsedOptions, Settings
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.filters.chain import Chain
     from ftfile.filters.keys import Keys

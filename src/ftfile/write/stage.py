@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
-from ftfile.formats.api import LineFormat
-from ftfile.formats.parts import FilteredFile
+from ftfile.filters.chain import FilteredFile
 from ftfile.log.format import layout
 from ftfile.storage.api import copy_range
 from ftfile.storage.calls import start
@@ -131,6 +130,8 @@ class OpenPart:
     def __init__(
         self, directory_key: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain
     ) -> None:
+        from ftfile.formats.api import LineFormat  # noqa: PLC0415 - stores stage files that have no format
+
         self.file = file
         self.directory_key = directory_key
         self.rows = 0

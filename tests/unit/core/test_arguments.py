@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ftfile
-from ftfile.core.arguments import absolute_path, checked
+from ftfile.core.arguments import checked
+from ftfile.core.context import absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.parameters import parametrize

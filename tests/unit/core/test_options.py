@@ -16,7 +16,7 @@ from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.api import format_from_options
 
 if TYPE_CHECKING:
-    from ftfile.core.options.parse import Use
+    from ftfile.core.options import Use
 
 ROOT = Path(__file__).parents[3]
 

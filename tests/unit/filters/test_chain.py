@@ -13,9 +13,8 @@ from ftfile.core.checksum import checksum
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
-from ftfile.filters.chain import Chain, chain_from_options
+from ftfile.filters.chain import Chain, FilteredFile, chain_from_options
 from ftfile.filters.decoded import decoded_file, decoded_piece
-from ftfile.formats.parts import FilteredFile
 from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
 from tests.unit.formats.rows import Target

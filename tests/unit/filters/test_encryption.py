@@ -18,10 +18,9 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters import aes_gcm
 from ftfile.filters.aes_gcm import CHUNK_BYTES, AesGcm, PieceCipher
 from ftfile.filters.api import BadStream
-from ftfile.filters.chain import Chain, chain_from_options
+from ftfile.filters.chain import Chain, FilteredFile, chain_from_options
 from ftfile.filters.decoded import decrypted_file
 from ftfile.filters.keys import Keys, forget_keys
-from ftfile.formats.parts import FilteredFile
 from tests.kit.parameters import parametrize
 from tests.unit.filters import independent_decoder
 from tests.unit.formats.rows import Target

@@ -53,7 +53,7 @@ def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
             act()
         return inner(*args)
 
-    monkeypatch.setattr(vacuuming, "find_garbage", look)
+    monkeypatch.setattr(garbage, "find_garbage", look)
 
 
 class TestClock:
@@ -357,7 +357,7 @@ class TestTwoAtOnce:
             busy.append(world.driver.create_record(author=JobAuthor("busy")))
             raise ftfile.core.errors.CorruptData("log", "a record", "none")
 
-        monkeypatch.setattr(vacuuming, "find_garbage", look)
+        monkeypatch.setattr(garbage, "find_garbage", look)
         with pytest.raises(CommitError, match="nothing was deleted"):
             ftfile.vacuum(world.url, dry_run=False)
         assert len(busy) == vacuuming.TRIES

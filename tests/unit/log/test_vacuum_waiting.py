@@ -98,14 +98,14 @@ def test_what_is_younger_than_the_newest_record_waits_for_another(world: World) 
 def test_a_log_that_changes_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another vacuum deletes records while this one counts what waits."""
     from ftfile.core.errors import CorruptData
-    from ftfile.log import vacuum as vacuuming
+    from ftfile.log import garbage
 
     def change(*_: object) -> None:
         world.driver.commit_new(1)
         raise CorruptData("p", "a", "b")
 
     world.driver.commit_new(0)
-    monkeypatch.setattr(vacuuming, "find_waiting", change)
+    monkeypatch.setattr(garbage, "find_waiting", change)
     assert plan(world).waiting == ()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import ftfile.storage.local.names
+import ftfile.storage.local.system
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -86,7 +86,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-        monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
+        monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
         filesystem = LocalFileSystem(str(tmp_path), SYSTEM)
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
@@ -282,7 +282,7 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
 
 def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = os.link, True
-    monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
 
     def link(source: str, target: str, **options: Any) -> None:
         if lost:
@@ -305,7 +305,7 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.put("source", b"data")
-    monkeypatch.setattr(ftfile.storage.local.names, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
 
     def unlink(path: str, **_: Any) -> None:
         raise PermissionError(errno.EACCES, "no", path)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.core.options import OPTIONS, ParsedOptions, parse
+from ftfile.core import options as options_module
+from ftfile.core.options import OPTIONS, ParsedOptions
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.write.files.file_options import SinkConfig, forget_configs
 
 if TYPE_CHECKING:
-    from ftfile.core.options.parse import Use
+    from ftfile.core.options import Use
 
 SCHEMA = spark_schema({"k": "string", "n": "long"})
 # Read only where they are given, or where another option is.
@@ -64,7 +65,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
                     readers.add(option.name)
             return super().for_format(format_name)
 
-    monkeypatch.setattr(parse, "ParsedOptions", lambda _, *others: Recorded(Given(), *others))
+    monkeypatch.setattr(options_module, "ParsedOptions", lambda _, *others: Recorded(Given(), *others))
     forget_configs()
     return readers
 

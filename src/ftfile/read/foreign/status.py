@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ftfile.core.arguments import absolute_path, checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import checked
+from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.options import parse_options
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.places import list_or_empty

@@ -15,7 +15,7 @@ from ftfile.storage.paths import read_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.storage.paths import Location
 
 

@@ -32,9 +32,8 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.storage.api import READING
 from ftfile.storage.calls import NoThreadError, PerProcess, run_within, start
-from ftfile.storage.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
-from ftfile.storage.hdfs.settings import USER, current_user, find_service, read_configuration
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token
+from ftfile.storage.hdfs.base import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.settings import FILE_VARIABLE, USER, current_user, find_service, find_token, read_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     import hdfs_native
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
     from ftfile.storage.hdfs.settings import HadoopSettings
 
     _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]

@@ -6,6 +6,8 @@ for its own Hadoop client.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import pwd
@@ -17,11 +19,10 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE as TOKEN_FILE
 from ftfile.storage.paths import check_path, read_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ftfile.storage.paths import Location
 
@@ -119,7 +120,7 @@ def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
     }
     # With Kerberos, the ticket or the token names the user.
     user = None if is_kerberos(configuration) else current_user()
-    return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
+    return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(FILE_VARIABLE))])}
 
 
 def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
@@ -131,11 +132,11 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
         handed = dict(handed)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"storage.{FROM_DRIVER} is what ftfile hands over itself: leave it out") from error
-    if has_token and not os.environ.get(TOKEN_FILE):
+    if has_token and not os.environ.get(FILE_VARIABLE):
         raise ConfigError(
-            f"the driver has delegation tokens ({TOKEN_FILE}), and an executor on the host "
+            f"the driver has delegation tokens ({FILE_VARIABLE}), and an executor on the host "
             f"{socket.gethostname()!r} has none: send the file along (spark-submit --files /…/tokens) and set "
-            f"spark.executorEnv.{TOKEN_FILE}=./tokens"
+            f"spark.executorEnv.{FILE_VARIABLE}=./tokens"
         )
     return handed, user
 
@@ -219,3 +220,177 @@ def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) 
             f"{scheme}://{host}/path"
         )
     return service
+
+
+FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+_MAGIC = b"HDTS"
+_NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
+_KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
+_LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
+# The only kind of field in the protobuf form.
+_LENGTH_DELIMITED = 2
+# Hadoop's `VInt`: these numbers are one byte; below, the byte tells the sign and how many bytes follow.
+_ONE_BYTE_MIN, _ONE_BYTE_MAX, _POSITIVE_MIN = -112, 127, -120
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """One token; its bytes are a secret."""
+
+    content: bytes
+    kind: str
+    service: str
+
+    def text(self) -> str:
+        """Return the token's text for URLs."""
+        return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
+
+
+def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
+    """Return this process's token for a name service, or for `host:port`, whose servers have these addresses.
+
+    Returns None without one, and raises `ConfigError` for a malformed token file. A `native` one is for the RPC
+    protocol, to a single NameNode. With `near`, one of another port of the same host counts, too, if there is one such.
+    """
+    if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
+        return None  # there may be a ticket
+    tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
+    exact = {*addresses} if native else {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
+    exact_token = next((token for token in tokens if token.service in exact), None)
+    if exact_token is not None or not tokens:
+        return exact_token
+    places = {place for address in addresses for place in _places(address)}
+    exact_token = next((token for token in tokens if places & _places(token.service)), None)
+    if exact_token is not None or not near:
+        return exact_token
+    hosts = {host for host, _ in places}
+    of_other_ports = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
+    return of_other_ports[0] if len({token.service for token in of_other_ports}) == 1 else None
+
+
+def has_tokens() -> bool:
+    """Return True if this process has tokens for any HDFS; raises as `find_token`."""
+    return bool(_own_tokens())
+
+
+def lack_of_tokens() -> str:
+    """Return why this process has no token for an HDFS that has just asked for one."""
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return f"{FILE_VARIABLE} is not set"
+    if not os.path.exists(path):
+        state = "is not there"
+    else:
+        services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
+        state = f"has none for it that is valid: it has tokens for {services or 'no HDFS'}"
+    return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
+
+
+def _own_tokens() -> list[Token]:
+    path = os.environ.get(FILE_VARIABLE)
+    if not path:
+        return []
+    try:
+        with open(path, "rb") as file:
+            return [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
+        ) from error
+
+
+def _places(address: str) -> set[tuple[str, str]]:
+    """Return each IP address of `host:port` with the port; none for any other text, such as that of a name service."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or host in _LOGICAL:
+        return set()
+    try:
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, OverflowError):
+        return {(host, port)}
+    return {(str(place[4][0]), port) for place in addresses}
+
+
+def _read_tokens(data: bytes) -> list[Token]:
+    """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
+    form = _FORMS.get(data[4:5])
+    if data[:4] != _MAGIC or form is None:
+        raise ValueError("it is no token file of Hadoop")
+    return form(data[5:])
+
+
+def _tokens_of_java(data: bytes) -> list[Token]:
+    """Return the tokens of the form that Spark and YARN write: a count, then name and token of each."""
+    stream = io.BytesIO(data)
+    tokens = []
+    for _ in range(_read_number(stream)):
+        _read_bytes(stream)  # the alias
+        start = stream.tell()
+        _read_bytes(stream)  # who
+        _read_bytes(stream)  # the password
+        kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
+        tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
+    return tokens
+
+
+def _tokens_of_protobuf(data: bytes) -> list[Token]:
+    """Return the tokens of the form that `hadoop dtutil` writes: one message after its length."""
+    stream = io.BytesIO(data)
+    tokens = []
+    # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
+    for token_message in _fields(_read(stream, _read_varint(stream))).get(1, ()):
+        for token in _fields(token_message).get(2, ()):
+            parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
+            content = b"".join(_number(len(part)) + part for part in parts)
+            tokens.append(Token(content, parts[2].decode(), parts[3].decode()))
+    return tokens
+
+
+_FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
+
+
+def _fields(message: bytes) -> dict[int, list[bytes]]:
+    """Return the fields of a protobuf message of strings, bytes and messages, by number."""
+    stream, fields = io.BytesIO(message), dict[int, list[bytes]]()
+    while stream.tell() < len(message):
+        key = _read_varint(stream)
+        if key & 7 != _LENGTH_DELIMITED:
+            raise ValueError("it has fields that no token has")
+        fields.setdefault(key >> 3, []).append(_read(stream, _read_varint(stream)))
+    return fields
+
+
+def _read_varint(stream: io.BytesIO) -> int:
+    value = shift = 0
+    while (byte := _read(stream, 1)[0]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value | byte << shift
+
+
+def _read_bytes(stream: io.BytesIO) -> bytes:
+    return _read(stream, _read_number(stream))
+
+
+def _read(stream: io.BytesIO, length: int) -> bytes:
+    data = stream.read(length)
+    if len(data) != length:
+        raise ValueError("it is cut short")
+    return data
+
+
+def _read_number(stream: io.BytesIO) -> int:
+    first = int.from_bytes(_read(stream, 1), "big", signed=True)
+    if first >= _ONE_BYTE_MIN:
+        return first
+    if first < _POSITIVE_MIN:
+        raise ValueError("a length is negative")
+    return int.from_bytes(_read(stream, _ONE_BYTE_MIN - first), "big")
+
+
+def _number(value: int) -> bytes:
+    """Return the bytes that `_read_number` reads."""
+    if value <= _ONE_BYTE_MAX:
+        return bytes([value])
+    size = (value.bit_length() + 7) // 8
+    return bytes([(_ONE_BYTE_MIN - size) & 0xFF]) + value.to_bytes(size, "big")

@@ -21,7 +21,7 @@ from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.base import IPC_PORT, expired, no_ticket, remote_error
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
 from ftfile.storage.hdfs.webhdfs_nodes import (
     UNHEARD_MAX,

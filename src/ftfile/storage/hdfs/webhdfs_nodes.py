@@ -23,7 +23,7 @@ from ftfile.storage.hdfs.settings import find_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import Settings
 
 
 # Loggers of libraries, whose messages show requests and headers.

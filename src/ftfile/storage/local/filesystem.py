@@ -23,7 +23,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.storage.local.names import (
+from ftfile.storage.local.system import (
     LEADS_NOWHERE,
     Name,
     beside,
@@ -35,13 +35,15 @@ from ftfile.storage.local.names import (
     make_directory,
     not_a_file,
     open_file,
+    open_watch,
     opened_directory,
     rename_in_one_step,
     rename_in_two_steps,
     resolved,
+    storage_error,
     sync_directory,
+    translated,
 )
-from ftfile.storage.local.system import open_watch, storage_error, translated
 from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:

@@ -1,19 +1,27 @@
-"""The operating system's part: its errors as the port's, and watches of directories."""
+"""The operating system's part: names resolved below a root, its errors as the port's, and watches of directories.
+
+The root may be reached by links. Below it, each directory is opened in the one above it, and never by a link: what is
+put in its place meanwhile leads nowhere else.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import functools
 import math
 import os
+import stat
 import sys
 import weakref
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import (
     AlreadyExists,
     NotADirectory,
+    NotAFile,
     NotFound,
     OutcomeUnknown,
     OutOfSpace,
@@ -23,12 +31,248 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.logs import get_logger
-from ftfile.storage.api import READING, Watch
+from ftfile.storage.api import READING, FileInfo, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from inotify_simple import INotify
+
+
+# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and nothing can
+# be made in it.
+_MISSING_MAX = 10_000
+# macOS has none; opening a directory then takes the permission to list it.
+_PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
+_NO_FILE = (
+    "a link, a pipe, a socket or a device is there below {root}, which is not opened: remove it, or set "
+    "storage.followLinks=true for a link, if all who can write there are trusted"
+)
+_IN_THE_WAY = (
+    "{link!r} below {root} is a symbolic link, and none is followed: remove it, or set storage.followLinks=true if all "
+    "who can write there are trusted"
+)
+
+
+class Name(NamedTuple):
+    """Where a path is: its name in an open directory, or the whole path."""
+
+    text: str
+    directory: int | None = None  # descriptor
+    follow: bool = True  # a link of this name
+
+    @property
+    def no_follow(self) -> int:
+        """Return the flag by which `os.open` refuses a link."""
+        return 0 if self.follow else os.O_NOFOLLOW
+
+
+@contextlib.contextmanager
+def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool) -> Iterator[Name]:
+    """Resolve a path below the root, whose `prefix` ends in a slash; the name is good within the block."""
+    first, *names = path.split("/")
+    if follow or not names:
+        yield Name(prefix + path if path else root, None, follow or not path)
+        return
+    name, directory, is_resolved = prefix + first, -1, False
+    try:
+        for below in names:  # each is opened in the one above it
+            above, directory = directory, os.open(name, _PASS_THROUGH, dir_fd=None if directory < 0 else directory)
+            name = below
+            if above >= 0:
+                os.close(above)
+        is_resolved = True
+        yield Name(name, directory, follow=False)
+    except OSError as error:
+        place = Name(name, None if directory < 0 else directory)
+        if not is_resolved and error.errno in {errno.ENOTDIR, errno.ELOOP} and is_link(place):
+            link = name.removeprefix(root).lstrip("/")
+            raise NotADirectory(operation, path, _IN_THE_WAY.format(link=link, root=root)) from error
+        raise
+    finally:
+        if directory >= 0:
+            os.close(directory)
+
+
+def is_link(name: Name) -> bool:
+    """Return True if a symbolic link has this name."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISLNK(os.stat(name.text, dir_fd=name.directory, follow_symlinks=False).st_mode)
+    return False
+
+
+def not_a_file(operation: str, path: str, root: str) -> NotAFile:
+    """Return the error of a pipe, a socket, a device, or a link."""
+    return NotAFile(operation, path, _NO_FILE.format(root=root))
+
+
+def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode: int = 0) -> int:
+    """Open what is a file, and return its descriptor; NotAFile, without waiting, for anything else."""
+    flags |= name.no_follow | os.O_NONBLOCK  # who opens a pipe waits for its other end otherwise
+    try:
+        descriptor = os.open(name.text, flags, mode, dir_fd=name.directory)
+    except OSError as error:
+        if error.errno == errno.ENXIO or (error.errno == errno.ELOOP and flags & os.O_NOFOLLOW and is_link(name)):
+            raise not_a_file(operation, path, root) from error
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name.text)
+    raise not_a_file(operation, path, root)
+
+
+def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
+    """Return the information that the status of a path has."""
+    is_directory = stat.S_ISDIR(status.st_mode)
+    size_bytes = 0 if is_directory else status.st_size
+    identity = f"{status.st_dev}:{status.st_ino}"
+    return FileInfo._make((path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link))
+
+
+def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
+    """Return the information that the status of an entry has to which no link was followed."""
+    info = info_of(path, status)
+    if info.is_directory or stat.S_ISREG(status.st_mode):
+        return info
+    return info._replace(size_bytes=0, is_link=True)
+
+
+@contextlib.contextmanager
+def opened_directory(name: Name) -> Iterator[int]:
+    """Open a directory: relative to its descriptor, the kernel walks to it once, and not once for each entry."""
+    descriptor = os.open(name.text, _LIST | name.no_follow, dir_fd=name.directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(name: Name) -> None:
+    """Make the names in a directory durable."""
+    with opened_directory(name) as descriptor:
+        os.fsync(descriptor)
+
+
+def directory_of(name: Name) -> Name:
+    """Return the directory in which a name is."""
+    if name.directory is None:
+        return Name(os.path.dirname(name.text))
+    return Name(".", name.directory, follow=False)
+
+
+def beside(name: Name, other: str) -> Name:
+    """Return another name in the same directory."""
+    return name._replace(text=other if name.directory is not None else f"{os.path.dirname(name.text)}/{other}")
+
+
+def make_directory(name: Name, mode: int) -> None:
+    """Make a directory in one that is there; idempotent."""
+    try:
+        os.mkdir(name.text, mode, dir_fd=name.directory)
+    except FileExistsError as error:
+        if not stat.S_ISDIR(os.stat(name.text, dir_fd=name.directory, follow_symlinks=name.follow).st_mode):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name.text) from error
+
+
+def make_directories(full: str, mode: int) -> list[str]:
+    """Create the missing directories and return those created here, outermost first; others may create them too."""
+    new_directories = []
+    waiting, missing = [full], 0
+    while waiting:
+        try:
+            os.mkdir(waiting[-1], mode)
+        except FileNotFoundError as error:
+            missing += 1
+            if missing > _MISSING_MAX:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), full) from error
+            waiting.append(os.path.dirname(waiting[-1]))
+            continue
+        except FileExistsError as error:
+            if not os.path.isdir(waiting[-1]):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), waiting[-1]) from error
+        else:
+            new_directories.append(waiting[-1])
+        waiting.pop()
+    return new_directories
+
+
+def link(source: Name, target: Name) -> None:
+    """Give a file another name, never over anything; of a link in the place of the source, the link itself."""
+    os.link(source.text, target.text, src_dir_fd=source.directory, dst_dir_fd=target.directory, follow_symlinks=False)
+
+
+def link_temporary(temporary: Name, target: Name) -> None:
+    """Link a file that nobody else knows to its name."""
+    try:
+        link(temporary, target)
+    except OSError:
+        # NFS may lose the reply of a link that was made, and then says "exists". Nobody else knows the temporary
+        # file: a second name of it can only be the target.
+        with contextlib.suppress(OSError):
+            if os.stat(temporary.text, dir_fd=temporary.directory).st_nlink > 1:
+                return
+        raise
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+
+
+@functools.cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return function
+
+
+def rename_in_one_step(source: Name, target: Name) -> bool:
+    """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
+    function = _renameat2()
+    if function is None:
+        return False
+    old, new = (_AT_FDCWD if name.directory is None else name.directory for name in (source, target))
+    if function(old, os.fsencode(source.text), new, os.fsencode(target.text), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in {errno.ENOSYS, errno.EINVAL}:
+        return False
+    raise OSError(code, os.strerror(code), source.text, None, target.text)
+
+
+def rename_in_two_steps(source: Name, target: Name) -> None:
+    """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
+
+    A plain `rename` would replace the target, and silently keep both names if they are one file already.
+    """
+    try:
+        link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # NFS may lose the reply of a link that was made.
+        if not _is_same_file(source, target):
+            raise
+    try:
+        os.unlink(source.text, dir_fd=source.directory)
+    except OSError as error:
+        text = f"linked, but the old name remains: {error.strerror}"
+        raise OSError(errno.EIO, text, source.text, None, target.text) from error
+
+
+def _is_same_file(*names: Name) -> bool:
+    try:
+        one, other = (os.stat(name.text, dir_fd=name.directory, follow_symlinks=False) for name in names)
+    except OSError:
+        return False
+    return os.path.samestat(one, other)
 
 
 _log = get_logger(__name__)

@@ -15,8 +15,10 @@ from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.output import (
     FOUND,
     heading,
+    is_terminal,
     print_fields,
     print_json,
+    print_table,
     progress_bar,
     put,
     say,
@@ -33,7 +35,6 @@ from ftfile.tools.cli.place import (
     note_path,
     settings_of,
 )
-from ftfile.tools.cli.tables import is_terminal, print_table
 from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:

@@ -13,10 +13,22 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import command_for, print_findings
-from ftfile.tools.cli.output import DAMAGED, heading, print_fields, print_json, print_json_lines, print_view, put, say
+from ftfile.tools.cli.output import (
+    DAMAGED,
+    heading,
+    is_terminal,
+    limit_to_read,
+    print_fields,
+    print_json,
+    print_json_lines,
+    print_table,
+    print_view,
+    put,
+    say_truncated,
+    shown,
+)
 from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
 from ftfile.tools.cli.store_commands import runs_of
-from ftfile.tools.cli.tables import is_terminal, print_table
 from ftfile.tools.report.views import (
     BYTES,
     COUNT,
@@ -36,9 +48,6 @@ if TYPE_CHECKING:
     from ftfile.operate.details import FileDetails, OffsetRange, VersionDetails
     from ftfile.operate.status import DirectoryStatus
 
-
-# On a terminal; a pipe gets all.
-SHOWN = 1_000
 
 Newest = Annotated[
     int | None, typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.")
@@ -64,7 +73,7 @@ def ls(
     if directory.is_store():
         _list_runs(place, chosen, limit, json=json)
         return
-    files = directory.files(chosen, _limit_to_read(limit, json=json))
+    files = directory.files(chosen, limit_to_read(limit, json=json))
     if json:
         print_json_lines(files)
         return
@@ -77,8 +86,8 @@ def ls(
         Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
         Column("directory", lambda file: file.directory or None, keep=2),
     ]
-    print_table(columns, _shown(files, limit))
-    _say_truncated(files, limit, "files")
+    print_table(columns, shown(files, limit))
+    say_truncated(files, limit, "files")
 
 
 def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bool) -> None:
@@ -97,8 +106,8 @@ def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bo
         Column("batches", lambda run: _range(run.first_batch, run.last_batch), TEXT, keep=3),
         Column("query or job", lambda run: run.query_id, keep=1),
     ]
-    print_table(columns, _shown(runs, limit))
-    _say_truncated(runs, limit, "runs")
+    print_table(columns, shown(runs, limit))
+    say_truncated(runs, limit, "runs")
 
 
 def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
@@ -106,7 +115,7 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
 
     It lists those of a keyed store as well.
     """
-    versions = place.open_any().history(_limit_to_read(limit, json=json))
+    versions = place.open_any().history(limit_to_read(limit, json=json))
     if json:
         print_json_lines(versions)
         return
@@ -130,8 +139,8 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
         Column("txn", _transaction, keep=1),
         Column("offsets", lambda version: _offsets(version.offsets), keep=0, folds=True),
     ]
-    print_table(columns, _shown(versions, limit))
-    _say_truncated(versions, limit, "versions")
+    print_table(columns, shown(versions, limit))
+    say_truncated(versions, limit, "versions")
 
 
 def show(
@@ -383,17 +392,3 @@ def _seconds_of(metrics: "VersionMetrics") -> float:
 
 def _transaction(version: "RecordedVersion") -> str | None:
     return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
-
-
-def _limit_to_read(limit: int | None, *, json: bool) -> int | None:
-    """Return how many of the newest are asked for: one more than are shown tells if there are others."""
-    return SHOWN + 1 if limit is None and not json and is_terminal() else limit
-
-
-def _shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
-    return items[-SHOWN:] if limit is None and is_terminal() else items
-
-
-def _say_truncated(items: Sequence[Any], limit: int | None, noun: str) -> None:
-    if limit is None and is_terminal() and len(items) > SHOWN:
-        say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")

@@ -8,9 +8,8 @@ import typer
 
 import ftfile
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, put, say
+from ftfile.tools.cli.output import agree, print_fields, print_json, print_table, progress_bar, put, say
 from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Yes, settings_of
-from ftfile.tools.cli.tables import print_table
 from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text, parse_size_bytes, time_text
 from ftfile.tools.cli.check_commands import print_findings
 from ftfile.tools.cli.operation import Arguments, Operation, Option, Report, option
-from ftfile.tools.cli.output import CONFLICT, FOUND, heading, put, say
+from ftfile.tools.cli.output import CONFLICT, FOUND, heading, print_table, put, say
 from ftfile.tools.cli.place import Code, Merge, Place, Threads, Where
-from ftfile.tools.cli.tables import print_table
 from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
 
 

@@ -1,4 +1,7 @@
-"""The output of commands: results on stdout; announcements, questions, progress and errors on stderr."""
+"""The output of commands: results on stdout, tables too; announcements, questions, progress and errors on stderr.
+
+Tables are as wide as the terminal, and in a pipe plain text with tabs between, whole and without colours.
+"""
 
 import base64
 import contextlib
@@ -7,12 +10,14 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import islice
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import typer
 from typer.core import TyperGroup
@@ -30,8 +35,135 @@ from ftfile.core.errors import (
 )
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import bytes_text, duration_text
-from ftfile.tools.cli.tables import console, is_terminal, print_table, printable, printable_json
-from ftfile.tools.report.views import View
+from ftfile.tools.report.views import ALWAYS, Column, View, used_columns
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+_GAP = 2  # between columns
+_FOLDED = 24  # cells at least for a column that is folded into several lines
+_RATHER_FOLDED = 3
+# Control characters; those that turn the order of letters, end lines or have no width; and what UTF-8 cannot say.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# Rows of which a table is laid out together.
+ROWS_AT_ONCE = 1_000
+
+
+def printable(text: str, keeps: str = "") -> str:
+    """Return a text with escapes in place of what a terminal would obey or hide, but for characters that it `keeps`."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keeps else repr(match[0])[1:-1], text)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text that means the same, also to those who see it on a terminal."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+
+def is_terminal() -> bool:
+    """Return True if the output goes to a terminal."""
+    return sys.stdout.isatty()
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Return a console of rich, as wide as the terminal is now."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, width=shutil.get_terminal_size().columns, highlight=False, markup=False, emoji=False)
+
+
+def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool = True) -> None:
+    """Print items as rows; on a terminal, without columns that have no value and may be left out."""
+    if not is_terminal():
+        _print_plain(columns, items, with_heading=with_heading)
+        return
+    rest = iter(items)
+    while (rows := [*islice(rest, ROWS_AT_ONCE)]) or with_heading:
+        _print_laid_out(columns, rows, with_heading=with_heading)
+        with_heading = False
+
+
+def _print_plain(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool) -> None:
+    if with_heading:
+        print("\t".join(printable(column.name) for column in columns))
+    for item in items:
+        values = [(column, column.value(item)) for column in columns]
+        print("\t".join("" if value is None else printable(column.kind.in_pipe(value)) for column, value in values))
+
+
+def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_heading: bool) -> None:
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    columns = used_columns(columns, items)
+    texts = [[printable(column.text(item)) for item in items] for column in columns]
+    widths = [
+        max(map(cell_len, [printable(column.name), *column_texts]), default=0)
+        for column, column_texts in zip(columns, texts, strict=True)
+    ]
+    chosen, left_out = chosen_columns(columns, widths, screen.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=with_heading, header_style="bold")
+    for number in chosen:
+        column = columns[number]
+        justify: Literal["left", "right"] = "right" if column.kind.is_number else "left"
+        table.add_column(Text(printable(column.name)), justify=justify, overflow="fold", no_wrap=not column.folds)
+    for row in range(len(items)):
+        cells = []
+        for number in chosen:
+            style = columns[number].style
+            cells.append(Text(texts[number][row], style(columns[number].value(items[row])) if style else ""))
+        table.add_row(*cells)
+    screen.print(table)
+    if left_out and with_heading:
+        names = ", ".join(printable(columns[number].name) for number in left_out)
+        console(stderr=True).print(f"Not shown in {screen.width} columns: {names}. See --json.", style="dim")
+
+
+def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the columns that a width has room for, and of the others."""
+    chosen, left_out = [*range(len(columns))], list[int]()
+
+    def needed(keep: int) -> int:
+        # Rather than folding others, columns go that matter little.
+        folded = [columns[number].folds and keep > _RATHER_FOLDED for number in chosen]
+        least = [
+            min(widths[number], _FOLDED) if folds else widths[number]
+            for number, folds in zip(chosen, folded, strict=True)
+        ]
+        total: int = sum(least) + _GAP * (len(chosen) - 1)
+        return total
+
+    for number in sorted(chosen, key=lambda number: (columns[number].keep, -number)):
+        keep = columns[number].keep
+        if keep == ALWAYS or (keep > _RATHER_FOLDED and needed(keep) <= width):
+            break
+        if needed(keep) > width:
+            chosen.remove(number)
+            left_out.append(number)
+    return chosen, sorted(left_out)
+
+
+# Items on a terminal; a pipe gets all.
+SHOWN = 1_000
+
+
+def limit_to_read(limit: int | None, *, json: bool) -> int | None:
+    """Return how many of the newest are asked for: one more than are shown tells if there are others."""
+    return SHOWN + 1 if limit is None and not json and is_terminal() else limit
+
+
+def shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
+    """Return the items that are printed: the newest ones on a terminal without a limit."""
+    return items[-SHOWN:] if limit is None and is_terminal() else items
+
+
+def say_truncated(items: Sequence[Any], limit: int | None, noun: str) -> None:
+    """Say that there are more items than are shown, if there are."""
+    if limit is None and is_terminal() and len(items) > SHOWN:
+        say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")
+
 
 # The job, query or batch that a line of the log is about; of a command, there is one.
 _CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")

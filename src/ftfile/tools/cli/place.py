@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ftfile.core.arguments import absolute_path
+from ftfile.core.context import absolute_path
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import PATH
 

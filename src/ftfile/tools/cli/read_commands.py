@@ -9,7 +9,7 @@ from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import heading, print_fields, print_json, put
+from ftfile.tools.cli.output import heading, print_fields, print_json, print_table, put
 from ftfile.tools.cli.place import (
     Columns,
     Json,
@@ -22,7 +22,6 @@ from ftfile.tools.cli.place import (
 )
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.store_commands import rows_of
-from ftfile.tools.cli.tables import print_table
 from ftfile.tools.report.views import BYTES, COUNT, Column
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ import typer
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import FOUND, print_fields, print_json, progress_bar, put, say
+from ftfile.tools.cli.output import FOUND, print_fields, print_json, print_table, progress_bar, put, say
 from ftfile.tools.cli.place import Columns, Json, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
-from ftfile.tools.cli.tables import print_table
 from ftfile.tools.report.views import COUNT, Column
 
 if TYPE_CHECKING:

@@ -1,34 +1,224 @@
-"""A monitor: directories that are followed, and where their numbers go."""
+"""A monitor: directories that are followed, what their new versions brought, and where their numbers go."""
 
 from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.core.units import parse_duration_s
-from ftfile.tools.monitor.follower import Follower, Place
-from ftfile.tools.monitor.metrics import Tally
+from ftfile.log.opening import open_log
+from ftfile.log.publish import skip_published
+from ftfile.log.read.history import WRITES, last_commit_of, version_of
+from ftfile.log.read.times import version_time_ms
+from ftfile.log.state import LogState
+from ftfile.operate.status import facts_of
+from ftfile.storage.registry import normalise
+from ftfile.tools.monitor.metrics import METRICS, Tally, values_of
+from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Record
+    from ftfile.tools.monitor.metrics import Labels
     from ftfile.tools.monitor.publishers import Meter, PrometheusServer
 
+__all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "Place", "monitor")
 
-__all__ = ("DIRECTORIES_MAX", "Monitor", "monitor")
+
+# Queries of a directory that have series, at most: those that wrote last.
+QUERIES_SHOWN = 16
+
+_log = get_logger(__name__)
+
+
+class Place(NamedTuple):
+    """A directory, and how to open it."""
+
+    path: str
+    key_provider: str | None = None
+    storage: Mapping[str, str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Return its URL, by which metrics name it."""
+        return normalise(self.path)
+
+
+class Follower:
+    """Counts the versions of a directory that are created after the first look, in a thread of its own.
+
+    Where nothing has been committed yet at the first look, every version counts. Nothing is ever written.
+    """
+
+    def __init__(self, place: Place, tally: Tally, context: Context, interval_s: float) -> None:
+        self.url = place.url
+        self.users: set[str] = set()  # runs of queries that write here, or who asked for the directory
+        self.names: dict[str, str] = {}  # of queries, by id
+        self._place, self._tally, self._context, self._interval_s = place, tally, context, interval_s
+        self._opened: CommitLog | None = None
+        self._head = LogState()
+        self._is_new = False
+        self._next = 0  # the first version that is not counted yet
+        self._is_up = True
+        self._unpublished: dict[int, float] = {}  # when each version was first seen to be unpublished
+        self._times: dict[int, float | None] = {}  # when the versions shown were created
+        self._shown: set[Labels] = set()  # queries with series
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ftfile-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; all that is created after the first `look` is counted."""
+        # A counter that begins when it first grows hides that from `increase()`.
+        for metric in METRICS.values():
+            if metric.kind == "counter" and metric.labels == ("directory",):
+                self._tally.add(metric.name, (self.url,), 0)
+            elif metric.kind == "counter" and metric.labels == ("directory", "operation"):
+                self._tally.add(metric.name, (self.url, "stream"), 0)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, after a last look."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            self.look()
+        self.look()
+
+    def look(self) -> None:
+        """Bring the values up to date; what goes wrong is logged, once, and the next look tries again."""
+        with self._lock:
+            try:
+                self._look()
+            except Exception as error:  # an error that nobody thought of must not end the thread
+                self._tally.set("ftfile_up", (self.url,), 0)
+                if self._is_up:
+                    trace = None if isinstance(error, FtfileError) else error
+                    _log.warning("%s cannot be looked at: %s", self.url, error, exc_info=trace)
+                self._is_up = False
+
+    def last_batch(self, query_id: str) -> int:
+        """Return the newest batch of a query in the log at the last look; -1 for none."""
+        query = self._head.queries.get(query_id)
+        return -1 if query is None else query.last_batch
+
+    def _look(self) -> None:
+        log = self._opened
+        if log is None:
+            try:
+                log = open_log(self._place.path, self._place.key_provider, self._place.storage, self._context)
+            except ConfigError as error:
+                if not isinstance(error.__cause__, NotFound):
+                    raise
+                self._is_new = True
+                self._tally.set("ftfile_up", (self.url,), 1)
+                self._tally.set("ftfile_version", (self.url,), -1)
+                return
+            head = log.refresh()
+            self._next = 0 if self._is_new else head.version + 1
+            self._opened = log
+        # Reading on decodes each record; kept, they need not be read again.
+        log.recent.is_kept = True
+        self._head = head = log.refresh()
+        records = list(self._records(log, head))
+        log.recent.clear()
+        for record in records:
+            self._count(record)
+        self._show(log, head)
+        if records:
+            self._log_versions(records)
+        self._tally.set("ftfile_up", (self.url,), 1)
+        self._is_up = True
+
+    def _records(self, log: CommitLog, head: LogState) -> Iterator[Record]:
+        """Yield the records that are not counted yet, of those that are kept."""
+        # A directory may be deleted and made anew.
+        first = self._next if self._next <= head.version + 1 else 0
+        for version in range(max(first, head.log_start), head.version + 1):
+            record = log.recent.records.get(version) or log.read_record(version)
+            if record is not None:
+                yield record
+        self._next = head.version + 1
+
+    def _count(self, record: Record) -> None:
+        version, tally, here = version_of(record, None), self._tally, (self.url,)
+        metrics, by_operation = version.metrics, (self.url, version.operation)
+        tally.add("ftfile_commits_total", by_operation)
+        tally.add("ftfile_log_cache_hits_total", here, not metrics.log_reads)
+        for reason, files in metrics.files_by_reason.items():
+            label = reason if reason in REASONS else POLICY.reason
+            tally.add("ftfile_finished_files_total", (self.url, label), files)
+        tasks = metrics if version.operation in WRITES else None
+        for metric, value in values_of(version=version, metrics=metrics, tasks=tasks, last=last_commit_of(record)):
+            change = tally.add if metric.kind == "counter" else tally.observe
+            change(metric.name, by_operation if "operation" in metric.labels else here, value)
+
+    def _show(self, log: CommitLog, head: LogState) -> None:
+        """Set the gauges."""
+        here, tally = (self.url,), self._tally
+        for metric, value in values_of(head=facts_of(head)):
+            tally.set(metric.name, here, value)
+        self._show_unpublished(log, head)
+        newest = sorted(head.queries.items(), key=lambda item: item[1].version)[-QUERIES_SHOWN:]
+        versions = {head.version, *(query.version for _, query in newest)}
+        self._times = {
+            version: self._times[version] if version in self._times else _created_s(log, version)
+            for version in versions
+            if version >= 0
+        }
+        tally.set("ftfile_last_commit_timestamp_seconds", here, self._times.get(head.version))
+        shown = {(self.url, self.names.get(query_id, query_id)): query for query_id, query in newest}
+        for labels in self._shown - shown.keys():
+            tally.set("ftfile_query_last_batch", labels, None)
+            tally.set("ftfile_query_last_commit_timestamp_seconds", labels, None)
+        for labels, query in shown.items():
+            tally.set("ftfile_query_last_batch", labels, query.last_batch)
+            tally.set("ftfile_query_last_commit_timestamp_seconds", labels, self._times.get(query.version))
+        self._shown = set(shown)
+
+    def _show_unpublished(self, log: CommitLog, head: LogState) -> None:
+        skip_published(log, head)
+        now_s = self._context.clock.now_ms() / 1000
+        self._unpublished = {version: self._unpublished.get(version, now_s) for version in head.unpublished}
+        self._tally.set("ftfile_unpublished_versions", (self.url,), len(self._unpublished))
+        oldest = min(self._unpublished.values(), default=None)
+        self._tally.set("ftfile_oldest_unpublished_timestamp_seconds", (self.url,), oldest)
+
+    def _log_versions(self, records: list[Record]) -> None:
+        """Log one line for all new versions together."""
+        versions = [version_of(record, None) for record in records]
+        _log.info(
+            "%s: %d versions up to %d brought %d rows, %d files, %d bytes; %d recoveries, %d replays, %d bad records",
+            self.url,
+            len(versions),
+            versions[-1].version,
+            sum(version.rows for version in versions),
+            sum(version.files for version in versions),
+            sum(version.size_bytes for version in versions),
+            sum(version.metrics.recoveries for version in versions),
+            sum(version.metrics.replays for version in versions),
+            sum(version.bad_records for version in versions),
+        )
+
+
+def _created_s(log: CommitLog, version: int) -> float | None:
+    time_ms = version_time_ms(log, version)
+    return None if time_ms is None else time_ms / 1000
 
 
 # Directories that have series, at most: beyond, those that no query of the session writes to any more are left out.
 DIRECTORIES_MAX = 64
-
-_log = get_logger(__name__)
 
 
 class Monitor:

@@ -11,9 +11,9 @@ from ftfile.core.checksum import checksum
 from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData, Unsupported
 from ftfile.core.logs import get_logger
-from ftfile.filters.chain import Chain
+from ftfile.filters.chain import Chain, FilteredFile
 from ftfile.formats.api import format_from_definition
-from ftfile.formats.parts import FilteredFile, chain_of
+from ftfile.formats.parts import chain_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.layout import restored_id, restored_version, storage_identity
 from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.core.options import ParsedOptions
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import ParsedOptions, Settings
     from ftfile.write.files.naming import PathCheck
 
 

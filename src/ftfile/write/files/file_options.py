@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ftfile.core.options import ParsedOptions
-    from ftfile.core.options.parse import Settings
+    from ftfile.core.options import ParsedOptions, Settings
     from ftfile.log.format.model import Add
     from ftfile.storage.api import Capabilities
 

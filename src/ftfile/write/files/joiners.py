@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ftfile.filters.chain import Chain
-    from ftfile.formats.parts import FilteredFile
+    from ftfile.filters.chain import Chain, FilteredFile
     from ftfile.log.format.model import Add
     from ftfile.storage.api import FileSystem
     from ftfile.write.stage import StagedFile

@@ -30,7 +30,7 @@ from ftfile.log.publish import compact_new_records
 from ftfile.log.records import PublishedHint, store_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.known import key_of
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
 from ftfile.read.foreign.plan_log import PlanLog
@@ -141,7 +141,7 @@ def make_plans(path: Path) -> None:
             low=1_600_000_000_000,
         ),
     ]
-    with repeatable(), mock.patch.object(trimming, "COLUMNS_MIN_BYTES", 1):
+    with repeatable(), mock.patch.object(plan_log, "COLUMNS_MIN_BYTES", 1):
         fs = InContext(LocalFileSystem(str(path), SYSTEM), clock=ManualClock(), ids=SeededIds(3))
         log = PlanLog(fs, "0" * 32, "1" * 32)
         position = PlanPosition("0" * 32, -1, "")

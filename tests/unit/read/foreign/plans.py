@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
 from ftfile.log import checkpoints
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.plan import Plan, PlanPosition, Range
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.local.filesystem import LocalFileSystem
@@ -61,8 +61,8 @@ class Source:
 
 def small_bounds(monkeypatch: pytest.MonkeyPatch, kept: int = 3) -> None:
     """Trim after few plans."""
-    monkeypatch.setattr(trimming, "VERSIONS_KEPT", kept)
-    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
+    monkeypatch.setattr(plan_log, "VERSIONS_KEPT", kept)
+    monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
 
 
 def plan_of(number: int, ranges: int = 1) -> Plan:

@@ -18,7 +18,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.log.format import layout
-from ftfile.read.foreign import trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
 from ftfile.read.foreign.stream import FileStream
 from ftfile.read.log_positions import START
@@ -456,7 +456,7 @@ def test_a_driver_finds_while_it_loads_that_others_went_on(source: Source, monke
     source.add("a.log")
     run.run()
     with monkeypatch.context() as patch:
-        patch.setattr(trimming, "is_columns_due", lambda *_: False)
+        patch.setattr(plan_log, "is_columns_due", lambda *_: False)
         assert other.run(1) == 1  # the plan as it is, so that nothing was loaded
     for _ in range(6):
         source.add("a.log")

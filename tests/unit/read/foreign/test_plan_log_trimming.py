@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData, OutOfSpace, PermissionDenied, StateL
 from ftfile.log import checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.read.foreign import plan_log, trimming
+from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.known import KnownFiles
 from ftfile.read.foreign.plan import PlanPosition, to_offset
 from ftfile.storage.local.filesystem import LocalFileSystem
@@ -52,15 +52,15 @@ class TestTrimming:
     @pytest.mark.slow
     def test_the_plans_of_a_hundred_batches_are_kept(self, fs: MemoryFileSystem) -> None:
         positions = add_plans(driver(fs), 400)
-        found = check_plans(fs, offsets_of(positions), 399, kept_max=trimming.VERSIONS_KEPT + 70)
+        found = check_plans(fs, offsets_of(positions), 399, kept_max=plan_log.VERSIONS_KEPT + 70)
         assert found.state.log_start > 0
-        assert min(found.plans) <= 398 - trimming.VERSIONS_KEPT
+        assert min(found.plans) <= 398 - plan_log.VERSIONS_KEPT
         assert driver(fs).known().to_bytes() == known_after(400)
 
     @pytest.mark.slow
     def test_a_position_of_a_hundred_plans_ago_goes_on(self, fs: MemoryFileSystem) -> None:
         positions = add_plans(driver(fs), 400)
-        old = positions[398 - trimming.VERSIONS_KEPT]
+        old = positions[398 - plan_log.VERSIONS_KEPT]
         for position in positions[old.plan + 1 :]:
             log = driver(fs)
             assert log.after(old) == position
@@ -87,7 +87,7 @@ class TestTrimming:
             covered = sorted(name.version for name in checkpoints.list_checkpoints(fs))
             if state.log_start:
                 assert covered[-2] >= state.log_start
-                assert trimming.columns_files(state)[-1].name.version + 1 >= state.log_start
+                assert plan_log.columns_files(state)[-1].name.version + 1 >= state.log_start
         assert starts[-1] > 20
 
     @pytest.mark.parametrize("what", ["checkpoints", "columns"])
@@ -130,7 +130,7 @@ class TestTrimming:
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         small_bounds(monkeypatch, 0)
-        monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", 4 * checkpoints.RECORD_COST_BYTES)
+        monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", 4 * checkpoints.RECORD_COST_BYTES)
         log, position, positions = driver(fs), begin(), []
         for number in range(40):
             position = log.add(position, plan_of(number))
@@ -168,7 +168,7 @@ class TestTrimming:
     @pytest.mark.slow
     def test_companions_go_with_their_records(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         small_bounds(monkeypatch, 0)
-        monkeypatch.setattr(trimming, "RECORDS_MAX", 1)
+        monkeypatch.setattr(plan_log, "RECORDS_MAX", 1)
         log = driver(fs)
         first = log.add(begin(), plan_of(0, ranges=15_000))
         assert any(name.endswith(".changes") for name in names(fs, layout.LOG))
@@ -180,7 +180,7 @@ class TestTrimming:
 
 class TestColumnsFiles:
     def damage(self, fs: MemoryFileSystem, which: int, how: str) -> None:
-        path = trimming.columns_files(read_plans(fs).state)[which].path
+        path = plan_log.columns_files(read_plans(fs).state)[which].path
         if how == "lost":
             fs.delete(path)
         else:
@@ -224,10 +224,10 @@ class TestColumnsFiles:
     ) -> None:
         small_bounds(monkeypatch, 0)
         add_plans(driver(fs), 30)
-        file = trimming.columns_files(read_plans(fs).state)[0]
+        file = plan_log.columns_files(read_plans(fs).state)[0]
         fs.put(file.path, bytes(file.size_bytes + 1000))
         with pytest.raises(CorruptData, match=f"found {file.size_bytes + 1} bytes"):
-            trimming.read_columns(fs, file)
+            plan_log.read_columns(fs, file)
 
     def test_without_both_nothing_is_lost_while_all_plans_are_kept(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
@@ -244,16 +244,16 @@ class TestColumnsFiles:
         small_bounds(monkeypatch, 0)
         positions = add_plans(driver(fs), 30)
         others: list[PlanPosition] = []
-        read = trimming.read_columns
+        read = plan_log.read_columns
 
-        def go_on(store: Any, file: trimming.ColumnsFile) -> bytes:
+        def go_on(store: Any, file: plan_log.ColumnsFile) -> bytes:
             if not others:
                 others.extend([positions[-1]])
                 others.extend(add_plans(driver(fs), 12, positions[-1]))
             return read(store, file)
 
         with monkeypatch.context() as patch:
-            patch.setattr(trimming, "read_columns", go_on)
+            patch.setattr(plan_log, "read_columns", go_on)
             found = driver(fs).known().to_bytes()
         assert found == known_after(42)
 
@@ -267,11 +267,11 @@ class TestColumnsFiles:
         log.commit(positions[-1])
         assert names(fs, layout.COLUMNS)[0].startswith(f"_{1:020d}-")
         with monkeypatch.context() as patch:
-            patch.setattr(trimming, "is_columns_due", lambda *_: False)
+            patch.setattr(plan_log, "is_columns_due", lambda *_: False)
             positions += add_plans(driver(fs), 3, positions[-1])
             assert log.after(positions[-2]) == positions[-1]
             log.add(positions[-1], plan_of(5))
-        assert trimming.columns_files(read_plans(fs).state) == []
+        assert plan_log.columns_files(read_plans(fs).state) == []
 
     def test_the_checker_sees_a_file_that_is_not_what_plans_make_of_it(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
@@ -288,11 +288,11 @@ class TestBounds:
     @pytest.mark.slow
     def test_ten_thousand_plans(self, fs: MemoryFileSystem) -> None:
         positions = add_plans(driver(fs), 10_000)
-        found = check_plans(fs, offsets_of(positions[-300:]), 299, kept_max=trimming.VERSIONS_KEPT + 70)
+        found = check_plans(fs, offsets_of(positions[-300:]), 299, kept_max=plan_log.VERSIONS_KEPT + 70)
         assert found.state.version == 9_999
         assert len(names(fs, layout.LOG)) < 200
         assert len(names(fs, layout.CHECKPOINTS)) == checkpoints.CHECKPOINTS_KEPT
-        assert len(names(fs, layout.COLUMNS)) <= trimming.COLUMNS_KEPT + 1
+        assert len(names(fs, layout.COLUMNS)) <= plan_log.COLUMNS_KEPT + 1
         assert driver(fs).known().to_bytes() == known_after(10_000)
         with pytest.raises(StateLost):
             driver(fs).after(positions[0])
@@ -313,12 +313,12 @@ class TestBounds:
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The columns are so large that the plans behind them never come to half of them."""
-        monkeypatch.setattr(trimming, "RECORDS_MAX", 10)
+        monkeypatch.setattr(plan_log, "RECORDS_MAX", 10)
         log = driver(fs)
         first = log.add(begin(), plan_of(0, ranges=50_000))
         log.commit(first)
         add_plans(log, 40, first)
-        newest, older = trimming.columns_files(read_plans(fs).state)
+        newest, older = plan_log.columns_files(read_plans(fs).state)
         assert newest.size_bytes // 2 > 40 * checkpoints.RECORD_COST_BYTES
         assert older.name.version > 10
 
@@ -328,9 +328,9 @@ class TestBounds:
         small_bounds(monkeypatch, 0)
         positions = add_plans(driver(fs), 30)
 
-        reading, read = [False], trimming.read_columns
+        reading, read = [False], plan_log.read_columns
 
-        def always_gone(store: Any, file: trimming.ColumnsFile) -> bytes:
+        def always_gone(store: Any, file: plan_log.ColumnsFile) -> bytes:
             if reading[0]:  # by another driver
                 return read(store, file)
             reading[0] = True
@@ -341,7 +341,7 @@ class TestBounds:
         monkeypatch.setattr(plan_log, "LOAD_TRIES", 3)
         late = driver(fs)
         assert late.after(positions[-1]) is None
-        monkeypatch.setattr(trimming, "read_columns", always_gone)
+        monkeypatch.setattr(plan_log, "read_columns", always_gone)
         with pytest.raises(StorageError, match="changed faster"):
             late.known()
 

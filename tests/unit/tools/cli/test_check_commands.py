@@ -65,7 +65,7 @@ def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) 
         find("space", "", "", "1 MiB", remedy="wait"),
     )
     monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DirectoryReport(findings=findings))
-    for module in ("tables", "output", "check_commands"):
+    for module in ("output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     _, *remedies = run("doctor", code=1).stdout.split("\n\n")
     assert remedies == ["extra: what to do\npip install ...", "space: what to do\nwait\n"]

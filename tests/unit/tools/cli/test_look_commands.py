@@ -15,7 +15,7 @@ from ftfile.log.format import layout
 from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
-from ftfile.tools.cli import look_commands as looking
+from ftfile.tools.cli import output
 from ftfile.tools.report.views import offset_text
 from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, lines, run
@@ -49,13 +49,13 @@ def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -
             return real(*arguments)
 
         monkeypatch.setattr(OpenedDirectory, name, note)
-    monkeypatch.setattr(looking, "SHOWN", 2)
-    monkeypatch.setattr(looking, "is_terminal", lambda: True)
+    monkeypatch.setattr(output, "SHOWN", 2)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
     newest = [file.path for file in ftfile.open(out).files(None, None)[-2:]]
     shown = run("ls", out)
-    assert [line.split("\t")[0] for line in shown.stdout.splitlines()[1:]] == newest
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == newest
     assert "newest 2 files alone" in shown.stderr
-    assert [line.split("\t")[0] for line in run("history", out).stdout.splitlines()[1:]] == ["1", "2"]
+    assert [line.split()[0] for line in run("history", out).stdout.splitlines()[1:]] == ["1", "2"]
     assert "alone" not in run("history", out, "-n", 3).stderr
     assert len(documents("history", out)) == 3
     assert asked == [None, 3, 3, 3, None]

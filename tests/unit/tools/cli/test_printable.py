@@ -12,7 +12,7 @@ import pytest
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli import output
-from ftfile.tools.cli.tables import printable, printable_json
+from ftfile.tools.cli.output import printable, printable_json
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import SOURCES, invoke
 
@@ -84,7 +84,7 @@ def test_what_is_kept() -> None:
 
 @pytest.mark.slow
 def test_commands_print_by_one_function() -> None:
-    own = {"app.py", "output.py", "tables.py"}
+    own = {"app.py", "output.py"}
     calls = [
         f"{path.name}:{node.lineno}"
         for path in (SOURCES / "ftfile/tools/cli").glob("*.py")

@@ -22,7 +22,6 @@ from ftfile.log import protocol
 from ftfile.log.opening import open_log
 from ftfile.storage.registry import normalise
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.tools.monitor import follower as follower_module
 from ftfile.tools.monitor import monitor as monitor_module
 from ftfile.tools.monitor.metrics import METRICS
 from ftfile.tools.monitor.monitor import Monitor
@@ -199,7 +198,7 @@ def test_an_error_that_nobody_thought_of_ends_no_thread(
         monitor.tally.observers.append(lambda *_: counted.set())
         monitor.watch(out)
         with monkeypatch.context() as patch:
-            patch.setattr(follower_module, "version_time_ms", fail)
+            patch.setattr(monitor_module, "version_time_ms", fail)
             query.run(0, [ROWS])
             assert failed.wait(300)
         counted.clear()
@@ -265,7 +264,7 @@ class EndsAlways:
 def test_queries_that_wrote_last_have_series(
     monitor: Monitor, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower_module, "QUERIES_SHOWN", 2)
+    monkeypatch.setattr(monitor_module, "QUERIES_SHOWN", 2)
     query.options = FORMAT | {"onNewQuery": "continue"}
     monitor.watch(out)
     for number in range(4):
@@ -304,7 +303,7 @@ def test_who_follows_another_directory_does_not_wait_for_storage(
             waited.append(going_on.wait(300))
         return open_log(path, *rest)
 
-    monkeypatch.setattr(follower_module, "open_log", slow)
+    monkeypatch.setattr(monitor_module, "open_log", slow)
     watching = threading.Thread(target=monitor.watch, args=(tmp_path / "slow",))
     watching.start()
     assert looking.wait(300)

@@ -137,7 +137,7 @@ def test_every_metric_is_set_somewhere() -> None:
     folders = (ROOT / "src/ftfile/tools/monitor", ROOT / "src/ftfile/spark")
     source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py") if path.stem != "metrics")
     unset = [name for name, metric in METRICS.items() if not metric.of and f'"{name}"' not in source]
-    assert not unset, f"no row of the table, nor tools/monitor/follower.py or its callers, sets {', '.join(unset)}"
+    assert not unset, f"no row of the table, nor tools/monitor/monitor.py or its callers, sets {', '.join(unset)}"
 
 
 def test_the_value_of_a_metric_is_one_of_its_subject() -> None:
