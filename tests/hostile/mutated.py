@@ -228,6 +228,7 @@ class Watched:
         for _ in range(2):
             wrong |= self._run(random_calls, 100, 100)
         with contextlib.suppress(ImportError):
+            import fastavro  # noqa: F401 - by exports of Parquet files, to which a forged record may turn others
             import pandas  # noqa: F401 - by Arrow, for times beyond those of Python
         sys.addaudithook(self.watch)
         return wrong

@@ -176,7 +176,7 @@ class TestCalls:
         reads: list[Callable[[], Any]] = [
             lambda: reader.get("far"),
             lambda: reader.multi_get(["near", "far"]),
-            lambda: reader.multi_get(["near", "far"] * 300),
+            lambda: reader.multi_get(["near", "far"] * 1200),
         ]
         for read in reads:
             with pytest.raises(ConfigError, match=r"key 'far': column 'day' .* after the year 9999.*lookup or scan"):
@@ -211,7 +211,7 @@ class TestErrorsNameTheKey:
             lambda: [*kv.changes(path, merge=merge)],
         ]
         if kind != pa.date32():
-            reads += [lambda: reader.get(key), lambda: reader.multi_get([key] * 300)]
+            reads += [lambda: reader.get(key), lambda: reader.multi_get([key] * 1200)]
         for read in reads:
             with pytest.raises(error, match=rf"key \({text}\)"):
                 read()

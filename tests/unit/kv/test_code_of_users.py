@@ -69,7 +69,7 @@ def as_batch(path: str, merge: str | None) -> None:
 
 CALLS: dict[str, Callable[[str, str | None], Any]] = {
     "get": lambda path, merge: kv.open(path, merge=merge).get("a"),
-    "multi_get": lambda path, merge: kv.open(path, merge=merge).multi_get(["a"] * 300),
+    "multi_get": lambda path, merge: kv.open(path, merge=merge).multi_get(["a"] * 1200),
     "lookup": lambda path, merge: kv.open(path, merge=merge).lookup(pa.array(["a"])),
     "scan": lambda path, merge: [*kv.open(path, merge=merge).scan()],
     "at": lambda path, merge: kv.open(path, version=1, merge=merge).get("a"),

@@ -78,7 +78,7 @@ def test_many_keys_of_several_columns_are_found_by_the_columns_of_their_buckets(
 def test_reads_agree(numbered: Builder) -> None:
     expected = numbers(range(0, 2 * MANY, 2)) | {id_: ("new", -id_) for id_ in range(0, MANY, 2)}
     reader = kv.open(numbered.path)
-    asked = [int(id_) for id_ in np.random.default_rng(0).integers(-10, 2 * MANY + 10, 700)]
+    asked = [int(id_) for id_ in np.random.default_rng(0).integers(-10, 2 * MANY + 10, 2_500)]
     rows = [expected.get(id_) for id_ in asked]
     assert reader.multi_get(asked) == rows
     assert reader.multi_get(asked[:20]) == rows[:20]
@@ -354,7 +354,7 @@ def test_an_encrypted_store(path: str, tmp_path: Path) -> None:
 def test_stats_and_the_budget_of_the_cache(numbered: Builder) -> None:
     with kv.open(numbered.path, cache_bytes=100_000) as reader:
         read_all(reader)
-        reader.multi_get([*range(0, MANY, 7)])
+        reader.multi_get([*range(0, MANY, 3)])
         stats = reader.stats()
         assert (stats.version, stats.newest_version, stats.runs, stats.runs_max) == (1, 1, 4, 2)
         assert stats.rows == MANY + MANY // 2

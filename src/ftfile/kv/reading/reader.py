@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
 # Fewer keys of a bucket take less time one by one, where a call of the store takes no longer than a thread.
-_FEW_KEYS = 256
+_FEW_KEYS = 1024
 
 CACHE = Cache(256 << 20)  # of the process
 
