@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-_READ_BYTES_MIN = 128 << 10  # of a run at a time
+_READ_BYTES_MIN = 64 << 10  # of a run at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,22 @@ class TestCompact:
         assert (report.records, report.runs_written, runs_of(PATH)) == (1, 1, 1)
 
     @pytest.mark.slow
+    def test_a_bulk_load_is_written_once(self) -> None:
+        """Its task sorts all rows of a bucket in one piece, so its runs go down as they are."""
+        options = {"keyColumns": "word", "buckets": "4", "flushIntervalCount": "2", "maxFileSize": "256KiB"}
+        query = StoreBatch(PATH, COLUMNS, options)
+        words = [sha256(b"%d" % number).hexdigest() for number in range(60_000)]
+        query.run(0, [[{"word": word, "n": 1} for word in words]])
+        files = {add.path for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()}
+        for batch in range(1, 4):
+            query.run(batch, [[]])
+        report = kv.compact(PATH, full=True, context=current())
+        assert (report.runs_replaced, report.runs_written) == (0, 0)
+        assert {add.path for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()} == files
+        with kv.open(PATH, context=current()) as reader:
+            assert reader.stats().rows == 60_000
+
+    @pytest.mark.slow
     def test_nothing_due_is_no_record(self, query: StoreBatch) -> None:
         write(query, 3)
         report = kv.compact(PATH, context=current())
