@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.demos.files.report import Console
 
-__all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "Watch")
+__all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "MomentMissed", "Watch")
 
 PROGRESS_INTERVAL_S = 0.2
 END_POLL_S = 0.05
@@ -27,6 +27,10 @@ ATTEMPTS_PER_KILL = 12
 
 class DemoError(Exception):
     """The demonstration could not be carried out; the message says why."""
+
+
+class MomentMissed(DemoError):
+    """The application came to its end before a moment was seen, as on a machine with much beside it."""
 
 
 class Job:
@@ -123,7 +127,8 @@ class Job:
             app.kill()
         if hit is None:
             ended = f"ended (exit code {app.exit_code}) before {kill.target} was {kill.moment.value}"
-            raise DemoError(f"{watch.title}: {ended}\n{app.last_words()}")
+            error = DemoError if app.exit_code else MomentMissed
+            raise error(f"{watch.title}: {ended}\n{app.last_words()}")
         return hit
 
     def _bring_back(self, victim: Victim) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from tests.demos.files import data
 from tests.demos.files.check import Verdict, check_directory, connect
 from tests.demos.files.kill import Hit, plan_kills
 from tests.demos.files.report import TITLES
-from tests.demos.files.restarts import Job
+from tests.demos.files.restarts import Job, MomentMissed
 from tests.demos.files.sinks import Target, is_log_complete
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = (
 )
 
 JOB_SCRIPT = Path(__file__).with_name("job.py")
+RUNS_MAX = 3
 PARTITION_BY = {"json": "", "parquet": "month"}
 
 
@@ -94,9 +96,23 @@ def prepare(settings: Settings, root: Path) -> Workspace:
 def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:
     """Stream everything through one sink under the kill plan, then read the result.
 
+    It begins anew, a few times, if the application ended before every kill of the plan was done.
+
     Raises:
-        DemoError: The application failed, stood still, or ended before every kill of the plan was done.
+        DemoError: The application failed, stood still, or ended too early each time.
     """
+    for runs_left in reversed(range(RUNS_MAX)):
+        try:
+            return _run_once(settings, workspace, sink, console)
+        except MomentMissed as error:
+            if not runs_left:
+                raise
+            console.line(f"once more from the beginning: {str(error).splitlines()[0]}")
+            shutil.rmtree(workspace.root / sink)
+    raise AssertionError
+
+
+def _run_once(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:
     targets = tuple(_target(workspace.root, sink, file_format) for file_format in settings.formats)
     argument = write_job(settings, workspace.root, targets)
     job = Job(JOB_SCRIPT, argument, targets, workspace.batches, console, name=TITLES[sink])
