@@ -101,15 +101,13 @@ def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Conso
     Raises:
         DemoError: The application failed, stood still, or ended too early each time.
     """
-    for runs_left in reversed(range(RUNS_MAX)):
+    for _ in range(RUNS_MAX - 1):
         try:
             return _run_once(settings, workspace, sink, console)
         except MomentMissed as error:
-            if not runs_left:
-                raise
             console.line(f"once more from the beginning: {str(error).splitlines()[0]}")
             shutil.rmtree(workspace.root / sink)
-    raise AssertionError
+    return _run_once(settings, workspace, sink, console)
 
 
 def _run_once(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:

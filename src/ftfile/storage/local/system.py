@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from inotify_simple import INotify
 
 
-# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and nothing can
-# be made in it.
+# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and takes no
+# directory.
 _MISSING_MAX = 10_000
 # macOS has none; opening a directory then takes the permission to list it.
 _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import shutil
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -363,6 +365,36 @@ def test_a_log_cut_off_while_it_is_read_is_read_in_its_copy(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(40))
+def test_a_log_cut_off_in_any_moment_of_a_task_is_read_in_its_copy(
+    files: Files, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copied or compressed, then empty, begun anew, or with other lines; the range in one task or in several."""
+    drawn = random.Random(number)
+    lines = [b"%d %s" % (place, b"x" * drawn.randrange(40)) for place in range(drawn.randrange(300, 4000))]
+    start, end = sorted(drawn.sample(range(200, len(lines)), 2))
+    log = b"".join(line + b"\n" for line in lines)
+    ends = [0, *accumulate(len(line) + 1 for line in lines)]
+    file = files.write("app.log", log)
+    planned = files.range("app.log", ends[start], ends[end])
+    with files.fs.open("app.log") as file_object:
+        opened = type(file_object)
+    original, reads_left = opened.read_at, iter(range(drawn.randrange(8), -1, -1))
+
+    def read_at(self: Any, offset: int, length: int) -> bytes:
+        data: bytes = original(self, offset, length)
+        if next(reads_left, None) == 0:
+            copy, content = drawn.choice([("app.log.1", log), ("app.log.1.gz", gzip.compress(log))])
+            files.write(copy, content)
+            file.write_bytes(drawn.choice([b"", b"begun\n", log[::-1], log[: len(log) // 2]]))
+        return data
+
+    monkeypatch.setattr(opened, "read_at", read_at)
+    rows = files.lines(planned, file_identity="content", max_partition_bytes=drawn.choice([4096, 16 << 20]))
+    assert rows == [line.decode() for line in lines[start:end]]
+
+
 def test_a_log_cut_off_behind_its_first_batches_fails_the_task(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark has their rows by then, and drops them with the task."""
     log = b"".join(b"%09d\n" % number for number in range(2_000_000))
