@@ -76,7 +76,7 @@ ALIKE = """
     write/files/test_store_limits write/files/test_task write/files/test_transactions
 """
 # tests/unit/spark needs pyspark.
-PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
+PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 
 # `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
 # another order, `make long` in each.
@@ -90,10 +90,10 @@ CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 SUITES: dict[str, tuple[str, ...]] = {
     "unit": QUICK_TESTS,
     "contexts": tuple(f"{CONTEXTS} {part}" for part in QUICK_TESTS),
-    "crash": (f"-n 2 -m slow tests/crash {slow_modules()}",),
-    "histories": ("FTFILE_HISTORIES=125 FTFILE_FOREIGN_HISTORIES=300 -n 2 tests/histories",),
-    "without": (f"{FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
-    "trials": ("-n 2 tests/mutants",),
+    "crash": (f"{MEMORY} -n 2 -m slow tests/crash {slow_modules()}",),
+    "histories": (f"{MEMORY} FTFILE_HISTORIES=64 FTFILE_FOREIGN_HISTORIES=160 -n 2 tests/histories",),
+    "without": (f"{MEMORY} {FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
+    "trials": (f"{MEMORY} -n 2 tests/mutants",),
     "architecture": ("tests/architecture",),
     "servers": ("-n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka",),
     "hdfs": ("-n 4 --dist loadscope tests/hdfs",),
@@ -108,7 +108,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "thorough-histories": (
         "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_FOREIGN_HISTORIES=50000 -n 2 tests/histories",
     ),
-    "thorough-hostile": ("FTFILE_MUTATIONS=20000 -n 2 tests/hostile/test_mutations.py",),
+    "thorough-hostile": (f"{MEMORY} FTFILE_MUTATIONS=20000 -n 2 tests/hostile/test_mutations.py",),
     "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
     "thorough-hdfs": ("FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",),

@@ -89,7 +89,7 @@ STATES_MIN = {
     WINDOWS: 12_000,
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
-PORTION = 1 if THOROUGH else 0.04
+PORTION = 1 if THOROUGH else 0.02
 
 
 @pytest.fixture(autouse=True)
@@ -278,7 +278,8 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
 
 
 def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
-    assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
+    limit = None if THOROUGH else 4  # no two disks are alike: nothing can be read in them
+    assert explore(ENCRYPTED, record_property, seed, limit=limit) >= PORTION * 8_000
 
 
 @pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)

@@ -147,8 +147,8 @@ class Sweep:
 
 
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
-    """At every call, or in the suite at every tenth; of the longest scenario at every 30th. Which, the run decides."""
-    step = 1 if THOROUGH else 30 if scenario.vacuum else 10
+    """At every call, or in the suite at every 20th; of the longest scenario at every 60th. Which, the run decides."""
+    step = 1 if THOROUGH else 60 if scenario.vacuum else 20
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
@@ -250,8 +250,8 @@ class Damaged(WrapperFileSystem, PickledByReference):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
-    """In every read, or in the suite in the first ones, which are of files of each kind, and in every seventh other."""
-    sweep, step = Sweep(scenario), 1 if THOROUGH else 7
+    """In every read, or in the suite in the first ones, which are of files of each kind, and in every 14th other."""
+    sweep, step = Sweep(scenario), 1 if THOROUGH else 14
     noticed, at = 0, 0
     while True:
         inner = sweep.make()

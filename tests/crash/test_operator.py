@@ -187,11 +187,11 @@ class Exploration:
         check_finished(finished)
         check_store(finished)
         states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
-        for state in some(states, self.seed, 0.04):
+        for state in some(states, self.seed, 0.015):
             for restores in (False, True):
                 recovered = self.recover(state, restores=restores)
             again_crashed = [*itertools.islice(crash_states(recovered, seen=self.seen), 200)]
-            for again in some(again_crashed, self.seed, 0.02) if again_crashed else ():
+            for again in some(again_crashed, self.seed, 0.01) if again_crashed else ():
                 self.recover(again, before=f"{state}; then, in the recovery, ")
 
     def recover(self, state: CrashState | KillState, *, restores: bool = False, before: str = "") -> CrashingFileSystem:
@@ -236,7 +236,7 @@ def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) 
     whole = CrashingFileSystem(clock=CLOCK, store=store)
     play(open_store(whole), whole.note)
     every: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole)]
-    for state in some(every, seed, 0.2):
+    for state in some(every, seed, 0.05):
         left = state.filesystem()
         with told(str(state)):
             # What a process that has opened the store leaves, no kill takes away; a power cut may.
@@ -258,7 +258,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
         notes.clear()
         play(open_store(fs), notes.append)
 
-    step = 1 if THOROUGH else 25
+    step = 1 if THOROUGH else 50
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     runs = 0
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario, step):
@@ -276,7 +276,7 @@ def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
     """The process itself goes on after a fault: each call is repeated until it is done."""
     if fault.endswith("from then on"):
         pytest.skip("it never ends")
-    step = 1 if THOROUGH else 12
+    step = 1 if THOROUGH else 24
 
     def again(call: Callable[[], Any]) -> Any:
         for _ in range(5):

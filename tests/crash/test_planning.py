@@ -51,7 +51,7 @@ PLANNINGS = [FIRST, MANY, LINES]
 # How many different states there are at least, if all are tried.
 STATES_MIN = {"disk": {"first": 60, "many": 1_000, "lines": 1_000}, "s3": {"first": 20, "many": 60, "lines": 60}}
 STATES_MIN["hdfs"] = STATES_MIN["webhdfs"] = {"first": 30, "many": 200, "lines": 200}
-PORTION = 1 if THOROUGH else 0.15
+PORTION = 1 if THOROUGH else 0.06
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +120,7 @@ def test_every_crash(planning: Planning, store: Any, record_property: Callable[[
 def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> None:
     """No offset or a durable one: whatever failed, the query that is started again reads every line once.
 
-    At every call, or in the suite at every ninth.
+    At every call, or in the suite at every 18th.
     """
     notes: list[str] = []
 
@@ -129,7 +129,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
         return planning.play(fs, 1, (), notes.append)
 
     raised = survived = 0
-    step = 1 if THOROUGH else 9
+    step = 1 if THOROUGH else 18
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK), play, step):
         with told(str(run)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "40"))
+HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "20"))
 AT_ONCE = 20
 # Rarer ones happen in some hundred histories: a late batch that is refused, a feed that is left behind.
 EVENTS = {"killed", "cut", "late", "fenced", "restored", "old"}

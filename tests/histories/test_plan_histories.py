@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ftfile.testing.source_run import Moment
 
-HISTORIES = int(os.environ.get("FTFILE_PLAN_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("FTFILE_PLAN_HISTORIES", "160"))
 AT_ONCE = 20
 STEPS = 30
 ROTATED_MAX = 3

@@ -18,9 +18,11 @@ import signal
 import stat
 import sys
 import warnings
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from typer.main import get_command
 
 import ftfile
 from ftfile import kv
@@ -45,7 +47,13 @@ WAIT_S = 60  # by a clock that does not wait
 def _cli(*words: str) -> None:
     """Run a command of the shell; its output goes nowhere."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        app([*words], standalone_mode=False)
+        _command()([*words], standalone_mode=False)
+
+
+@cache
+def _command() -> Callable[..., object]:
+    """Return the command that `app` would make anew for each call."""
+    return get_command(app)
 
 
 def _reads_of_files(out: str) -> dict[str, Call]:

@@ -14,7 +14,7 @@ from tests.unit.kv.histories import Store, play
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HISTORIES = int(os.environ.get("FTFILE_KV_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("FTFILE_KV_HISTORIES", "160"))
 AT_ONCE = 40
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.operate.open_directory import OpenedDirectory
 
 # Mistakes are caught under any seed.
-CONDITIONS = int(os.environ.get("FTFILE_CONDITIONS", "1000" if os.environ.get("FTFILE_THOROUGH") else "150"))
+CONDITIONS = int(os.environ.get("FTFILE_CONDITIONS", "1000" if os.environ.get("FTFILE_THOROUGH") else "80"))
 FORMATS = ["parquet", "json", "csv", "avro", "orc", "arrow"]
 SHAPES = [(name, layout) for name in FORMATS for layout in ("flat", "partitioned")]
 SHAPES += [("json", "open"), ("parquet", "widened"), ("orc", "widened"), ("json", "widened")]

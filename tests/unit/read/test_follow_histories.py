@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
     from ftfile.testing.source_run import Moment
 
-HISTORIES = int(os.environ.get("FTFILE_FOLLOW_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("FTFILE_FOLLOW_HISTORIES", "160"))
 AT_ONCE = 20
 STEPS = 30
 DAY_S = 86_400

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_que
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import jinja2
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
@@ -234,11 +237,19 @@ class Contents:
 def render(contents: Contents) -> str:
     """Return the page: all its text is escaped, it runs only its own script; ConfigError without jinja2."""
     try:
-        import jinja2  # noqa: PLC0415 - of an extra
+        import jinja2  # noqa: F401, PLC0415 - of an extra
     except ImportError as error:
         raise ConfigError(
             f"a report needs a package that is not there ({error}): pip install 'ftfile[report]'"
         ) from error
+    return _template().render(_values(contents))
+
+
+@cache
+def _template() -> jinja2.Template:
+    """Return the page's template, which has its style and its script already."""
+    import jinja2  # noqa: PLC0415 - as above
+
     style, script, template = (
         resources(_FOLDER).joinpath(f"report.{end}").read_text("utf-8") for end in ("css", "js", "html")
     )
@@ -247,8 +258,7 @@ def render(contents: Contents) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-    texts = {"style": style, "script": script, "digest": digest}
-    return environment.from_string(template).render(_values(contents), **texts)
+    return environment.from_string(template, {"style": style, "script": script, "digest": digest})
 
 
 def _values(contents: Contents) -> dict[str, Any]:

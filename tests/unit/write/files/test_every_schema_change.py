@@ -39,7 +39,6 @@ def rounds_of(kinds: Sequence[pa.DataType], changes: Sequence[Sequence[pa.DataTy
             yield [each[number] if number < len(each) else kind for each, kind in zip(chosen, kinds, strict=True)]
 
 
-@pytest.mark.packages
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if THOROUGH or case not in VARIANTS])
 def test_a_change_is_refused_or_changes_no_value(tmp_path: Path, case: str) -> None:
