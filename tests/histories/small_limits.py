@@ -42,6 +42,7 @@ SMALL_LIMITS: dict[str, float] = {
     "RECENT_CHANGES": 2,
     "REMOVED_KEPT": 20,
     "ROUTE_ROWS": 3,
+    "SHRUNK_MIN_BYTES": 6_000,
     "THREADS_MAX": 1,
     "VIEW_QUERIES": 1,
 }

@@ -98,6 +98,9 @@ _ADVICE = "Restore it from a copy; while every record from version 0 on is there
 CHECKPOINTS_KEPT = 2
 # A checkpoint is due when reading what came after it costs more than this, and than half of reading the checkpoint.
 CHECKPOINT_MIN_BYTES = 1 << 20
+# One is also due when segments have halved, a restart reads more than this, and would read half of it then. It is
+# encoded to find that out, when the last one has at most this multiple of the bytes of records since.
+SHRUNK_MIN_BYTES, ENCODED_SHARE = 256 << 10, 64
 # What opening a record costs, as bytes read: a restart must not open thousands of small ones.
 RECORD_COST_BYTES = 4 << 10
 
@@ -153,14 +156,21 @@ class LogCheckpoints:
 
 
 def write_checkpoint(
-    fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.CheckpointName] = ()
-) -> int:
+    fs: FileSystem,
+    ids: IdSource,
+    state: LogState,
+    useless: Collection[layout.CheckpointName] = (),
+    bytes_max: int = FILE_BYTES_MAX,
+) -> int | None:
     """Write a checkpoint of the state and return its length in bytes; drop the checkpoints that it makes useless.
 
-    Those of later versions may be another committer's. The `useless` replace nothing.
+    Those of later versions may be another committer's. The `useless` replace nothing. One that is longer than
+    `bytes_max` is not written: None.
     """
-    name = layout.CheckpointName(state.version, ids.unique()[:16])
     content = encode_checkpoint(state)
+    if len(content) > bytes_max:
+        return None
+    name = layout.CheckpointName(state.version, ids.unique()[:16])
     write_file(fs, fs.create_exclusive, layout.log_checkpoint_path(name), content)
     older = {name for name in list_checkpoints(fs) if name.version <= state.version}
     for old in older - set(sorted(older - set(useless))[-CHECKPOINTS_KEPT:]):

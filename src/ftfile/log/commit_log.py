@@ -118,6 +118,7 @@ class CommitLog(Records):
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()
         self.checkpoint_bytes = self.delta_bytes = 0
+        self.segments_max = 0  # the most that were live, as far as is known, since the last checkpoint
         self.reads = 0  # records and checkpoints read so far to know the head
         self.notes = CommitNotes()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
@@ -219,6 +220,8 @@ class CommitLog(Records):
             self.recent.is_kept = True
             follows = self._state is not None and self._state.version == record.version - 1
             next_state = after(self._state, record) if self._state is not None and follows else None
+            if self._state is not None:
+                self.segments_max = max(self.segments_max, len(self._state.segments))
             size_bytes = self._create(record)
             if size_bytes is None:
                 return None
@@ -254,6 +257,7 @@ class CommitLog(Records):
         checkpoint = self.checkpoints.read_newest()
         self.reads += checkpoint is not None
         self._state, self.checkpoint_bytes = checkpoint if checkpoint is not None else (LogState(), 0)
+        self.segments_max = len(self._state.segments)
         self._durable_to = self._state.version
         return self._state
 

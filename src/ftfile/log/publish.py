@@ -17,6 +17,7 @@ from ftfile.core.progress import Tracker
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
+from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import clear_stage, place, retire, sync_names
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach, write_compacted
@@ -242,14 +243,23 @@ def write_checkpoint_if_due(log: CommitLog, state: LogState) -> None:
     """Write a checkpoint when one is due."""
     if log.delta_bytes > max(checkpoints.CHECKPOINT_MIN_BYTES, log.checkpoint_bytes // 2):
         renew_checkpoint(log, state)
+        return
+    read_bytes = log.checkpoint_bytes + log.delta_bytes
+    has_halved = 2 * len(state.segments) < log.segments_max and read_bytes > checkpoints.SHRUNK_MIN_BYTES
+    if has_halved and log.delta_bytes > log.checkpoint_bytes // checkpoints.ENCODED_SHARE:
+        renew_checkpoint(log, state, read_bytes // 2)
 
 
-def renew_checkpoint(log: CommitLog, state: LogState) -> None:
-    """Write a checkpoint."""
-    log.delta_bytes = 0
+def renew_checkpoint(log: CommitLog, state: LogState, bytes_max: int = FILE_BYTES_MAX) -> None:
+    """Write a checkpoint, if it is not longer than `bytes_max`."""
+    log.segments_max = len(state.segments)
     try:
-        log.checkpoint_bytes = checkpoints.write_checkpoint(log.fs, log.ids, state, log.checkpoints.useless)
+        size_bytes = checkpoints.write_checkpoint(log.fs, log.ids, state, log.checkpoints.useless, bytes_max)
     except (StorageError, ConfigError) as error:
+        log.delta_bytes = 0
         _log.warning(
             "could not write a log checkpoint of version %d, a restart will read more records: %s", state.version, error
         )
+        return
+    if size_bytes is not None:
+        log.checkpoint_bytes, log.delta_bytes = size_bytes, 0

@@ -18,13 +18,15 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.log.format.record import encode_record
-from ftfile.log.publish import write_checkpoint_if_due
+from ftfile.log.publish import renew_checkpoint, write_checkpoint_if_due
 from ftfile.log.state import LogState, SharedMap
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.log.random_log import RandomLog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.unit.log.conftest import Driver
 
 
@@ -255,3 +257,73 @@ class TestWhenCheckpointsAreDue:
         driver.restart()
         driver.commit(1)
         assert [name.version for name in list_checkpoints(driver.fs)] == [1]
+
+
+class TestCheckpointsOfFewerSegments:
+    """A restart after most segments have ended reads a short checkpoint, not what the log had of them."""
+
+    COUNT = 500
+
+    @pytest.fixture
+    def log(self) -> Iterator[CommitLog]:
+        """Yield a log with many segments at its head, and no checkpoint."""
+        log = CommitLog(MemoryFileSystem("halved"))
+        log.prepare_directory()
+        log.refresh()
+        self.create(log, 0, adds=tuple(part(str(number), "segment") for number in range(self.COUNT)))
+        yield log
+        MemoryFileSystem.drop("halved")
+
+    def create(self, log: CommitLog, version: int, **fields: Any) -> list[int]:
+        """Create a record and return the versions of which there are checkpoints."""
+        head = log.create(Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, **fields))
+        assert head is not None
+        write_checkpoint_if_due(log, head)
+        return [name.version for name in list_checkpoints(log.fs)]
+
+    @staticmethod
+    def ends(*numbers: int) -> tuple[Remove, ...]:
+        return tuple(Remove(str(number), "segment") for number in numbers)
+
+    def test_after_most_have_ended(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "SHRUNK_MIN_BYTES", log.delta_bytes)
+        assert self.create(log, 1, removes=self.ends(*range(10, self.COUNT))) == [1]
+        restarted = CommitLog(log.fs)
+        assert len(restarted.refresh().segments) == 10
+        assert (restarted.reads, restarted.delta_bytes) == (1, 0)
+        assert restarted.checkpoint_bytes < 10_000
+
+    def test_in_a_process_that_begins_after_that(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        checkpoints.write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
+        self.create(log, 1, removes=self.ends(*range(10, self.COUNT)))
+        restarted = CommitLog(log.fs)
+        assert len(restarted.refresh().segments) == 10
+        monkeypatch.setattr(checkpoints, "SHRUNK_MIN_BYTES", 0)
+        assert self.create(restarted, 2) == [0, 2]
+
+    def test_once_a_halving(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "SHRUNK_MIN_BYTES", 0)
+        assert self.create(log, 1, removes=self.ends(*range(250))) == []
+        assert self.create(log, 2, removes=self.ends(250)) == [2]
+        assert self.create(log, 3, removes=self.ends(*range(251, 375))) == [2]
+        assert self.create(log, 4, removes=self.ends(375)) == [2, 4]
+        assert self.create(log, 5) == [2, 4]
+
+    def test_not_where_a_restart_reads_little(self, log: CommitLog) -> None:
+        assert log.delta_bytes < checkpoints.SHRUNK_MIN_BYTES
+        assert self.create(log, 1, removes=self.ends(*range(10, self.COUNT))) == []
+
+    def test_not_one_that_is_long_for_other_reasons(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "SHRUNK_MIN_BYTES", 0)
+        entries = {f"{number:0100}": number for number in range(4_000)}
+        tables = {"t": {"set": entries}}
+        assert self.create(log, 1, removes=self.ends(*range(10, self.COUNT)), tables=tables) == []
+        monkeypatch.setattr(checkpoints, "encode_checkpoint", lambda _: pytest.fail("encoded a second time"))
+        self.create(log, 2)
+
+    def test_not_encoded_for_a_few_records(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "SHRUNK_MIN_BYTES", 0)
+        renew_checkpoint(log, log.refresh())
+        log.checkpoint_bytes = checkpoints.ENCODED_SHARE * 5 * checkpoints.RECORD_COST_BYTES
+        assert self.create(log, 1, removes=self.ends(*range(251))) == [0]
+        assert [self.create(log, version) for version in (2, 3, 4)] == [[0], [0], [0, 4]]
