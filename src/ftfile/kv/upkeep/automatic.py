@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import FtfileError
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 
 
 _lock = threading.Lock()
-_last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows
-_running: set[str] = set()  # paths
+_last_ms: dict[str, int] = {}  # by path: when a vacuum began, as far as this process knows
+_vacuums: dict[str, threading.Thread] = {}  # by path: the last one, which may be under way
 _log = get_logger(__name__)
+
+
+def _start(name: str, work: Callable[[], None]) -> threading.Thread:
+    """Start a thread that loses nothing if it dies halfway with its process; its messages carry the caller's job."""
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | None:
@@ -33,27 +41,21 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
     """
     path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
     with _lock:
-        is_recent = path in _last_ms and now_ms - _last_ms[path] < interval_ms
-        if interval_ms <= 0 or is_recent or path in _running:
+        last_ms = _last_ms.get(path, 0)
+        is_running = path in _vacuums and _vacuums[path].is_alive()
+        if interval_ms <= 0 or now_ms - last_ms < interval_ms or is_running:
             return None
-        _running.add(path)
+        _last_ms[path] = now_ms  # no other thread looks into the log meanwhile
+    is_due = False
     try:
-        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, config.grace_s))
-        is_due = now_ms - _last_ms[path] >= interval_ms
+        last_ms = max(last_ms, _recorded_ms(log, config.grace_s))
+        is_due = now_ms - last_ms >= interval_ms
     except FtfileError as error:
         _log.warning("whether %s is to be vacuumed is not known: %s", path, error)
-        is_due = False
     if not is_due:
-        _running.discard(path)
+        _last_ms[path] = last_ms
         return None
-    _last_ms[path] = now_ms
-    thread = threading.Thread(
-        target=contextvars.copy_context().run,
-        args=(_vacuum, config, log.fs.context),
-        name=f"vacuum of {path}",
-        daemon=True,  # one that dies halfway loses nothing
-    )
-    thread.start()
+    thread = _vacuums[path] = _start(f"vacuum of {path}", partial(_vacuum, config, log.fs.context))
     return thread
 
 
@@ -87,9 +89,6 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
         _log.warning("vacuum of %s failed, it will be tried again: %s", path, error)
     except Exception:
         _log.exception("vacuum of %s failed, it will be tried again", path)
-    finally:
-        with _lock:
-            _running.discard(path)
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
@@ -120,8 +119,7 @@ class Upkeep:
         if not self._in_background:
             self._run()
         elif self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="ftkv-upkeep", daemon=True)
-            self._thread.start()
+            self._thread = _start("ftkv-upkeep", self._run)
 
     def raise_error(self) -> None:
         """Raise what a run has raised since the last call."""
