@@ -5,6 +5,7 @@ Each begins at a multiple of 64 bytes. Small runs that are neighbours in a file 
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from bisect import bisect_right
@@ -218,61 +219,45 @@ class CoalescingFiles(OpenFiles):
     def __init__(self, files: OpenFiles, adds: Iterable[Add]) -> None:
         super().__init__(files.fs)
         self._others = files
-        # Where a file goes on to its next range, the last one may still be wanted.
-        self._cache = Cache(2 * _RANGE_BYTES)
         by_path: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
         for add in adds:
             by_path[add.path].add((add.offset, add.offset + add.length))
         bytes_max = _RANGE_BYTES // max(len(by_path), 1)
-        coalesced = {path: _coalesced(sorted(bounds), bytes_max) for path, bounds in by_path.items()}
-        self._ranges = {path: _Ranges(bounds, self._cache) for path, bounds in coalesced.items() if bounds}
+        # Path, first byte and end of what is fetched as a whole when bytes of it are first read.
+        self._ranges = [
+            (path, *bounds) for path, runs in sorted(by_path.items()) for bounds in _coalesced(sorted(runs), bytes_max)
+        ]
+        self._contents: Shelf[bytes | memoryview] = Shelf(len(self._ranges))
+        self._locks = [threading.Lock() for _ in self._ranges]
+        # Where a file goes on to its next range, the last one may still be wanted.
+        self._cache = Cache(2 * _RANGE_BYTES)
 
     def open(self, path: str) -> ReadRange:
-        """Return the function that reads a file, and opens it when it must; both raise as `OpenFiles.open`."""
-        opened = cache(partial(self._others.open, path))
-        return partial(self._read_at, path, opened) if path in self._ranges else opened()
+        """Return the function that reads a file, and opens it first; it raises as `OpenFiles.open`, too."""
+        return partial(self._read_at, path, cache(partial(self._others.open, path)))
 
     def _read_at(self, path: str, opened: Callable[[], ReadRange], offset: int, length: int) -> bytes | memoryview:
-        ranges = self._ranges.get(path)
-        return opened()(offset, length) if ranges is None else ranges.read(opened, offset, length)
-
-    def fetch_first(self) -> None:
-        """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
-        parallel(self.fs, lambda path: self.open(path)(self._ranges[path].start, 0), [*self._ranges])
-
-    def release(self) -> None:
-        """Forget what was fetched, and fetch no more than is asked for from now on."""
-        self._ranges = {}
-        self._cache.resize(0)
-
-
-class _Ranges:
-    """Ranges of a file, each fetched as a whole when bytes of it are first read."""
-
-    def __init__(self, bounds: Sequence[tuple[int, int]], cache: Cache) -> None:
-        self._starts = [start for start, _ in bounds]
-        self._ends = [end for _, end in bounds]
-        self._cache = cache
-        self._contents: Shelf[bytes | memoryview] = Shelf(len(bounds))
-        self._locks = [threading.Lock() for _ in bounds]
-
-    @property
-    def start(self) -> int:
-        """Return where the first range begins."""
-        return self._starts[0]
-
-    def read(self, opened: Callable[[], ReadRange], offset: int, length: int) -> bytes | memoryview:
-        number = bisect_right(self._starts, offset) - 1
-        if number < 0 or offset + length > self._ends[number]:
+        ranges = self._ranges
+        number = bisect_right(ranges, (path, offset, math.inf)) - 1
+        range_path, start, end = ranges[number] if number >= 0 else ("", 0, 0)
+        if range_path != path or offset + length > end:
             return opened()(offset, length)
-        start = self._starts[number]
         with self._locks[number]:
             content = self._contents.values[number]
             if content is None:
-                size_bytes = self._ends[number] - start
-                content = self._cache.put(self._contents, number, opened()(start, size_bytes), size_bytes)
+                content = self._cache.put(self._contents, number, opened()(start, end - start), end - start)
             self._contents.used[number] = 1
         return content[offset - start : offset - start + length]
+
+    def fetch_first(self) -> None:
+        """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
+        starts = {path: start for path, start, _ in reversed(self._ranges)}
+        parallel(self.fs, lambda path: self.open(path)(starts[path], 0), [*starts])
+
+    def release(self) -> None:
+        """Forget what was fetched, and fetch no more than is asked for from now on."""
+        self._ranges = []
+        self._cache.resize(0)
 
 
 def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:
