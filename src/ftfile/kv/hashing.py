@@ -46,14 +46,12 @@ _PREFIX = "b="
 
 def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the hashes of the ranges of `data` between one offset and the next."""
-    hash_chunk = partial(_hash_ranges, data)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    is_long = lengths >= _LONG_BYTES
-    if not is_long.any():
-        return _chunked(hash_chunk, seeds, starts, lengths)
-    hashes = _chunked(hash_chunk, seeds, starts, np.where(is_long, 0, lengths))
-    for row in np.flatnonzero(is_long).tolist():
-        hashes[row] = xxh64_intdigest(data[starts[row] : starts[row] + lengths[row]].data, int(seeds[row]))
+    long = np.flatnonzero(lengths >= _LONG_BYTES)
+    lengths[long] = 0
+    hashes = _chunked(partial(_hash_ranges, data), seeds, starts, lengths)
+    for row in long.tolist():
+        hashes[row] = xxh64_intdigest(data[starts[row] : offsets[row + 1]].data, int(seeds[row]))
     return hashes
 
 
@@ -112,11 +110,8 @@ class _Windows:
 
     def next(self, kind: str, rows: Rows) -> Words:
         dtype = np.dtype(kind)
-        if self._step:
-            shape, start = (len(self._places),), int(self._places[0])
-            words: NDArray[Any] = np.ndarray(shape, dtype, self._data, start, (self._step,))
-        else:
-            words = _window(self._data, dtype)[self._places[rows]]
+        first, last = int(self._places[0]), int(self._places[-1])
+        words = _window(self._data, dtype)[slice(first, last + 1, self._step) if self._step else self._places[rows]]
         self._places[rows] += dtype.itemsize
         return words.astype(np.uint64)
 

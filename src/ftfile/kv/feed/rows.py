@@ -95,11 +95,8 @@ def change_of(record: Record, buckets: tuple[int, int]) -> Change:
 
 def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
     """Return the live runs by id after a change."""
-    after = dict(live)
-    for removed in change.removes:
-        after.pop(removed, None)
-    after.update((add.id, add) for add in change.adds)
-    return after
+    removes = {*change.removes}
+    return {name: add for name, add in live.items() if name not in removes} | {add.id: add for add in change.adds}
 
 
 def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
@@ -264,21 +261,16 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
     is_changed = was != is_now
     for one, other in zip(old, new, strict=True):
         is_changed |= was & is_now & differ(one, other)
-    kinds = np.where(was & is_now, 1, np.where(is_now, 0, 2))
     schema = feed_schema(buckets[0].definition)
-    count = keys.num_rows
     structs = [
         pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=bools_from(~has_row))
         for name, columns, has_row in ((OLD, old, was), (NEW, new, is_now))
         if columns
     ]
-    columns = [
-        *keys.columns,
-        *structs,
-        pa.array(_TYPES).take(numbers_from(kinds)),
-        numbers_from(np.full(count, change.version)),
-        numbers_from(np.full(count, min(change.time_ms, NUMBER_MAX // 1000) * 1000)).cast(_TIME),
-    ]
+    kinds = pa.array(_TYPES).take(numbers_from(np.where(was & is_now, 1, np.where(is_now, 0, 2))))
+    time_us = min(change.time_ms, NUMBER_MAX // 1000) * 1000
+    version, time = (numbers_from(np.full(keys.num_rows, number)) for number in (change.version, time_us))
+    columns = [*keys.columns, *structs, kinds, version, time.cast(_TIME)]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch if is_changed.all() else batch.filter(bools_from(is_changed))
 
@@ -297,10 +289,9 @@ def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not (pa.types.is_struct(array.type) and pa.types.is_struct(kind)):
         return array.cast(kind)
     children = {field.name.lower(): column for field, column in zip(array.type, array.flatten(), strict=True)}
+    names = [field.name.lower() for field in kind]
     columns = [
-        _shaped(children[field.name.lower()], field.type)
-        if field.name.lower() in children
-        else pa.nulls(len(array), field.type)
-        for field in kind
+        _shaped(children[name], field.type) if name in children else pa.nulls(len(array), field.type)
+        for name, field in zip(names, kind, strict=True)
     ]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())

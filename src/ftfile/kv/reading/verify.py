@@ -173,22 +173,19 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     add = run.add
     reader = open_run(files, add, Cache(_CACHE_BYTES))
     reader.verify()  # names block or page, which the checksum of all bytes does not
-    check_bytes(run.add, files)
+    check_bytes(add, files)
     if reader.rows != add.rows:
         raise CorruptData(add.path, f"{add.rows} rows", f"{reader.rows} rows")
     keys = (reader.first_key, reader.last_key)
     if run.marks.keys is not None and keys != run.marks.keys:
         first, last = run.marks.keys
         raise CorruptData(add.path, f"{first!r} as the first key, and {last!r} as the last one", f"{keys!r}")
+    bucket = bucket_number(add.directory_key)
     for batch in reader.scan(columns=definition.bucket_by):
         buckets = buckets_of(hash_rows(batch.columns), definition.buckets)
-        other = buckets != bucket_number(add.directory_key)
-        if other.any():
-            row = int(np.argmax(other))
+        for row in np.flatnonzero(buckets != bucket)[:1].tolist():
             key = ", ".join(shown_value(column[row]) for column in batch.columns)
-            raise CorruptData(
-                add.path, f"keys of bucket {bucket_number(add.directory_key)}", f"({key}) of bucket {buckets[row]}"
-            )
+            raise CorruptData(add.path, f"keys of bucket {bucket}", f"({key}) of bucket {buckets[row]}")
 
 
 def check_bytes(add: Add, files: OpenFiles) -> None:

@@ -131,11 +131,11 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
     if not runs:
         return []
     written = _written(log, author, how, [(run.add.directory_key, run.marks.purges) for run in runs])
-    marks = [replace(run.marks, keys=None, ops=0, deletes=0, plain_bytes=0).to_json() for run in runs]
     origin = Origin(author.job_id, 0, 0)
-    adds = [
-        segment_of(segment, how.encoding, origin, run_marks) for segment, run_marks in zip(written, marks, strict=True)
-    ]
+    adds = []
+    for segment, run in zip(written, runs, strict=True):
+        marks = replace(run.marks, keys=None, ops=0, deletes=0, plain_bytes=0)
+        adds.append(segment_of(segment, how.encoding, origin, marks.to_json()))
     return [*zip([run.add for run in runs], seal_marks(log.fs, adds), strict=True)]
 
 
