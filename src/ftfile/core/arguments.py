@@ -1,4 +1,4 @@
-"""Arguments of functions that users call: their types are checked, as annotations say, and paths made absolute."""
+"""Arguments of functions that users call: those that many share; types, which are checked; and paths, made absolute."""
 
 from __future__ import annotations
 
@@ -8,15 +8,70 @@ import operator
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 
-from ftfile.core.context import absolute_path
+from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
+
+class DirectoryArguments(TypedDict, total=False):
+    """How a directory or a store is opened, by name, as `ftfile.open` says; all of it may be left out."""
+
+    key_provider: str | None
+    storage: Mapping[str, str] | None
+    at_least_version: int | None
+
+
+class AccessArguments(DirectoryArguments, total=False):
+    """Likewise, with the surroundings of a process."""
+
+    context: Context
+
+
+class OperationArguments(AccessArguments, total=False):
+    """How an operation opens a directory, and a function that is called with a `Progress` as its work goes on."""
+
+    progress: OnProgress | None
+
+
+class JobArguments(DirectoryArguments, total=False):
+    """Likewise, of an operation whose work tasks of Spark do, and the number of those that run at once."""
+
+    tasks: int | None
+    progress: OnProgress | None
+
+
+class Access(NamedTuple):
+    """How a directory or a store is opened; see the arguments above."""
+
+    key_provider: str | None = None
+    storage: Mapping[str, str] | None = None
+    at_least_version: int | None = None
+    context: Context = SYSTEM
+
+    @classmethod
+    def of(cls, arguments: DirectoryArguments) -> Access:
+        """Return the way in which a call opens a directory; arguments of its operation are passed over."""
+        values: dict[str, Any] = {**arguments}
+        values.pop("progress", None)
+        values.pop("tasks", None)
+        return cls(**values)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings of the file system."""
+        return self.storage or {}
+
+
+_SHARED = {
+    f"Unpack[{kind.__name__}]": kind for kind in (DirectoryArguments, AccessArguments, OperationArguments, JobArguments)
+}
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"
@@ -101,13 +156,31 @@ def kind_of(annotation: str) -> str | None:
     return f"{kind.taken}, or None" if annotation.endswith(_NONE) else kind.taken
 
 
+def _whole_signature(function: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a function, with each argument that it shares with others by name."""
+    signature = inspect.signature(function)
+    parameters = list[inspect.Parameter]()
+    for parameter in signature.parameters.values():
+        shared: Any = _SHARED.get(str(parameter.annotation))
+        if shared is None:
+            parameters.append(parameter)
+            continue
+        for name, kind in shared.__annotations__.items():
+            default = Access._field_defaults.get(name)
+            annotation = kind.__forward_arg__
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            )
+    return signature.replace(parameters=parameters)
+
+
 def checked(function: _Function) -> _Function:
     """Return a function that takes values of the types that its annotations name, and paths that are not absolute.
 
-    It raises a TypeError that says what is taken instead of another value. Whole numbers of other types, such as those
-    of NumPy, become an int. See `absolute_path` for paths.
+    It raises a TypeError that says what is taken instead of another value, or that names an argument that there is not.
+    Whole numbers of other types, such as those of NumPy, become an int. See `absolute_path` for paths.
     """
-    signature = inspect.signature(function)
+    signature = _whole_signature(function)
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     ones = {name: parameter for name, parameter in signature.parameters.items() if parameter.kind not in many}
     annotations: dict[str, str] = {name: str(parameter.annotation) for name, parameter in ones.items()}
@@ -117,6 +190,10 @@ def checked(function: _Function) -> _Function:
         try:
             bound = signature.bind(*args, **named)
         except TypeError:
+            if len(ones) == len(signature.parameters):
+                for name in named.keys() - ones.keys():
+                    error = f"{function.__qualname__}() got an unexpected keyword argument {name!r}"
+                    raise TypeError(error) from None
             return function(*args, **named)  # whose own error names it
         for name, value in bound.arguments.items():
             annotation = annotations.get(name, "")
@@ -132,6 +209,7 @@ def checked(function: _Function) -> _Function:
                 bound.arguments[name] = operator.index(value)
         return function(*bound.args, **bound.kwargs)
 
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return cast("_Function", call)
 
 

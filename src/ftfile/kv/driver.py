@@ -38,6 +38,7 @@ from ftfile.write.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ftfile.core.arguments import Access
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
     from ftfile.log.checks import Rewrite
@@ -95,20 +96,14 @@ def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Sta
     return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
 
 
-def open_store_log(
-    path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-    at_least_version: int | None,
-) -> CommitLog:
+def open_store_log(path: str | os.PathLike[str], access: Access) -> CommitLog:
     """Return a log of a store that nobody else uses, with its keys; see `open_log`.
 
     Raises:
         ConfigError: there is no store, or its keys are not known.
-        RolledBack: its newest version is before `at_least_version`.
+        RolledBack: its newest version is before the one that it has at least.
     """
-    log = open_with_written_settings(path, key_provider, storage, context, at_least_version, otherwise=NO_STORE)
+    log = open_with_written_settings(path, access, otherwise=NO_STORE)
     url = normalise(os.fspath(path))
     head = log.refresh()
     check_is_store(head, url)

@@ -18,9 +18,9 @@ from ftfile.log.sealed import SealedFileSystem, open_with_keys
 from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from ftfile.core.context import Context
+    from ftfile.core.arguments import Access
     from ftfile.core.options import Settings
     from ftfile.log.state import LogState
 
@@ -32,19 +32,12 @@ _WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
 _RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
 
 
-def open_log(  # noqa: PLR0913 - the last one by name
-    path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-    at_least_version: int | None = None,
-    otherwise: str = _NO_DIRECTORY,
-    *,
-    repairs: bool = False,
+def open_log(
+    path: str | os.PathLike[str], access: Access, otherwise: str = _NO_DIRECTORY, *, repairs: bool = False
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
 
-    Each look at the log raises `RolledBack` if its head is before `at_least_version`.
+    Each look at the log raises `RolledBack` if its head is before the version that the directory has at least.
 
     Raises:
         ConfigError: it has no log, or its keys are not known.
@@ -53,21 +46,21 @@ def open_log(  # noqa: PLR0913 - the last one by name
     """
     url = normalise(os.fspath(path))
     try:
-        fs = open_with_keys(url, context, key_provider, (storage or {}).items())
-        log = CommitLog(fs, at_least_version=at_least_version)
+        fs = open_with_keys(url, access.context, access.key_provider, access.settings.items())
+        log = CommitLog(fs, at_least_version=access.at_least_version)
         _check_layout(log, repairs=repairs)
     except NotFound as error:
-        raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error
+        raise ConfigError(f"{url!r} is {otherwise}{_advice(url, access)}") from error
     except NotADirectory as error:
-        advice = _advice(url, storage, context)
+        advice = _advice(url, access)
         reason = f"no directory: {error.detail}. Give the directory that has {layout.META}"
         raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else reason}") from error
     return log
 
 
-def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
+def _advice(url: str, access: Access) -> str:
     """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
-    above = directory_above(url, storage, context)
+    above = directory_above(url, access.storage, access.context)
     if above is None:
         return ""
     chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
@@ -114,31 +107,25 @@ def _is_sealed(log: CommitLog, version: int | None) -> bool:
     return False
 
 
-def open_with_written_settings(  # noqa: PLR0913, PLR0917 - the same first ones as of `open_log`
-    path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-    at_least_version: int | None = None,
-    settings: Settings | None = None,
-    otherwise: str = _NO_DIRECTORY,
+def open_with_written_settings(
+    path: str | os.PathLike[str], access: Access, settings: Settings | None = None, otherwise: str = _NO_DIRECTORY
 ) -> CommitLog:
     """Return a log of a directory, opened to write files as its writers do; see `open_log`.
 
     `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
-    Those of the caller, `storage`, win.
+    Those of the caller win.
 
     Raises:
         ConfigError, RolledBack: see `open_log`.
     """
-    log = open_log(path, key_provider, storage, context, at_least_version, otherwise)
+    log = open_log(path, access, otherwise)
     if settings is None:
         settings = written_settings(log.refresh())
     if not settings:
         return log
-    settings = (*settings, *(storage or {}).items())
-    fs = open_with_keys(normalise(os.fspath(path)), context, key_provider, settings)
-    return CommitLog(fs, at_least_version=at_least_version)
+    settings = (*settings, *access.settings.items())
+    fs = open_with_keys(normalise(os.fspath(path)), access.context, access.key_provider, settings)
+    return CommitLog(fs, at_least_version=access.at_least_version)
 
 
 def written_settings(head: LogState) -> Settings:
@@ -168,22 +155,19 @@ def file_settings(recorded: object) -> Settings:
 
 
 @contextlib.contextmanager
-def maintaining(  # noqa: PLR0913, PLR0917 - likewise
+def maintaining(
     operation: str,
     path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-    at_least_version: int | None,
-    opener: Callable[..., CommitLog] = open_with_written_settings,
+    access: Access,
+    opener: Callable[[str | os.PathLike[str], Access], CommitLog] = open_with_written_settings,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
     """Give the log of a directory, and the author of what one operation records; messages carry its job id.
 
     Raises:
         ConfigError: see `opener`.
-        RolledBack: the newest version is before `at_least_version`; nothing was written.
+        RolledBack: the newest version is before the one that the directory has at least; nothing was written.
     """
-    log = opener(path, key_provider, storage, context, at_least_version)
-    author = MaintenanceAuthor(operation, context.ids.unique())
+    log = opener(path, access)
+    author = MaintenanceAuthor(operation, access.context.ids.unique())
     with log_context(job=author.job_id):
         yield log, author

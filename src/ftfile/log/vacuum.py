@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
@@ -25,9 +25,11 @@ from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.garbage import Findings, GarbageFile, WaitingFiles
@@ -66,17 +68,13 @@ class VacuumReport:
         return sum(file.size_bytes for file in self.files)
 
 
-def vacuum(  # noqa: PLR0913 - all by name
+def vacuum(
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
     retention: str | timedelta = DEFAULT_RETENTION,
     force: bool = False,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> VacuumReport:
     """Delete files that no record and no version within the retention needs, and return them.
 
@@ -92,7 +90,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force` accepts one below 24
     hours, where nothing is writing or reading. `progress` is called in this thread with a `Progress` after each file
     that is deleted, not while it looks for them, and so never in a dry run; what it raises ends the vacuum, and the
-    next one goes on. For the other arguments see `ftfile.open`.
+    next one goes on. For `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
@@ -100,22 +98,20 @@ def vacuum(  # noqa: PLR0913 - all by name
         CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
-    with maintaining("vacuum", path, key_provider, storage, context, at_least_version) as (log, author):
-        return _logged(author, _delete_garbage(log, author, retention_ms, None, progress, dry_run=dry_run))
+    with maintaining("vacuum", path, Access.of(access)) as (log, author):
+        return _logged(
+            author, _delete_garbage(log, author, retention_ms, None, access.get("progress"), dry_run=dry_run)
+        )
 
 
-def expire(  # noqa: PLR0913 - all by name
+def expire(
     path: str | os.PathLike[str],
     *,
     older_than: str | timedelta = DEFAULT_RETENTION,
     keep_last: int = 1,
     dry_run: bool = True,
     force: bool = False,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> VacuumReport:
     """End the versions that are older than a duration and not among the newest ones; return the files that go with it.
 
@@ -129,11 +125,7 @@ def expire(  # noqa: PLR0913 - all by name
             change no file, do not count.
         dry_run: delete nothing, and return what would be deleted.
         force: accept an age below 24 hours, where nothing else writes or reads.
-        progress: see `ftfile.vacuum`.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `ftfile.vacuum`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument makes no sense.
@@ -142,8 +134,9 @@ def expire(  # noqa: PLR0913 - all by name
     if keep_last < 1:
         raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
     retention_ms = retention_ms_of("older_than", older_than, force=force)
-    with maintaining("expire", path, key_provider, storage, context, at_least_version) as (log, author):
+    with maintaining("expire", path, Access.of(access)) as (log, author):
         latest_ms = partial(_latest_ms, log, keep_last)
+        progress = access.get("progress")
         return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_with_written_settings
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     import pyarrow.compute as pc
+    from typing_extensions import Unpack
 
-    from ftfile.core.context import Clock, Context
-    from ftfile.core.progress import OnProgress
+    from ftfile.core.arguments import AccessArguments, OperationArguments
+    from ftfile.core.context import Clock
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.operate.rewriting import Live, Piece, RewriteReport
@@ -33,7 +34,7 @@ TARGET_BYTES = 128 << 20
 LARGE_ENOUGH = 0.75
 
 
-def compact(  # noqa: PLR0913 - all by name
+def compact(
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
@@ -41,11 +42,7 @@ def compact(  # noqa: PLR0913 - all by name
     target_bytes: int = TARGET_BYTES,
     commit_every: int | None = None,
     threads: int | None = None,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RewriteReport:
     """Merge small finished parts of one directory and encoding into parts of about `target_bytes`; return how many.
 
@@ -60,11 +57,8 @@ def compact(  # noqa: PLR0913 - all by name
         target_bytes: parts of three quarters of it on storage or more stay.
         commit_every: new parts after which a record is created; by default there is one record, at the end.
         threads: that merge, each with memory for some row groups; by default one for each core.
-        progress: called in this thread with a `Progress` after each merge; what it raises ends the compaction.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
+            `Progress` after each merge; what it raises ends the compaction.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
@@ -73,9 +67,10 @@ def compact(  # noqa: PLR0913 - all by name
         StorageError: the store failed; nothing was changed since the last record.
         CommitError: as for a batch write; `NotPublished`: the compaction is recorded, and published later.
     """
-    with operating("compact", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("compact", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
-        workers, choice = Threads.of(author.job_id, threads, context), SmallFiles(where, target_bytes, log.clock)
+        workers = Threads.of(author.job_id, threads, log.fs.context)
+        choice, progress = SmallFiles(where, target_bytes, log.clock), access.get("progress")
         return rewrite(log, author, workers, choice, commit_every=commit_every, dry_run=dry_run, progress=progress)
 
 
@@ -118,23 +113,17 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     return [merge for merge in merges if len(merge) > 1]
 
 
-def merge_ranges(
-    path: str | os.PathLike[str],
-    *,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    context: Context = SYSTEM,
-) -> int:
+def merge_ranges(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:
     """Make one range of all records, so that readers open one file; return the version up to which it stands for them.
 
     Ranges that are missing or damaged are made anew. Safe beside running queries, and repeatable. Commits merge small
-    ranges themselves. For the arguments see `ftfile.open`.
+    ranges themselves. For `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = open_with_written_settings(path, key_provider, storage, context)
+    log = open_with_written_settings(path, Access.of(access))
     head = log.refresh(durable=True)
     merge_all(log, head)
     return head.version

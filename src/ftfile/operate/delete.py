@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
     import pyarrow.compute as pc
+    from typing_extensions import Unpack
 
-    from ftfile.core.context import Clock, Context
+    from ftfile.core.arguments import OperationArguments
+    from ftfile.core.context import Clock
     from ftfile.core.options import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
@@ -102,17 +104,13 @@ def _times(pattern: DirectoryPattern, above: int, keys: Sequence[str]) -> pa.Arr
 ALL = "all"
 
 
-def drop(  # noqa: PLR0913 - all by name
+def drop(
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression,
     *,
     dry_run: bool = False,
     directory_pattern: str | None = None,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RewriteReport:
     """Remove all rows of some directories, finished or open, in one record, and return how many.
 
@@ -124,7 +122,8 @@ def drop(  # noqa: PLR0913 - all by name
     `timeZone` of the newest writer; the record has the date. With `directory_pattern`, as the option
     `directoryPattern`, a condition may name `directoryTime`, too: when the time of a directory begins, by its own
     clocks; others stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is
-    called in this thread after each file that is hidden; what it raises leaves the rest to the next commit.
+    called in this thread after each file that is hidden; what it raises leaves the rest to the next commit. For the
+    rest of `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -132,12 +131,12 @@ def drop(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
     everything = _is_everything(where)
-    with operating("drop", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("drop", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
         choice = Directories(None if everything else where, directory_pattern)
-        workers = Threads.of(author.job_id, 1, context)
+        workers, progress = Threads.of(author.job_id, 1, log.fs.context), access.get("progress")
         return rewrite(log, author, workers, choice, where=text, dry_run=dry_run, progress=progress)
 
 
@@ -156,18 +155,14 @@ class Directories(Choice):
         return select(head, snapshot, self.where, self.directory_pattern)
 
 
-def delete(  # noqa: PLR0913 - all by name
+def delete(
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression,
     *,
     dry_run: bool = False,
     code: Collection[str] = (),
     threads: int | None = None,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RewriteReport:
     """Remove the rows for which a condition is true, finished or open, in one record, and return how many.
 
@@ -186,11 +181,8 @@ def delete(  # noqa: PLR0913 - all by name
             the condition.
         code: see `ftfile.flush`.
         threads: that read and write, each with memory for some row groups; by default one for each core.
-        progress: called in this thread with a `Progress` after each file; what it raises ends the delete.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
+            `Progress` after each file; what it raises ends the delete.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition on its columns, or fails on their values,
@@ -200,11 +192,11 @@ def delete(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; or others replaced files with such rows again and again. But for
             `NotPublished`, which means that the rows are gone, and their files hidden later, nothing was removed.
     """
-    with operating("delete", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("delete", path, Access.of(access)) as (log, author):
         url = normalise(os.fspath(path))
-        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
-        workers = Threads.of(author.job_id, threads, context)
-        deleting = Deleting(url, log, author, workers, reopen, frozenset(code), progress)
+        reopen = partial(open_with_written_settings, path, Access.of(access))
+        workers = Threads.of(author.job_id, threads, log.fs.context)
+        deleting = Deleting(url, log, author, workers, reopen, frozenset(code), access.get("progress"))
         return deleting.run(where, dry_run=dry_run)
 
 

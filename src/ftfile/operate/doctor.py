@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
@@ -79,7 +80,7 @@ def doctor(
     """
     findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
     if path is not None:
-        findings += _directory(os.fspath(path), key_provider, storage, context)
+        findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
     return DirectoryReport(findings=worst_first(findings))
 
 
@@ -144,9 +145,7 @@ def _extras() -> Iterator[Finding]:
         yield check("extra", f"ftfile[{extra}]", actual, f"pip install 'ftfile[{extra}]'", is_passed=is_installed)
 
 
-def _directory(
-    path: str, key_provider: str | None, storage: Mapping[str, str] | None, context: Context
-) -> Iterator[Finding]:
+def _directory(path: str, access: Access) -> Iterator[Finding]:
     expected = "a directory of ftfile that can be read"
     try:
         url = normalise(path)
@@ -159,7 +158,7 @@ def _directory(
         yield find("driver", "", f"ftfile[{extra}]", f"{_EXTRAS[extra][1]} need a package", remedy=remedy)
         return
     try:
-        log = open_log(path, key_provider, storage, context)
+        log = open_log(path, access)
         head = log.refresh()
     except (CorruptData, ConfigError, StorageError) as error:
         remedy = next(text for kind, text in _REMEDIES.items() if isinstance(error, kind))
@@ -168,7 +167,7 @@ def _directory(
         yield check("directory", expected, f"{url}: version {head.version}", is_passed=True)
         time_ms = created_ms(log, head.version) if head.version >= 0 else None
         if time_ms is not None:
-            now_ms = context.clock.now_ms()
+            now_ms = log.fs.context.clock.now_ms()
             times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
             yield check("clock", "clocks that agree", times, is_passed=time_ms - now_ms <= CLOCK_AHEAD_MS)
     if is_local(url):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import convert, structs
 
+from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import SYSTEM, is_away
+from ftfile.core.context import is_away
 from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
@@ -43,7 +44,9 @@ from ftfile.write.workers import Threads, Work, removing_unrecorded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import OperationArguments
     from ftfile.core.options import Settings
     from ftfile.core.progress import OnProgress
     from ftfile.log.checks import Rewrite
@@ -86,11 +89,7 @@ def flush(  # noqa: PLR0913 - all by name
     commit_every: int | None = None,
     code: Collection[str] = (),
     threads: int | None = None,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> FlushReport:
     """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
@@ -106,11 +105,8 @@ def flush(  # noqa: PLR0913 - all by name
         code: names of the classes and functions of queries, as their options `onPublish`, `partFileName` and, with
             `due_only`, `rollingPolicy` have them. No others are imported: who writes a directory does not choose code.
         threads: that make files; by default one for each core.
-        progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
+            `Progress` after each job; what it raises ends the flush.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, an argument is wrong, or a query needs
@@ -119,12 +115,12 @@ def flush(  # noqa: PLR0913 - all by name
         StorageError: the store failed, or is away.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
-    with operating("flush", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("flush", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
-        workers = Threads.of(author.job_id, threads, context)
-        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
+        workers = Threads.of(author.job_id, threads, log.fs.context)
+        reopen = partial(open_with_written_settings, path, Access.of(access))
         url = normalise(os.fspath(path))
-        files_max = files_each(commit_every)
+        files_max, progress = files_each(commit_every), access.get("progress")
         flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress)
         return flush.plan() if dry_run else flush.run()
 

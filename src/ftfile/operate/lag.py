@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ftfile.core.arguments import Access
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
@@ -135,7 +136,10 @@ class Lag:
         def left_s() -> float:
             return max(0.0, end_s - context.clock.monotonic_s())
 
-        opens = {path: partial(open_log, path, None, self._settings_for(path), context) for path in self.sources}
+        opens = {
+            path: partial(open_log, path, Access(None, self._settings_for(path), context=context))
+            for path in self.sources
+        }
         _answers(opens, left_s())
         calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
         named_checkpoints = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
@@ -196,7 +200,7 @@ class Lag:
             return replace(source, unknown="no batch has read it yet")
         gone: HistoryGone | None = None
         for path in self.sources:
-            log = open_log(path, None, self._settings_for(path), context)
+            log = open_log(path, self._access_to(path, context))
             head = log.refresh()
             try:
                 check_position(log, head, position)
@@ -234,6 +238,9 @@ class Lag:
             late=status.late,
             unknown="",
         )
+
+    def _access_to(self, url: str, context: Context) -> Access:
+        return Access(storage=self._settings_for(url), context=context)
 
     def _settings_for(self, url: str) -> dict[str, str] | None:
         """Return the settings of the file system for what is on the store of the directory; None for all others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import Access, checked
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import AccessArguments, OperationArguments
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
@@ -58,7 +61,7 @@ class OpenedDirectory(Directory):
             CorruptData: the log is damaged; `verify` says how.
             StorageError: the store failed, or a checkpoint or source that is given does not answer.
         """
-        look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._storage)
+        look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._access.settings)
         return directory_status(self._log, self.path, staged=staged, lag=look if lag else None)
 
     @checked
@@ -137,7 +140,7 @@ class OpenedDirectory(Directory):
             StorageError: the store failed.
         """
         workers = Threads.of("verify", threads, self.file_system.context)
-        at_least = self._at_least_version
+        at_least = self._access.at_least_version
         return compare(self.file_system, full=full, workers=workers, progress=progress, at_least_version=at_least)
 
 
@@ -166,23 +169,20 @@ def open_directory(
         ConfigError: the path is no ftfile directory, or its keys are not known, or it is a store: see `ftfile.kv.open`.
         StorageError: the store failed.
     """
-    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
+    opened = OpenedDirectory(path, Access(key_provider, storage, at_least_version, context))
     opened.require_files()
     return opened
 
 
 @checked
-def status(  # noqa: PLR0913 - all by name
+def status(
     path: str | os.PathLike[str],
     *,
     staged: bool = False,
     lag: bool = True,
     checkpoints: Collection[str] = (),
     sources: Collection[str] = (),
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> DirectoryStatus:
     """Return how a directory or a store is: `verdict` says it in a sentence. Within a second or so; it writes nothing.
 
@@ -192,31 +192,24 @@ def status(  # noqa: PLR0913 - all by name
         lag: likewise.
         checkpoints: likewise.
         sources: likewise.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, or its keys are not known; or see `Directory.status()`.
         CorruptData, StorageError: see `Directory.status()`.
     """
-    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
+    opened = OpenedDirectory(path, Access.of(access))
     return opened.status(staged=staged, lag=lag, checkpoints=checkpoints, sources=sources)
 
 
 @checked
-def verify(  # noqa: PLR0913 - all by name
+def verify(
     path: str | os.PathLike[str],
     *,
     full: bool = False,
     threads: int | None = None,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> VerifyReport:
     """Return the differences between storage and the log of a directory or a store, worst first. Writes nothing.
 
@@ -224,16 +217,12 @@ def verify(  # noqa: PLR0913 - all by name
         path: of the directory or the store.
         full: read the content, too; of runs of a store it compares bytes, and `ftfile.kv.verify` also their rows.
         threads: see `Directory.verify()`.
-        progress: likewise.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `Directory.verify()`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, or its keys are not known, or `threads` is below 1.
         StorageError: the store failed.
     """
-    opened = OpenedDirectory(path, key_provider, storage, context, at_least_version)
-    return opened.verify(full=full, threads=threads, progress=progress)
+    opened = OpenedDirectory(path, Access.of(access))
+    return opened.verify(full=full, threads=threads, progress=access.get("progress"))

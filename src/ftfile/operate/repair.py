@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.progress import Tracker
@@ -21,9 +21,11 @@ from ftfile.operate.verify.verify_directory import verify
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
     from ftfile.operate.verify.verify_directory import VerifyReport
 
@@ -63,7 +65,7 @@ class RepairReport(DirectoryReport):
         yield from (f"{'would ' if self.dry_run else ''}{step.action}" for step in self.steps)
 
 
-def repair(  # noqa: PLR0913 - all by name
+def repair(
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
@@ -71,11 +73,7 @@ def repair(  # noqa: PLR0913 - all by name
     give_up: Collection[str] = (),
     quarantine: Collection[str] = (),
     accept_lost_records: bool = False,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RepairReport:
     """Mend what `Directory.verify()` finds, and return what was done and what is left.
 
@@ -90,25 +88,27 @@ def repair(  # noqa: PLR0913 - all by name
     which `*` also matches `/`. With `accept_lost_records`, where
     records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
     and their files, go to quarantine. `progress` is called in this thread with a `Progress` after each step, and with
-    `full`, after each file that is read; what it raises ends the repair. For the other arguments see `ftfile.open`.
+    `full`, after each file that is read; what it raises ends the repair. For the rest of `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
             lost, or not foreign.
         StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
     """
-    fs = open_log(path, key_provider, storage, context, repairs=True).fs
+    place, progress = Access.of(access), access.get("progress")
+    # Verification compares the version once the log can be read.
+    fs = open_log(path, place._replace(at_least_version=None), repairs=True).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
-    author = MaintenanceAuthor(OPERATION, context.ids.unique())
+    author = MaintenanceAuthor(OPERATION, fs.context.ids.unique())
     with log_context(job=author.job_id):
-        report = verify(fs, full=full, progress=progress, at_least_version=at_least_version)
+        report = verify(fs, full=full, progress=progress, at_least_version=place.at_least_version)
         asked.check(report)
         if dry_run:
             return _plan(report, asked)
-        reopen = partial(open_with_written_settings, path, key_provider, storage, context, at_least_version)
+        reopen = partial(open_with_written_settings, path, place)
         repaired = _repair(report, asked, Mender(fs, reopen, author), progress, full=full)
         if repaired.version != report.version:
-            renew(path, fs, storage)
+            renew(path, fs, place.storage)
         return repaired
 
 

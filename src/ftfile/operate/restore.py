@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger
 from ftfile.log.checks import find_files
@@ -31,10 +31,12 @@ from ftfile.log.read.times import parsed_version_at
 from ftfile.operate.export.after_commit import operating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, AssemblyTask, MaintenanceAuthor
@@ -71,17 +73,13 @@ class RestoreReport:
     undone_version: int | None = None  # of an undo: the write that was taken back
 
 
-def restore(  # noqa: PLR0913 - all by name
+def restore(
     path: str | os.PathLike[str],
     version: int | None = None,
     *,
     timestamp: str | datetime | None = None,
     dry_run: bool = False,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RestoreReport:
     """Make the rows of an older version those of the newest one, in one record, and return what changed.
 
@@ -94,11 +92,8 @@ def restore(  # noqa: PLR0913 - all by name
         version: the one whose rows come back.
         timestamp: or the newest one then; see `Directory.version_at`.
         dry_run: change nothing, and return what a restore would do, and the files that are missing for it.
-        progress: as of `ftfile.drop`, after each file that is moved.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; `progress` is as of `ftfile.drop`, after each file
+            that is moved.
 
     Raises:
         ConfigError: the path is no ftfile directory, there is no such version, or not one of both arguments is given.
@@ -108,22 +103,18 @@ def restore(  # noqa: PLR0913 - all by name
     """
     if (version is None) == (timestamp is None):
         raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
-    with operating("restore", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("restore", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
         restored_version = take_snapshot(log, version).version  # which refuses one that is not there
-        return _Plan(log, restored_version).carry_out(author, progress, dry_run=dry_run)
+        return _Plan(log, restored_version).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
-def undo(  # noqa: PLR0913 - all by name
+def undo(
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
-    progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> RestoreReport:
     """Take the last write back: `restore` the version before it, in one record, and return what changed.
 
@@ -134,11 +125,7 @@ def undo(  # noqa: PLR0913 - all by name
     Args:
         path: of the directory.
         dry_run: change nothing, and return what an undo would do, and the files that are missing for it.
-        progress: see `restore`.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `restore`.
 
     Raises:
         ConfigError: the path is no ftfile directory; or there is no such write, it is a migration, or the version
@@ -146,14 +133,14 @@ def undo(  # noqa: PLR0913 - all by name
         HistoryGone, NameCollision: as `restore`.
         CommitError: as `restore`; or another write came meanwhile, and nothing was changed.
     """
-    with operating("undo", path, key_provider, storage, context, at_least_version) as (log, author):
+    with operating("undo", path, Access.of(access)) as (log, author):
         check_is_files(head := log.refresh(), os.fspath(path))
         undone = _last_write(log, head)
         if undone is None:
             raise ConfigError(f"{os.fspath(path)!r} has no write that could be undone, as far as its log is kept")
         if undone > 0:
             take_snapshot(log, undone - 1)  # which refuses one that is not there
-        return _Plan(log, undone - 1, undone).carry_out(author, progress, dry_run=dry_run)
+        return _Plan(log, undone - 1, undone).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
 def _last_write(log: CommitLog, head: LogState) -> int | None:

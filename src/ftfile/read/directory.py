@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    from ftfile.core.context import Context
+    from ftfile.core.arguments import Access
     from ftfile.log.state import LogState
     from ftfile.read.selection import ChosenAdd
 
@@ -48,18 +48,10 @@ if TYPE_CHECKING:
 class Directory:
     """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        key_provider: str | None,
-        storage: Mapping[str, str] | None,
-        context: Context,
-        at_least_version: int | None = None,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], access: Access) -> None:
         self.path = normalise(os.fspath(path))
-        self._log = open_log(path, key_provider, storage, context, at_least_version)
-        self._at_least_version = at_least_version
-        self._storage = dict(storage or {})
+        self._log = open_log(path, access)
+        self._access = access._replace(storage=dict(access.settings))
         self.file_system = self._log.fs
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.filters.aes_gcm import AesGcm
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
 
-    from ftfile.core.progress import OnProgress
+    from ftfile.core.arguments import JobArguments
     from ftfile.kv.reading.verify import StoreReport
     from ftfile.kv.upkeep.compact import CompactReport
     from ftfile.log.commit_log import CommitLog
@@ -167,13 +168,9 @@ def compact(  # noqa: PLR0913 - all by name
     *,
     target_bytes: int | None = None,
     commit_every: int | None = None,
-    progress: OnProgress | None = None,
     full: bool = False,
     merge: str | Mapping[str, str] | None = None,
-    tasks: int | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[JobArguments],
 ) -> RewriteReport | CompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
 
@@ -186,13 +183,11 @@ def compact(  # noqa: PLR0913 - all by name
         where: see `ftfile.compact`; of files alone, as are the next two.
         target_bytes: likewise.
         commit_every: new parts after which a record is created, each by a Spark job of its own.
-        progress: called with a `Progress` for each merge, once the tasks of its record have ended.
         full: make one sorted run of each bucket; of stores alone.
         merge: see `ftfile.kv.open`; of stores alone.
-        tasks: that run at once; the default is `spark.sparkContext.defaultParallelism`.
-        key_provider: see `ftfile.vacuum`.
-        storage: likewise.
-        at_least_version: likewise.
+        **access: how the directory is opened, as `ftfile.open` does. `tasks` run at once, by default
+            `spark.sparkContext.defaultParallelism`; `progress` is called with a `Progress` for each merge, once the
+            tasks of its record have ended.
 
     Raises:
         ConfigError: as `ftfile.compact`; or an argument is of the other kind, or executors see another directory there.
@@ -200,8 +195,8 @@ def compact(  # noqa: PLR0913 - all by name
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
     of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
-    with _maintaining("compact", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
-        is_store = store_of(log.refresh()) is not None
+    with _maintaining("compact", spark, path, access) as (log, author, workers):
+        is_store, progress = store_of(log.refresh()) is not None, access.get("progress")
         refused = of_files if is_store else {"full": full or None, "merge": merge}
         _check_no_others(workers.place.path, refused, is_store=is_store)
         if is_store:
@@ -211,7 +206,7 @@ def compact(  # noqa: PLR0913 - all by name
         return rewrite(log, author, workers, choice, commit_every=commit_every, progress=progress)
 
 
-def flush(  # noqa: PLR0913 - all by name
+def flush(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
@@ -219,11 +214,7 @@ def flush(  # noqa: PLR0913 - all by name
     query_id: str | None = None,
     commit_every: int | None = None,
     code: Collection[str] = (),
-    progress: OnProgress | None = None,
-    tasks: int | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[JobArguments],
 ) -> FlushReport:
     """Finish open files as `ftfile.flush` does; tasks of Spark make them, and this process records; return how many.
 
@@ -237,37 +228,29 @@ def flush(  # noqa: PLR0913 - all by name
         query_id: likewise.
         commit_every: likewise; each record has a Spark job of its own.
         code: see `ftfile.flush`.
-        progress: called with a `Progress` for each job, once the tasks of its record have ended.
-        tasks: see `compact`.
-        key_provider: likewise.
-        storage: likewise.
-        at_least_version: likewise.
+        **access: as of `compact`; `progress` is called for each job, once the tasks of its record have ended.
 
     Raises:
         ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
         FtfileError: as `ftfile.flush`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    with _maintaining("flush", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
+    with _maintaining("flush", spark, path, access) as (log, author, workers):
         url = workers.place.path
         check_is_files(log.refresh(), url, "merge its runs with ftfile.spark.compact")
-        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM, at_least_version)
-        files_max = files_each(commit_every)
+        reopen = partial(open_with_written_settings, url, Access.of(access))
+        files_max, progress = files_each(commit_every), access.get("progress")
         return Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress).run()
 
 
-def delete(  # noqa: PLR0913 - all by name
+def delete(
     spark: SparkSession,
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression,
     *,
     dry_run: bool = False,
     code: Collection[str] = (),
-    progress: OnProgress | None = None,
-    tasks: int | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[JobArguments],
 ) -> RewriteReport:
     """Remove the rows for which a condition is true, as `ftfile.delete` does; return how many.
 
@@ -279,33 +262,26 @@ def delete(  # noqa: PLR0913 - all by name
         where: see `ftfile.delete`.
         dry_run: likewise; tasks count the rows.
         code: see `ftfile.flush`.
-        progress: called with a `Progress` for each file, once the tasks have ended.
-        tasks: see `compact`.
-        key_provider: likewise.
-        storage: likewise.
-        at_least_version: likewise.
+        **access: as of `compact`; `progress` is called for each file, once the tasks have ended.
 
     Raises:
         ConfigError: as `ftfile.delete`; or executors see another directory there.
         FtfileError, CommitError: as `ftfile.delete`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was removed.
     """
-    with _maintaining("delete", spark, path, tasks, key_provider, storage, at_least_version) as (log, author, workers):
+    with _maintaining("delete", spark, path, access) as (log, author, workers):
         url = workers.place.path
-        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM, at_least_version)
-        return Deleting(url, log, author, workers, reopen, frozenset(code), progress).run(where, dry_run=dry_run)
+        reopen = partial(open_with_written_settings, url, Access.of(access))
+        deleting = Deleting(url, log, author, workers, reopen, frozenset(code), access.get("progress"))
+        return deleting.run(where, dry_run=dry_run)
 
 
-def verify(  # noqa: PLR0913 - all by name
+def verify(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
     full: bool | None = None,
-    progress: OnProgress | None = None,
-    tasks: int | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[JobArguments],
 ) -> VerifyReport | StoreReport:
     """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
 
@@ -316,11 +292,7 @@ def verify(  # noqa: PLR0913 - all by name
         spark: see `compact`.
         path: of the directory of files, or of the store.
         full: read the content, as by default; without it, no task has anything to do. Of files alone.
-        progress: called with a `Progress` for each file, once the tasks have ended.
-        tasks: see `compact`.
-        key_provider: likewise.
-        storage: likewise.
-        at_least_version: likewise.
+        **access: as of `compact`; `progress` is called for each file, once the tasks have ended.
 
     Raises:
         ConfigError: nothing was committed there, its keys are not known, `full` is given for a store, or executors see
@@ -328,41 +300,32 @@ def verify(  # noqa: PLR0913 - all by name
         StorageError: the store failed.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    with _maintaining("verify", spark, path, tasks, key_provider, storage, at_least_version) as (log, _, workers):
+    with _maintaining("verify", spark, path, access) as (log, _, workers):
+        least, progress = access.get("at_least_version"), access.get("progress")
         if store_of(log.refresh()) is not None:
             _check_no_others(workers.place.path, {"full": full}, is_store=True)
             return verify_runs(Reader(log, workers.place.path), workers, progress)
-        return verify_directory(
-            log.fs, full=full is not False, workers=workers, progress=progress, at_least_version=at_least_version
-        )
+        is_full = full is not False
+        return verify_directory(log.fs, full=is_full, workers=workers, progress=progress, at_least_version=least)
 
 
 @contextlib.contextmanager
-def _maintaining(  # noqa: PLR0913, PLR0917 - as of `operating`
-    operation: str,
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    tasks: int | None,
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    at_least_version: int | None,
+def _maintaining(
+    operation: str, spark: SparkSession, path: str | os.PathLike[str], arguments: JobArguments
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
     """Give the log of a directory, the author of what one operation records, and the tasks that do its work.
 
     Raises:
         ConfigError: there is no log or no task, or other processes cannot see the path.
     """
-    at_once = _tasks_of(spark, tasks)
+    at_once, access = _tasks_of(spark, arguments.get("tasks")), Access.of(arguments)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
-    with operating(operation, url, key_provider, storage, SYSTEM, at_least_version) as (log, author):
+    with operating(operation, url, access) as (log, author):
         check_shared(log.fs, url)
-        executor_settings = tuple(settings_for_others(url, storage or {}).items())
+        executor_settings = tuple(settings_for_others(url, access.settings).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
-        yield (
-            log,
-            author,
-            SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, executor_settings, marker)),
-        )
+        place = Place(url, access.key_provider, executor_settings, marker)
+        yield log, author, SparkTasks(author.job_id, at_once, spark, place)
 
 
 def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import read_marker
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
+    from typing_extensions import Unpack
 
+    from ftfile.core.arguments import DirectoryArguments
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.read.shares import Share
@@ -64,7 +66,7 @@ _VERSION = "v1"
 _BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
 
 
-def load(  # noqa: PLR0913 - all by name
+def load(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
@@ -72,9 +74,7 @@ def load(  # noqa: PLR0913 - all by name
     timestamp: str | datetime | None = None,
     where: str | Mapping[str, object] | None = None,
     check_files: bool = True,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[DirectoryArguments],
 ) -> DataFrame:
     """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
 
@@ -95,9 +95,7 @@ def load(  # noqa: PLR0913 - all by name
             range of whole numbers, or None for null.
         check_files: before each query, have Spark ask the store for the length and time of each file that it is about
             to read itself. Without it, Spark reads what it finds.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise, of this call.
+        **access: how the directory is opened by this call, as `ftfile.open` does.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
@@ -106,42 +104,35 @@ def load(  # noqa: PLR0913 - all by name
         AnalysisException: `where` names a column that there is not.
     """
     where = at_once(spark, where)
-    plan = _plan(spark, path, version, timestamp, key_provider, storage, at_least_version, where, check_files)
+    directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
+    plan = _plan(_Loading(spark, directory, snapshot, place, where, check_files))
     return filtered(plan.rows, where)
 
 
-def load_plan(  # noqa: PLR0913 - all but the first by name
+def load_plan(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
     version: int | None = None,
     timestamp: str | datetime | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[DirectoryArguments],
 ) -> LoadPlan:
     """Return how `load` reads a version; print it to see which files Spark reads itself, and why not others.
 
     For the arguments and errors see `load`.
     """
-    return _plan(spark, path, version, timestamp, key_provider, storage, at_least_version)
+    directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
+    return _plan(_Loading(spark, directory, snapshot, place))
 
 
-def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    version: int | None,
-    timestamp: str | datetime | None,
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    at_least_version: int | None,
-    where: str | Mapping[str, object] | None = None,
-    check_files: bool = True,  # noqa: FBT002
-) -> LoadPlan:
+def _snapshot(
+    path: str | os.PathLike[str], version: int | None, timestamp: str | datetime | None, access: Access
+) -> tuple[Directory, Snapshot]:
+    """Return a directory that executors see, too, and the version that is read."""
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
-    directory = Directory(place, key_provider, storage, SYSTEM, at_least_version)
+    directory = Directory(place, access)
     check_shared(directory.file_system, place)
     directory.require_files()
     if timestamp is not None:
@@ -149,8 +140,10 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
     snapshot = directory.snapshot(version)
     if snapshot.schema is None:
         raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
-    schema_json = snapshot.definitions[snapshot.schema]
-    loading = _Loading(spark, directory, snapshot, key_provider, storage or {}, where, schema_json, check_files)
+    return directory, snapshot
+
+
+def _plan(loading: _Loading) -> LoadPlan:
     plan = loading.plan()
     _log.info("%s", plan)
     return plan
@@ -186,11 +179,15 @@ class _Loading:
     spark: SparkSession
     directory: Directory
     snapshot: Snapshot
-    key_provider: str | None
-    storage: Mapping[str, str]
-    where: str | Mapping[str, object] | None
-    schema_json: str
-    check_files: bool
+    access: Access
+    where: str | Mapping[str, object] | None = None
+    check_files: bool = True
+
+    @property
+    def schema_json(self) -> str:
+        assert self.snapshot.schema is not None
+        schema: str = self.snapshot.definitions[self.snapshot.schema]
+        return schema
 
     @functools.cached_property
     def schema(self) -> StructType:
@@ -290,17 +287,17 @@ class _Loading:
 
     def _whole(self) -> DataFrame:
         """Return all rows, by `format("ftfile")`."""
-        options = {f"storage.{name}": text for name, text in self.storage.items()}
-        if self.key_provider is not None:
-            options["keyProvider"] = self.key_provider
+        options = {f"storage.{name}": text for name, text in self.access.settings.items()}
+        if self.access.key_provider is not None:
+            options["keyProvider"] = self.access.key_provider
         reader = self.spark.read.format("ftfile").option("versionAsOf", self.snapshot.version).options(**options)
         return reader.load(self.directory.path)
 
     def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
         """Return the rows of some adds."""
         shares = pack(adds, self.snapshot.definitions)
-        storage = tuple(settings_for_others(self.directory.path, self.storage).items())
-        place = Place(self.directory.path, self.key_provider, storage, read_marker(self.directory.file_system))
+        storage = tuple(settings_for_others(self.directory.path, self.access.settings).items())
+        place = Place(self.directory.path, self.access.key_provider, storage, read_marker(self.directory.file_system))
         task = _Task(place, self.schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ftfile.core.context import SYSTEM, cores
+from ftfile.core.arguments import Access
+from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.formats.api import RowFilter
@@ -86,7 +87,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
         place = self._place
-        directory = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM, self._at_least_version)
+        directory = Directory(place.path, Access(place.key_provider, dict(place.storage), self._at_least_version))
         snapshot = directory.snapshot(self._version)
         schema = snapshot.schema
         recorded = pa.schema([]) if schema is None else recorded_schema(snapshot.definitions[schema])
@@ -137,9 +138,8 @@ def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | No
     parsed = parse_options(absolute_options(options), *uses)
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
-    directory = Directory(
-        parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM, parsed["atLeastVersion"]
-    )
+    access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
+    directory = Directory(parsed["path"], access)
     check_shared(directory.file_system, parsed["path"])
     directory.require_files()
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import FOUND
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import DataFrame
+    from typing_extensions import Unpack
 
+    from ftfile.core.arguments import DirectoryArguments
     from ftfile.core.options import Settings
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
@@ -55,39 +58,30 @@ class StorePlace:
 _readers: dict[StorePlace, Reader] = {}
 
 
-def open_on_driver(  # noqa: PLR0913 - all by name
+def open_on_driver(
     path: str,
-    *,
-    version: int | None,
+    access: Access,
     merge: str | None,
-    key_provider: str | None,
-    storage: Mapping[str, str],
-    timestamp: datetime | None = None,
+    version: int | datetime | None = None,
+    *,
     cache_bytes: int | None = None,
     follows: bool = False,
-    at_least_version: int | None = None,
 ) -> tuple[Reader, StorePlace]:
     """Return a reader of a version, and the place at which tasks find the same one; if it `follows`, the newest one.
+
+    Instead of a version, there may be a time, for the newest one then.
 
     Raises:
         ConfigError: there is no store or no such version, or other processes cannot see the path.
     """
-    check_shared(open_filesystem(path, SYSTEM, storage), path)
-    reader = open_store(
-        path,
-        version=version,
-        timestamp=timestamp,
-        merge=merge,
-        key_provider=key_provider,
-        storage=storage,
-        at_least_version=at_least_version,
-    )
-    executor_settings = tuple(settings_for_others(reader.path, storage).items())
-    marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))
-    version = None if follows else reader.version
-    place = StorePlace(
-        reader.path, version, merge, key_provider, executor_settings, cache_bytes, at_least_version, marker
-    )
+    keys, least = access.key_provider, access.at_least_version
+    check_shared(open_filesystem(path, SYSTEM, access.settings), path)
+    number, time = (version, None) if version is None or isinstance(version, int) else (None, version)
+    reader = open_store(path, version=number, timestamp=time, merge=merge, **access._asdict())
+    executor_settings = tuple(settings_for_others(reader.path, access.settings).items())
+    marker = read_marker(open_with_keys(reader.path, SYSTEM, keys, access.settings.items()))
+    number = None if follows else reader.version
+    place = StorePlace(reader.path, number, merge, keys, executor_settings, cache_bytes, least, marker)
     _keep(place, reader)
     return reader, place
 
@@ -132,9 +126,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     version: int | None = None,
     *,
     merge: str | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
+    **access: Unpack[DirectoryArguments],
 ) -> DataFrame:
     """Return the rows of a DataFrame with the values that a store has for their keys: a join without a shuffle.
 
@@ -151,24 +143,16 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
         how: `left` or `inner`.
         version: the one to read.
         merge: see `ftfile.kv.open`.
-        key_provider: see `ftfile.open`.
-        storage: settings of the file system, as the options `storage.<name>`.
-        at_least_version: see `ftfile.open`; each task of a stream looks, too.
+        **access: how the store is opened, as `ftfile.open` opens a directory; each task of a stream looks at
+            `at_least_version`, too.
 
     Raises:
         ConfigError: there is no store, no such column or version, a column of another type, or one of both sides.
     """
     if how not in ("left", "inner"):
         raise ConfigError(f"how={how!r}: a lookup is `left` or `inner`")
-    reader, place = open_on_driver(
-        absolute_path(path),
-        version=version,
-        merge=merge,
-        key_provider=key_provider,
-        storage=storage or {},
-        follows=version is None and df.isStreaming,
-        at_least_version=at_least_version,
-    )
+    follows = version is None and df.isStreaming
+    reader, place = open_on_driver(absolute_path(path), Access.of(access), merge, version, follows=follows)
     definition, schema = reader.definition, arrow_schema(df.schema.json())
     keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)
     value_names = _value_columns(definition, columns, schema)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
@@ -185,16 +186,10 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
         raise ConfigError(_NO_PATH)
     if parsed["versionAsOf"] is not None and parsed["timestampAsOf"] is not None:
         raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
-    reader, place = open_on_driver(
-        parsed["path"],
-        version=parsed["versionAsOf"],
-        timestamp=parsed["timestampAsOf"],
-        merge=parsed["merge"],
-        key_provider=parsed["keyProvider"],
-        storage=parsed.prefixed("storage"),
-        cache_bytes=parsed["cacheBytes"],
-        at_least_version=parsed["atLeastVersion"],
-    )
+    access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
+    version = parsed["versionAsOf"] if parsed["timestampAsOf"] is None else parsed["timestampAsOf"]
+    cache_bytes = parsed["cacheBytes"]
+    reader, place = open_on_driver(parsed["path"], access, parsed["merge"], version, cache_bytes=cache_bytes)
     return reader, place, parsed["filterPushdown"]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.kv import KeyValueStore
 from ftfile.kv.merge_functions import merge_function
@@ -110,7 +110,7 @@ def test_is_not_needed_where_nothing_is_merged(store: str) -> None:
 
 
 def test_due_merges_of_a_process_need_it(store: str) -> None:
-    log = open_log(store, None, None, SYSTEM, None, NO_STORE)
+    log = open_log(store, Access(), NO_STORE)
     with pytest.raises(ConfigError, match=NEEDED):
         merge_due(log)
     assert MODULE not in sys.modules

@@ -14,7 +14,7 @@ from unittest import mock
 
 import ftfile
 from ftfile import kv
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.filters.keys import forget_keys
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
@@ -136,13 +136,13 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
         for batch in range(3):
             parts.run(batch, [[_row(), _row("b" * (40 if batch == 0 else 1))]])
             query.run(batch, [[_row(), _row("b")]])
-            log = open_log(path, None, None, SYSTEM)
+            log = open_log(path, Access())
             if batch == 1:
                 write_checkpoint(log.fs, log.ids, log.refresh())
     ftfile.compact(path, where={"kind": "a"})
     parts.run(3, [[_row()]])
     query.run(3, [[_row()]])
-    log = open_log(path, None, None, SYSTEM)
+    log = open_log(path, Access())
     fs, head = log.fs, log.refresh()
     write_checkpoint(fs, log.ids, head)
     compact_new_records(log, head)
@@ -219,7 +219,7 @@ def harmed(kind: Kind, harm: str | None, *, encrypted: bool) -> Iterator[str]:
     with mock.patch.dict(os.environ, _KEYS):
         first = _contents(in_store=kind.in_store, encrypted=encrypted, number=0)
         with _mounted(first) as url:
-            fs = open_log(url, None, None, SYSTEM).fs
+            fs = open_log(url, Access()).fs
             path = kind.find(fs)
             inner = _plain(fs)
             content = inner.read(path)
@@ -232,7 +232,7 @@ def harmed(kind: Kind, harm: str | None, *, encrypted: bool) -> Iterator[str]:
             elif harm == "another directory's":
                 second = _contents(in_store=kind.in_store, encrypted=encrypted, number=1)
                 with _mounted(second) as other:
-                    other_fs = open_log(other, None, None, SYSTEM).fs
+                    other_fs = open_log(other, Access()).fs
                     other_path = kind.find(other_fs)
                     other_content = _plain(other_fs).read(other_path)
                 inner.create_exclusive(path, other_content)

@@ -17,6 +17,7 @@ import pytest
 from pyarrow import orc
 
 import ftfile
+from ftfile.core.arguments import Access
 from ftfile.core.errors import (
     ChangedRows,
     CommitError,
@@ -327,7 +328,7 @@ class TestOpenFiles:
         query = MicroBatch(out, COLUMNS, options)
         query.run(0, [[{"id": 3, "word": f"w{n}", "day": "a"} for n in first] for first in ((0, 1, 2), (3, 4, 5))])
         query.run(1, [[]])
-        (segment,) = open_log(out, None, None, current()).refresh().segments.values()
+        (segment,) = open_log(out, Access(context=current())).refresh().segments.values()
         assert (segment.skip_rows, segment.rows) == (1, 2)
         check(out, "word = 'w4'")
         assert check(out, "id = 3").rows_removed == 5

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.core.arguments import Access
 from ftfile.core.codecs import READERS_ENDINGS
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.formats.api import FORMATS
 from ftfile.log.format import layout
@@ -34,7 +34,7 @@ CELLS = [
 
 
 def verified(url: str) -> VerifyReport:
-    return verify(open_log(url, None, None, SYSTEM, repairs=True).fs, full=True)
+    return verify(open_log(url, Access(), repairs=True).fs, full=True)
 
 
 def cell_of(report: VerifyReport, repaired: RepairReport) -> str:
@@ -58,7 +58,7 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
             return
         before = verified(url)
         if harm in {"deleted", "emptied"} and name != "dead letters":
-            quick = verify(open_log(url, None, None, SYSTEM, repairs=True).fs)
+            quick = verify(open_log(url, Access(), repairs=True).fs)
             assert quick.findings == before.findings, "it shows without the content"
         repaired = ftfile.repair(url, dry_run=False, full=True)
         assert cell_of(before, repaired) == cell
@@ -101,7 +101,7 @@ def test_the_table_has_every_place_of_the_layout() -> None:
 def test_each_file_lies_in_the_place_that_is_named(name: str) -> None:
     kind = KINDS[name]
     with harmed(kind, None, encrypted=False) as url:
-        path = kind.find(open_log(url, None, None, SYSTEM).fs) if name != "committed part, not published" else ""
+        path = kind.find(open_log(url, Access()).fs) if name != "committed part, not published" else ""
     for place in kind.places if path else ():
         value = getattr(layout, place)
         assert not isinstance(value, str) or path == value or path.startswith(f"{value}/")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError, HistoryGone, Unavailable
 from ftfile.log.opening import open_log
 from ftfile.operate import lag
@@ -185,7 +185,7 @@ def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_fo
     sink.run(0)
 
     def check(log: CommitLog, *arguments: Any) -> None:
-        if str(log.refresh().nonce) == open_log(other.path, None, None, SYSTEM).refresh().nonce:
+        if str(log.refresh().nonce) == open_log(other.path, Access()).refresh().nonce:
             raise HistoryGone("version 1 is to be read next, and the oldest that vacuum has left is 100")
         check_position(log, *arguments)
 
@@ -369,7 +369,7 @@ def test_nobody_looks_unless_asked(sink: Sink) -> None:
 def test_the_place_is_recorded_once(sink: Sink) -> None:
     """And again where it is another one; a checkpoint has it when the records are gone."""
     sink.run(0, 1)
-    log = open_log(sink.out, None, None, SYSTEM)
+    log = open_log(sink.out, Access())
 
     def changes_of(version: int) -> dict[str, Any]:
         record = log.read_record(version)
@@ -396,7 +396,7 @@ def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
     for batch in range(2):
         store.run(batch, [[{"k": "a", "n": batch}]])
     sink.plan(2, json.loads(source.offsets[-1]))
-    log = open_log(store.path, None, None, SYSTEM)
+    log = open_log(store.path, Access())
     records = [log.read_record(version) for version in range(2)]
     place = f"file://{sink.checkpoint}"
     assert [record and record.tables for record in records] == [{CHECKPOINTS: {"set": {QUERY: place}}}, {}]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import oldest_readable, read_records
@@ -44,7 +44,7 @@ def test_it_is_what_the_records_tell(
         query.run(batch, [[{"id": batch, "m": batch // 2}]])
         if batch in removals:
             ftfile.drop(query.path, f"m = {batch // 2}" if batch % 2 else "m = 0")
-    log = open_log(query.path, None, None, SYSTEM)
+    log = open_log(query.path, Access())
     newest = log.refresh().version
     for version in range(newest + 1):
         at_s = time.time() - DAY_S * (newest + 2 - version)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import ftfile
 import ftfile.kv
 import ftfile.spark
+from ftfile.core.arguments import Access
 from ftfile.errors import ConfigError, RolledBack
 from ftfile.spark import store_lookup
 from ftfile.testing.micro_batch import MicroBatch
@@ -209,17 +210,8 @@ def test_tasks_of_a_lookup_refuse_a_store_that_is_put_back(store: str) -> None:
     newest = newest_of(store)
     shutil.copytree(store, f"{store}.copy")
     query_of(store).run(2, [rows("a", n=7)])
-    reader, place = store_lookup.open_on_driver(
-        store,
-        version=None,
-        timestamp=None,
-        merge=None,
-        key_provider=None,
-        storage={},
-        cache_bytes=None,
-        follows=True,
-        at_least_version=newest + 1,
-    )
+    access = Access(at_least_version=newest + 1)
+    reader, place = store_lookup.open_on_driver(store, access, None, follows=True)
     assert store_lookup.reader_here(place).get("a") == 7
     reader.close()
     shutil.rmtree(store)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.read.directory import Directory
 from ftfile.spark.native_load import hadoop_url, write_sink_log
 from ftfile.spark.plain_files import Ways, plan_groups
@@ -25,7 +25,7 @@ ARRAY_OF_EMPTY_NAMES = {
 
 
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
-    directory = Directory(out, None, None, SYSTEM)
+    directory = Directory(out, Access())
     snapshot = directory.snapshot(version)
     return plan_groups(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
 

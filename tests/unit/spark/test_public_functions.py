@@ -5,16 +5,20 @@ from __future__ import annotations
 import inspect
 import pickle
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import ftfile
-from ftfile.core.arguments import kind_of
+from ftfile.core.arguments import Access, kind_of
+from ftfile.core.context import SYSTEM
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.kv.reading.reader import Reader
 from ftfile.operate.open_directory import OpenedDirectory
 from tests.unit.spark.fake_session import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CHECKED_ELSEWHERE = frozenset(
     {"confirm", "context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema"}
@@ -60,6 +64,39 @@ def test_every_argument_of_every_method_is_checked(kind: type) -> None:
                 assert hasattr(method, "__wrapped__"), f"{told} is not @checked"
             elif parameter.annotation != "Any":
                 assert parameter.name in CHECKED_ELSEWHERE | CHECKED_IN_METHODS, told
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_an_argument_that_there_is_not_is_named_and_nothing_is_opened(package: Any, tmp_path: Path) -> None:
+    path = tmp_path / "nothing"
+    values: dict[str, Any] = {"path": str(path), "spark": Session(), "writer": "w", "version": 0, "where": "all"}
+    functions = [each for each in (getattr(package, name) for name in dir(package)) if isinstance(each, FunctionType)]
+    kinds: list[Any] = [KeyValueStore] if package is ftfile.kv else []
+    for function in [*functions, *kinds]:
+        parameters = inspect.signature(function).parameters.values()
+        if function is ftfile.source_status:
+            continue  # it takes options of sources, and names one that there is not
+        assert not [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD], function
+        needed = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+        arguments = {name: values.get(name) for name in needed}
+        with pytest.raises(TypeError, match="unexpected keyword argument 'key_providr'"):
+            function(**arguments, key_providr="file:/keys")
+    assert not path.exists()
+
+
+def test_shared_arguments_are_shown_with_their_types() -> None:
+    parameters = inspect.signature(ftfile.compact).parameters
+    assert parameters["context"].default is SYSTEM
+    assert parameters["at_least_version"].annotation == "int | None"
+    assert parameters["progress"].kind is inspect.Parameter.KEYWORD_ONLY
+    with pytest.raises(TypeError, match="at_least_version='7': it takes an int, or None"):
+        ftfile.compact("/x", at_least_version=cast("Any", "7"))
+
+
+def test_a_function_itself_takes_no_other_argument() -> None:
+    """Also where the package has not wrapped it, as other modules of it call it."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'key_providr'"):
+        Access.of(cast("Any", {"progress": None, "tasks": 2, "key_providr": "file:/keys"}))
 
 
 def test_arguments_of_functions_of_spark_are_checked() -> None:

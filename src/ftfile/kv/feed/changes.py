@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.units import packed
 from ftfile.kv.definition import BUCKETS_MAX
@@ -41,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
+    from typing_extensions import Unpack
 
+    from ftfile.core.arguments import AccessArguments
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Record
@@ -213,16 +214,13 @@ class FeedStream(LogStream[Share]):
         return self._planner
 
 
-def changes(  # noqa: PLR0913 - all by name
+def changes(
     path: str | os.PathLike[str],
     start: int = 0,
     end: int | None = None,
     *,
     merge: str | Mapping[str, str] | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each key whose row a version changes, version by version; the same rows at every call.
 
@@ -239,14 +237,7 @@ def changes(  # noqa: PLR0913 - all by name
         StaleFiles: vacuum has deleted what these versions changed.
         CorruptData, EncodingError, UserCodeError, StorageError: see `Reader`.
     """
-    reader = open_store(
-        path,
-        merge=merge,
-        key_provider=key_provider,
-        storage=storage,
-        at_least_version=at_least_version,
-        context=context,
-    )
+    reader = open_store(path, merge=merge, **access)
     last = reader.version if end is None else end
     # The version behind the newest one is where a caller goes on who has read all.
     if not (0 <= start <= reader.version + 1 and last <= reader.version):

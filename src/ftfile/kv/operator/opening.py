@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from ftfile.core.arguments import checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, WindowOrder
 from ftfile.kv.definition import row_misfits
 from ftfile.kv.driver import StoreChange, body_of, definition_after, how_written, open_store_log
@@ -29,10 +28,12 @@ from ftfile.log.wal import Opening, WalFiles, list_wal, opening_of, recorded_win
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
+    from typing_extensions import Unpack
 
+    from ftfile.core.arguments import AccessArguments
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
     from ftfile.kv.definition import StoreDefinition
@@ -227,15 +228,7 @@ class EndedWindow(NamedTuple):
 
 
 @checked
-def read_windows(
-    path: str | os.PathLike[str],
-    writer: str,
-    *,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
-) -> list[EndedWindow]:
+def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[AccessArguments]) -> list[EndedWindow]:
     """Return the windows of a writer that have ended and are not recorded, old to new; the writer goes on meanwhile.
 
     It writes nothing. Windows whose rows do not fit the store any more, since it was defined anew, are read, too.
@@ -243,17 +236,14 @@ def read_windows(
     Args:
         path: of the store.
         writer: the name of the `KeyValueStore`.
-        key_provider: where keys are, for an encrypted store.
-        storage: settings of the file system, as the options `storage.<name>`.
-        at_least_version: see `ftfile.open`.
-        context: clock, ids and retries; the machine's by default.
+        **access: how the store is opened, as `ftfile.open` opens a directory.
 
     Raises:
         ConfigError: there is no store, its keys are not known, or no `KeyValueStore` has opened it as this writer.
         CorruptData: the log, or a window, is damaged, or gone.
         StorageError: the store failed.
     """
-    log = open_store_log(path, key_provider, storage, context, at_least_version)
+    log = open_store_log(path, Access.of(access))
     head = log.refresh()
     if opening_of(head, writer).epoch == 0:
         raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")

@@ -28,7 +28,7 @@ from ftfile.write.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from ftfile.core.context import Context
+    from ftfile.core.arguments import Access
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
     from ftfile.log.commit_log import CommitLog
@@ -105,31 +105,27 @@ class Columns(NamedTuple):
         return replace(definition, schema=pa.schema([*definition.key_fields, *recorded.value_fields]))
 
 
-def config_of(  # noqa: PLR0913 - the last ones by name
-    path: str,
-    columns: Columns,
-    options: Mapping[str, str],
-    context: Context,
-    *,
-    key_provider: str | None,
-    at_least_version: int | None,
-    has_codec: bool,
+def config_of(
+    path: str, columns: Columns, options: Mapping[str, str], access: Access, *, has_codec: bool
 ) -> StoreConfig:
     """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
 
     Raises:
         ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
         SchemaError: a column cannot be stored.
-        RolledBack: the newest version is before `at_least_version`.
+        RolledBack: the newest version is before the one that the store has at least.
         StorageError, CorruptData: the log cannot be read.
     """
+    options = {f"storage.{name}": value for name, value in access.settings.items()} | {**options}
     for name in options:
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
-    encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
-    freshness = {} if at_least_version is None else {"atLeastVersion": str(at_least_version)}
+    keys = access.key_provider
+    encryption = {} if keys is None else {"encryption": "aes-gcm", "keyProvider": keys}
+    least = access.at_least_version
+    freshness = {} if least is None else {"atLeastVersion": str(least)}
     settings = {**encryption, **freshness, **options, "path": path}
-    recorded = recorded_definition(settings, context, durable=True)  # a log that is lost is no new store
+    recorded = recorded_definition(settings, access.context, durable=True)  # a log that is lost is no new store
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
     definition = columns.definition(recorded)

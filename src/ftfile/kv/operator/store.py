@@ -6,8 +6,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ftfile.core.arguments import checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from typing_extensions import Unpack
 
-    from ftfile.core.context import Context
+    from ftfile.core.arguments import AccessArguments
     from ftfile.kv.operator.windows import Window
 
 
@@ -80,10 +80,8 @@ class KeyValueStore(WindowReader):
             them, or not here.
         options: further options of `format("ftkv")`, such as `compression`; not those that are arguments here, or for
             batches of Spark.
-        storage: settings of the file system, as the options `storage.<name>`.
-        key_provider: where keys are; a new store is then encrypted.
-        at_least_version: a version that the store is known to have had; see `ftfile.open`. Commits look at it, too.
-        context: clock, ids and retries; the machine's by default.
+        **access: how the store is opened, as `ftfile.open` opens a directory. With a `key_provider`, a new store is
+            encrypted; commits look at `at_least_version`, too.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`; nothing was written.
@@ -116,10 +114,7 @@ class KeyValueStore(WindowReader):
         expect_window: int | None = None,
         maintenance: Literal["background", "inline", "none"] = "background",
         options: Mapping[str, str] | None = None,
-        storage: Mapping[str, str] | None = None,
-        key_provider: str | None = None,
-        at_least_version: int | None = None,
-        context: Context = SYSTEM,
+        **access: Unpack[AccessArguments],
     ) -> None:
         check_writer_name(writer)
         _check_windows(restore, expect_window)
@@ -128,18 +123,9 @@ class KeyValueStore(WindowReader):
         if maintenance not in {"background", "inline", "none"}:
             raise ConfigError(f"maintenance={maintenance!r}: it is background, inline or none")
         columns = Columns(keys, values, buckets, bucket_by, merge)
-        settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
-        path = os.fspath(path)
-        config = config_of(
-            path,
-            columns,
-            settings,
-            context,
-            key_provider=key_provider,
-            at_least_version=at_least_version,
-            has_codec=codec is not None,
-        )
-        self._recorder, self._wal, windows = open_writer(config, writer, context, restore, expect_window)
+        place = Access.of(access)
+        config = config_of(os.fspath(path), columns, options or {}, place, has_codec=codec is not None)
+        self._recorder, self._wal, windows = open_writer(config, writer, place.context, restore, expect_window)
         config, log = self._recorder.config, self._recorder.log
         self.writer = writer
         self.recorded_window = recorded_window(self._recorder.head(), writer)

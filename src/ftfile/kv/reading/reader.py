@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.arguments import checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.kv.definition import FOUND, StoreDefinition, code_of
 from ftfile.kv.fold import SortedRows, windows_of
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import AccessArguments
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
     from ftfile.log.commit_log import CommitLog
@@ -353,17 +354,14 @@ def _release(before: View, after: View | None) -> None:
             part.release()
 
 
-def open_store(  # noqa: PLR0913 - all by name
+def open_store(
     path: str | os.PathLike[str],
     *,
     version: int | None = None,
     timestamp: str | datetime | None = None,
     merge: str | Mapping[str, str] | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
     cache_bytes: int | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> Reader:
     """Return a reader of a store, at its newest version by default. Nothing is written.
 
@@ -374,11 +372,8 @@ def open_store(  # noqa: PLR0913 - all by name
             in ISO 8601; without a zone it is UTC.
         merge: as the writers have it, where they merge by a class of your own: no class is imported because a directory
             names it.
-        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
-        storage: settings of the file system, as the options `storage.<name>`.
         cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
-        at_least_version: a version that the store is known to have had; see `ftfile.open`.
-        context: clock, ids and retries; the machine's by default.
+        **access: how the store is opened, as `ftfile.open` opens a directory.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`; `refresh` raises it, too.
@@ -390,7 +385,7 @@ def open_store(  # noqa: PLR0913 - all by name
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    log = open_log(path, key_provider, storage, context, at_least_version, NO_STORE)
+    log = open_log(path, Access.of(access), NO_STORE)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
     reader = Reader(log, normalise(os.fspath(path)), code_of(merge))

@@ -23,9 +23,11 @@ from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import AccessArguments
     from ftfile.core.progress import OnProgress
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
@@ -81,16 +83,13 @@ class StoreReport:
         return not self.damaged
 
 
-def verify(  # noqa: PLR0913 - all by name
+def verify(
     path: str | os.PathLike[str],
     *,
     version: int | None = None,
     threads: int | None = None,
     progress: OnProgress | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> StoreReport:
     """Read all runs of a version, and return those that are damaged. Writes nothing; safe beside writers.
 
@@ -99,21 +98,13 @@ def verify(  # noqa: PLR0913 - all by name
     keys in common are apart in position.
 
     Threads that read have memory for some blocks each; by default there is one for each core. `progress` is called with
-    a `Progress` after each file. For other arguments and errors see `ftfile.kv.open`; of damaged runs, none is raised.
+    a `Progress` after each file. For `access` and errors see `ftfile.kv.open`; of damaged runs, none is raised.
 
     Raises:
         ConfigError: also if `threads` is below 1.
     """
-    workers = Threads.of("verify", threads, context)
-    reader = open_store(
-        path,
-        version=version,
-        key_provider=key_provider,
-        storage=storage,
-        at_least_version=at_least_version,
-        context=context,
-    )
-    return verify_runs(reader, workers, progress)
+    workers = Threads.of("verify", threads, access.get("context", SYSTEM))
+    return verify_runs(open_store(path, version=version, **access), workers, progress)
 
 
 def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.due_jobs import Done
@@ -252,18 +254,14 @@ class CompactReport:
     dry_run: bool = False
 
 
-def compact(  # noqa: PLR0913 - all by name
+def compact(
     path: str | os.PathLike[str],
     *,
     full: bool = False,
     dry_run: bool = False,
     threads: int | None = None,
-    progress: OnProgress | None = None,
     merge: str | Mapping[str, str] | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[OperationArguments],
 ) -> CompactReport:
     """Merge runs of a store until nothing is due, and return how many; no row changes.
 
@@ -275,21 +273,18 @@ def compact(  # noqa: PLR0913 - all by name
     loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
     `dry_run`, it writes nothing, and returns what it would merge first. `progress` is called in this thread with a
     `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction.
-    For `merge` see `ftfile.kv.open`, for the other arguments `ftfile.vacuum`.
+    For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, `threads` is below 1, or `merge` lacks a class.
         FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
-    with maintaining("compact", path, key_provider, storage, context, at_least_version, open_store_log) as (
-        log,
-        author,
-    ):
-        workers = Threads.of(author.job_id, threads, context)
+    with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
+        workers = Threads.of(author.job_id, threads, log.fs.context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return merge_all(Merges(log, author, workers, progress, code_of(merge)), full=full)
+        return merge_all(Merges(log, author, workers, access.get("progress"), code_of(merge)), full=full)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:

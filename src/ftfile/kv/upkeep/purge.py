@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.key_columns import overlap
@@ -19,9 +19,11 @@ from ftfile.write.options import durability_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import AccessArguments
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.key_columns import KeyRange
     from ftfile.log.commit_log import CommitLog
@@ -46,17 +48,14 @@ class PurgeReport:
     buckets: int = 0
 
 
-def purge(  # noqa: PLR0913 - all by name
+def purge(
     path: str | os.PathLike[str],
     start: Any = None,  # noqa: ANN401 - a key
     end: Any = None,  # noqa: ANN401
     prefix: Any = (),  # noqa: ANN401
     *,
     everything: bool = False,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> PurgeReport:
     """End all rows of a store whose keys are in `[start, end)`, in one record, however many they are.
 
@@ -70,10 +69,7 @@ def purge(  # noqa: PLR0913 - all by name
         prefix: a value of the first key column, or a tuple of values of the first ones; `start` and `end` are then
             about the columns behind them.
         everything: all keys, without a start, an end or a prefix.
-        key_provider: see `ftfile.vacuum`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, or the range is empty, not one of its keys, or not
@@ -82,7 +78,7 @@ def purge(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write.
     """
     require_range((start, end, prefix), everything=everything)
-    with maintaining("purge", path, key_provider, storage, context, at_least_version, open_store_log) as (log, author):
+    with maintaining("purge", path, Access.of(access), open_store_log) as (log, author):
         staged = _PurgeRuns(log, author, (start, end, prefix))
         done = commit(log, author, staged.prepare)
         if done.record is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.definition import check_buckets, code_of, ops_in
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.core.context import Context
+    from typing_extensions import Unpack
+
+    from ftfile.core.arguments import AccessArguments
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Run
@@ -71,15 +73,12 @@ class RebucketReport:
     rows: int = 0
 
 
-def rebucket(  # noqa: PLR0913 - all by name
+def rebucket(
     path: str | os.PathLike[str],
     buckets: int,
     *,
     merge: str | Mapping[str, str] | None = None,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> RebucketReport:
     """Give a store another number of buckets, a power of two; every row is written once more, and none changes.
 
@@ -87,7 +86,7 @@ def rebucket(  # noqa: PLR0913 - all by name
     rows, however large the store is. Readers go on as they are. Batches that are committed meanwhile are taken in, by
     writing their buckets anew, a few times; a batch that is under way when the record is created fails with an error
     that names both numbers: start its query again with the new `buckets`. A store that has the number gets no record.
-    For `merge` see `ftfile.kv.open`, for the other arguments `ftfile.vacuum`.
+    For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, `merge` lacks a class, or the number is no power of
@@ -96,10 +95,7 @@ def rebucket(  # noqa: PLR0913 - all by name
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
-    with maintaining("rebucket", path, key_provider, storage, context, at_least_version, open_store_log) as (
-        log,
-        author,
-    ):
+    with maintaining("rebucket", path, Access.of(access), open_store_log) as (log, author):
         head = log.refresh(durable=True)
         how = how_written(head, log.fs, code := code_of(merge))
         how.definition.require_code()

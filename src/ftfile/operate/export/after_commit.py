@@ -18,6 +18,7 @@ from ftfile.log.opening import maintaining
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ftfile.core.arguments import Access
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
@@ -29,12 +30,7 @@ _log = get_logger(__name__)
 
 @contextlib.contextmanager
 def operating(
-    operation: str,
-    path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-    at_least_version: int | None,
+    operation: str, path: str | os.PathLike[str], access: Access
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
     """Do as `maintaining`, and renew the exports of the directory if the operation recorded anything, also in part.
 
@@ -43,16 +39,16 @@ def operating(
     Raises:
         ConfigError, RolledBack: see `maintaining`.
     """
-    with maintaining(operation, path, key_provider, storage, context, at_least_version) as (log, author):
+    with maintaining(operation, path, access) as (log, author):
         start = log.refresh().version
         try:
             yield log, author
         except StorageError:
             raise  # a renewal would wait for the same store once more
         except Exception:  # any: what it recorded before it failed changed the files that exports name
-            _renew_if_recorded(path, log, author, start, storage)
+            _renew_if_recorded(path, log, author, start, access.storage)
             raise
-        _renew_if_recorded(path, log, author, start, storage)
+        _renew_if_recorded(path, log, author, start, access.storage)
 
 
 def _renew_if_recorded(

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
@@ -75,7 +76,7 @@ def export(  # noqa: PLR0913 - all by name
     """
     if to not in LIMITS:
         raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
-    with maintaining("export", path, None, storage, context, at_least_version) as (log, author):
+    with maintaining("export", path, Access(None, storage, at_least_version, context)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
             head = _newest(log) if dry_run else catch_up(log, author)[0]

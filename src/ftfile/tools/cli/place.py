@@ -160,10 +160,10 @@ class Place:
         Raises:
             CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
         """
-        from ftfile.core.context import SYSTEM
+        from ftfile.core.arguments import Access
         from ftfile.operate.open_directory import OpenedDirectory
 
-        directory = OpenedDirectory(self.path, context=SYSTEM, **self.access)
+        directory = OpenedDirectory(self.path, Access(**self.access))
         if directory.version() < 0:
             for finding in directory.status(lag=False).findings:
                 if finding.severity == "error":

@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import Access, checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger
@@ -117,7 +117,9 @@ class Follower:
         log = self._opened
         if log is None:
             try:
-                log = open_log(self._place.path, self._place.key_provider, self._place.storage, self._context)
+                log = open_log(
+                    self._place.path, Access(self._place.key_provider, self._place.storage, context=self._context)
+                )
             except ConfigError as error:
                 if not isinstance(error.__cause__, NotFound):
                     raise

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftfile.core.arguments import checked
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.logs import redacted
 from ftfile.core.remedies import in_commands
@@ -34,11 +33,12 @@ from ftfile.tools.report.history import CommitColumns, live_files_of, read_commi
 from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import jinja2
+    from typing_extensions import Unpack
 
-    from ftfile.core.context import Context
+    from ftfile.core.arguments import AccessArguments
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.findings import Finding
@@ -96,10 +96,7 @@ def report(
     path: str | os.PathLike[str],
     *,
     verify: bool = True,
-    key_provider: str | None = None,
-    storage: Mapping[str, str] | None = None,
-    at_least_version: int | None = None,
-    context: Context = SYSTEM,
+    **access: Unpack[AccessArguments],
 ) -> Report:
     """Return a page with plots and tables of a directory or a store, and with warnings and what to do about each.
 
@@ -109,10 +106,7 @@ def report(
     Args:
         path: of the directory or the store.
         verify: also compare the storage with the log, as `Directory.verify()` does; takes longer than all else.
-        key_provider: see `ftfile.open`.
-        storage: likewise.
-        at_least_version: likewise.
-        context: likewise.
+        **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
@@ -120,20 +114,21 @@ def report(
         CorruptData: the newest version cannot be read; `Directory.verify()` says how to mend it.
         StorageError: the store failed.
     """
-    log = open_log(path, key_provider, storage, context, at_least_version)
+    place = Access.of(access)
+    log = open_log(path, place)
     head, url = log.refresh(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
     columns = CommitColumns()
     verify_report = compare(log.fs, on_record=columns.add) if verify else None
     contents = Contents(
         path=parse(url).path if is_local(url) else redacted(url),
-        made_ms=context.clock.now_ms(),
+        made_ms=place.context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log, url),
-        machine=doctor(path, key_provider=key_provider, storage=storage, context=context).findings,
+        machine=doctor(path, key_provider=place.key_provider, storage=place.storage, context=place.context).findings,
         jobs=head.assembly_tasks,
     )
     contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.core.arguments import Access
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.log.format.model import Body
 from ftfile.log.protocol import commit
@@ -109,7 +110,7 @@ def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
 def test_versions_of_others_renew_nothing(out: str) -> None:
     query = written(out)
     before = _metadata(out)
-    with operating("compact", out, None, None, current(), None):
+    with operating("compact", out, Access(context=current())):
         query.run(2, [rows(6)])
     assert _metadata(out) == before
 
@@ -205,7 +206,7 @@ def test_an_interrupted_operation(error: type[Exception], out: str) -> None:
     written(out)
 
     def operate() -> None:
-        with operating("compact", out, None, None, current(), None) as (log, author):
+        with operating("compact", out, Access(context=current())) as (log, author):
             commit(log, author, lambda *_: Body(metrics={"x": 1}))
             raise error("x", "y", "z")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ftfile
-from ftfile.core.context import SYSTEM
+from ftfile.core.arguments import Access
 from ftfile.log.opening import open_log
 from ftfile.operate.compact import merge_ranges
 from ftfile.operate.verify.verify_directory import verify
@@ -110,7 +110,7 @@ READS = [
 
 @parametrize("read", READS, ids=["alone", "with a comparison", "with one that starts over"], quick=1)
 def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], rolled: MicroBatch) -> None:
-    log = open_log(rolled.path, None, None, SYSTEM)
+    log = open_log(rolled.path, Access())
     commits, history = read(log), ftfile.open(rolled.path).history()
     for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed", "bad_records"):
         assert commits.columns[name].tolist() == [getattr(each, name) for each in history]
@@ -139,7 +139,7 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
 
 @pytest.mark.parametrize("read", READS[:2], ids=["alone", "with a comparison"])
 def test_versions_that_cannot_be_read_are_counted(read: Callable[[CommitLog], Commits], damaged: str) -> None:
-    commits = read(open_log(damaged, None, None, SYSTEM))
+    commits = read(open_log(damaged, Access()))
     assert (commits.columns["version"].tolist(), commits.unreadable) == ([0, 2], 1)
     # Each version tells of the one before.
     assert np.isnan(commits.columns["create"]).all()
