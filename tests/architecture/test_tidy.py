@@ -23,6 +23,9 @@ MODULES_MAX = 16  # of a folder, its __init__ apart
 ALL_MODULES_MAX = 317  # of ftfile
 TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 50
+# Functions that take seven values or more: those of a user, by name, and steps of the protocol. The number only falls.
+MANY_PARAMETERS = 7
+MANY_PARAMETERS_MAX = 12
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
 # Somebody's home, and this very checkout: what names them works on one machine.
 HOMES = ("/home/", "/Users/", f"{Path.home()}/", f"{ROOT}/")
@@ -79,6 +82,7 @@ class Module(NamedTuple):
 
     defined: set[str]  # functions and classes at its top, without a leading underscore
     long: list[str]  # functions
+    broad: list[str]  # functions with many parameters
     imported: list[tuple[str, str]]  # modules, and names of theirs
     bound: list[str]  # variables and parameters, each time that they are bound
 
@@ -90,6 +94,7 @@ def parsed(path: Path) -> Module:
     return Module(
         {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_"},
         [node.name for node in everywhere if isinstance(node, ast.FunctionDef) and is_long(node)],
+        [node.name for node in everywhere if isinstance(node, ast.FunctionDef) and is_broad(node)],
         [
             (node.module, alias.name)
             for node in everywhere
@@ -121,6 +126,20 @@ def statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 def is_long(node: ast.FunctionDef) -> bool:
     return (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+
+
+def is_broad(node: ast.FunctionDef) -> bool:
+    arguments = node.args
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return len([each for each in parameters if each.arg not in {"self", "cls"}]) >= MANY_PARAMETERS
+
+
+def test_functions_take_few_values() -> None:
+    broad = [f"{short(path)}: {name}" for path in SOURCES for name in parsed(path).broad]
+    assert len(broad) == MANY_PARAMETERS_MAX, (
+        "Values that go together are one: see `Access` of core/arguments.py. Fewer than "
+        f"{MANY_PARAMETERS_MAX}? Lower MANY_PARAMETERS_MAX. There are: {broad}"
+    )
 
 
 def test_modules_and_functions_are_short() -> None:

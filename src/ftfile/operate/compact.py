@@ -70,8 +70,8 @@ def compact(
     with operating("compact", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers = Threads.of(author.job_id, threads, log.fs.context)
-        choice, progress = SmallFiles(where, target_bytes, log.clock), access.get("progress")
-        return rewrite(log, author, workers, choice, commit_every=commit_every, dry_run=dry_run, progress=progress)
+        choice = SmallFiles(where, target_bytes, log.clock, commit_every)
+        return rewrite(log, author, workers, choice, dry_run=dry_run, progress=access.get("progress"))
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class SmallFiles(Choice):
     where: Mapping[str, object] | str | pc.Expression | None  # chooses directories; None for all
     target_bytes: int
     clock: Clock
+    commit_every: int | None
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for a target that cannot be."""

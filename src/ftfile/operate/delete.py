@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -134,10 +134,9 @@ def drop(
     with operating("drop", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
-        text = where if isinstance(where, str) and not everything else None
         choice = Directories(None if everything else where, directory_pattern)
         workers, progress = Threads.of(author.job_id, 1, log.fs.context), access.get("progress")
-        return rewrite(log, author, workers, choice, where=text, dry_run=dry_run, progress=progress)
+        return rewrite(log, author, workers, choice, dry_run=dry_run, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +145,11 @@ class Directories(Choice):
 
     where: Mapping[str, object] | str | pc.Expression | None  # None for all
     directory_pattern: str | None
+
+    @property
+    def text(self) -> str | None:
+        """Return the condition, if it is a text."""
+        return self.where if isinstance(self.where, str) else None
 
     def removed(self, head: LogState, live: Live) -> Sequence[Add]:
         """Return the adds of the directories at a head: also those that came since the drop began."""
@@ -224,19 +228,9 @@ class Deleting:
             )
         where = settled_for(head, where, log.clock)
         choice = MatchingRows(where, takes_open=dry_run)
-        text = where if isinstance(where, str) else None
         if not dry_run:
             self._finish_open(MatchingRows(where, takes_open=True))
-        return rewrite(
-            log,
-            self.author,
-            self.workers,
-            choice,
-            where=text,
-            takes_all=True,
-            dry_run=dry_run,
-            progress=self.progress,
-        )
+        return rewrite(log, self.author, self.workers, choice, dry_run=dry_run, progress=self.progress)
 
     def _finish_open(self, choice: MatchingRows) -> None:
         """Finish the open files that have rows which match: what is open is not written anew."""
@@ -267,8 +261,14 @@ class Deleting:
 class MatchingRows(Choice):
     """The choice of a delete: the rows that a read with a condition returns."""
 
+    takes_all: ClassVar[bool] = True
     where: Mapping[str, object] | str | pc.Expression
     takes_open: bool  # segments, too, which are read and never written anew
+
+    @property
+    def text(self) -> str | None:
+        """Return the condition, if it is a text."""
+        return self.where if isinstance(self.where, str) else None
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
         """Return the files that may have some of the rows, each by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
 
@@ -109,6 +109,14 @@ class Outcome(NamedTuple):
 class Choice:
     """The pieces of an operation, and the adds that it ends whole, at a head; by default none."""
 
+    takes_all: ClassVar[bool] = False  # all that is chosen is in one record, or nothing
+    commit_every: int | None = None  # new files after which a record is created; None for one record
+
+    @property
+    def text(self) -> str | None:
+        """Return the choice as its record has it; None for nothing."""
+        return None
+
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[Piece]:
         """Return the pieces, without files that cannot be taken now or are done already, by id."""
         del head, live, apart
@@ -151,34 +159,31 @@ def pieces_of(
     ]
 
 
-def rewrite(  # noqa: PLR0913 - all by name
+def rewrite(
     log: CommitLog,
     author: MaintenanceAuthor,
     workers: Workers,
     choice: Choice,
     *,
-    where: str | None = None,
-    takes_all: bool = False,
-    commit_every: int | None = None,
     dry_run: bool = False,
     progress: OnProgress | None = None,
 ) -> RewriteReport:
     """Do what is chosen, by these workers, and record it; what others replaced meanwhile is left out.
 
-    With `takes_all` there is one record of all that is chosen, or none: where others replaced some of it, the rest is
-    chosen anew at the new head. With `dry_run`, nothing is written. `where` is what the record says of the choice.
+    Where a choice takes all, others may replace some of it: the rest is chosen anew at the new head. With `dry_run`,
+    nothing is written.
 
     Raises:
         CommitError: as for a batch write; or others replaced some of what was chosen at each of `TRIES` tries.
-        FtfileError: some of it could not be done; all else was, but with `takes_all` nothing was.
+        FtfileError: some of it could not be done; all else was, but of a choice that takes all, nothing was.
     """
-    operation = _Operation(log, author, workers, choice, where, takes_all, progress)
+    operation = _Operation(log, author, workers, choice, progress)
     if dry_run:
         return operation.plan()
     pending: tuple[Rewrite, ...] = ()
     with removing_unrecorded(log.fs, author.job_id) as named:
         for _ in range(TRIES):
-            result = operation.run(pending, commit_every, named)
+            result = operation.run(pending, named)
             if isinstance(result, Recorded):
                 break
             pending = result.pending
@@ -200,8 +205,6 @@ class _Operation:
     author: MaintenanceAuthor
     workers: Workers
     choice: Choice
-    where: str | None
-    takes_all: bool
     progress: OnProgress | None
 
     def plan(self) -> RewriteReport:
@@ -209,7 +212,7 @@ class _Operation:
         head, snapshot = self.log.refresh(), take_snapshot(self.log)
         pieces = self.choice.pieces(head, lambda: snapshot, ())
         removed = self.choice.removed(head, lambda: snapshot)
-        report = replace(_reported(removed, ()), where=self.where, dry_run=True)
+        report = replace(_reported(removed, ()), where=self.choice.text, dry_run=True)
         for number, outcome in self._outcomes(head, lambda: snapshot, pieces, dry_run=True):
             for error in outcome.errors:
                 raise error
@@ -221,19 +224,19 @@ class _Operation:
             report = report.plus(replace(ended, rows_removed=outcome.rows_removed))
         return report
 
-    def run(self, pending: Sequence[Rewrite], commit_every: int | None, named: set[str]) -> Recorded | Overtaken:
+    def run(self, pending: Sequence[Rewrite], named: set[str]) -> Recorded | Overtaken:
         """Do and record what is chosen now, with what is `pending`; add paths of files that a record may have."""
         head, problems = catch_up(self.log, self.author)
         live = cache(partial(snapshot_at, self.log, head))
         # What must be taken is not passed over where it is stuck: the commit is refused, and says why.
-        stuck = () if self.takes_all else (add.id for problem in problems for add in problem.adds)
+        stuck = () if self.choice.takes_all else (add.id for problem in problems for add in problem.adds)
         apart = {*stuck, *(add.id for rewrite in pending for add in rewrite.inputs)}
         pieces = self.choice.pieces(head, live, apart)
-        rounds = [*rounds_of(pieces, commit_every)] or [()]
-        assert len(rounds) == 1 or not self.takes_all, "all of it in several records"
+        rounds = [*rounds_of(pieces, self.choice.commit_every)] or [()]
+        assert len(rounds) == 1 or not self.choice.takes_all, "all of it in several records"
         files, length = sum(len(piece.inputs) for piece in pieces), sum(piece.length for piece in pieces)
         tracker = Tracker(self.author.operation, self.log.clock, self.progress, files, length)
-        report, errors = RewriteReport(where=self.where), list[FtfileError]()
+        report, errors = RewriteReport(where=self.choice.text), list[FtfileError]()
         for some in rounds:
             outcomes = dict[int, Outcome]()
             for number, outcome in self._outcomes(head, live, some):
@@ -243,7 +246,7 @@ class _Operation:
             errors += [error for outcome in results for error in outcome.errors]
             rewrites = [*pending, *(rewrite for outcome in results for rewrite in outcome.rewrites)]
             named |= {add.path for rewrite in rewrites for add in rewrite.adds}
-            if self.takes_all and errors:
+            if self.choice.takes_all and errors:
                 now = self.log.refresh(durable=True)
                 if all(now.is_live(add, head.version) for piece in some for add in piece.inputs):
                     raise errors[0]
@@ -265,11 +268,11 @@ class _Operation:
             yield from self.workers.do(work, pieces, self.log.fs, dict(written_settings(head)))
 
     def _record(self, rewrites: Sequence[Rewrite]) -> Recorded | Overtaken:
-        """Record rewrites whose inputs are live, and what ends whole at the head; with `takes_all`, all or nothing."""
+        """Record rewrites whose inputs are live, and what ends whole at the head; all or nothing if it takes all."""
         accepted, report = Accepted(), RewriteReport()
 
         def is_overtaken() -> bool:
-            return self.takes_all and len(accepted.rewrites) < len(rewrites)
+            return self.choice.takes_all and len(accepted.rewrites) < len(rewrites)
 
         def prepare(head: LogState, live: Live) -> Body | None:
             nonlocal accepted, report
@@ -281,7 +284,7 @@ class _Operation:
             return Body(
                 adds=accepted.adds,
                 removes=tuple(map(Remove.of, ended)),
-                replaces=self.where,
+                replaces=self.choice.text,
                 rows_removed=report.rows_removed,
                 metrics={"durability": durability_of("auto", self.log.fs.capabilities)} if accepted.adds else {},
             )
@@ -289,7 +292,7 @@ class _Operation:
         # Where files are written, it is they that are counted.
         committed = commit(self.log, self.author, prepare, progress=None if rewrites else self.progress)
         errors = tuple(refused.error for refused in accepted.refused)
-        if self.takes_all and errors:
+        if self.choice.takes_all and errors:
             raise errors[0]
         if is_overtaken():
             return Overtaken(accepted.rewrites)

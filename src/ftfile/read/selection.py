@@ -24,7 +24,7 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.conditions import predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
     from ftfile.log.format.model import Add
@@ -106,7 +106,8 @@ class Selection:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
             return
         place = self._place(add.final_path or add.path)
-        for matches in _matching(fs, chosen, encoding, schema, self.filtered, place, is_old=is_old):
+        read = functools.partial(read_add, fs, add, encoding, schema, is_old=is_old)
+        for matches in _matching(read, chosen, self.filtered, place):
             for rows in matches.to_batches():
                 yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
 
@@ -159,7 +160,8 @@ class Without:
         """Return the number of rows of an add that go. For the errors see `Selection.rows`."""
         chosen = ChosenAdd(add, self.where, self.partition)
         place = repr(add.final_path or add.path)
-        return sum(rows.num_rows for rows in _matching(fs, chosen, encoding, self.filtered, self.filtered, place))
+        read = functools.partial(read_add, fs, add, encoding, self.filtered)
+        return sum(rows.num_rows for rows in _matching(read, chosen, self.filtered, place))
 
     def apply(self, rows: Iterable[tuple[Add, pa.RecordBatch]], encoding: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Yield the others, in their order, given those of files with the columns that are in them."""
@@ -176,26 +178,19 @@ class Without:
             yield batch.filter(pc.invert(pc.is_in(numbers, matches.combine_chunks())))
 
 
-def _matching(  # noqa: PLR0913 - the last by name
-    fs: FileSystem,
-    chosen: ChosenAdd,
-    encoding: dict[str, Any],
-    schema: pa.Schema,
-    filtered: pa.Schema,
-    place: str,
-    *,
-    is_old: bool = False,
+def _matching(
+    read: Callable[..., Iterator[pa.RecordBatch]], chosen: ChosenAdd, filtered: pa.Schema, place: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows of an add for which its condition is true, with the columns of `schema`."""
-    add, where, partition = chosen
+    """Yield the rows of an add for which its condition is true, given the function that reads it."""
+    _, where, partition = chosen
     row_filter = Wanted(RowFilter(where, filtered, partition))
     with _arrow_errors_as_config_errors(where, filtered, place):
         try:
-            for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=row_filter):
+            for batch in read(wanted=row_filter):
                 yield matching_rows(batch, where)
         except CorruptData:
             # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
-            for batch in read_add(fs, add, encoding, schema, is_old=is_old):
+            for batch in read():
                 matching_rows(batch, where)
             raise
 

@@ -202,8 +202,8 @@ def compact(  # noqa: PLR0913 - all by name
         if is_store:
             return merge_all(Merges(log, author, workers, progress, code_of(merge)), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
-        choice = SmallFiles(where, target_bytes, log.clock)
-        return rewrite(log, author, workers, choice, commit_every=commit_every, progress=progress)
+        choice = SmallFiles(where, target_bytes, log.clock, commit_every)
+        return rewrite(log, author, workers, choice, progress=progress)
 
 
 def flush(

@@ -2,7 +2,7 @@
 
 import contextlib
 import csv
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from io import StringIO
 from json import loads
@@ -29,27 +29,38 @@ if TYPE_CHECKING:
 _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The values of a version that a command prints, and how."""
+
+    columns: Columns = None
+    version: Version = None
+    merge: Merge = None
+    row_format: Format = None
+    json: Json = False
+
+    def printer(self, schema: "pa.Schema") -> RowPrinter:
+        """Return a printer of rows with these columns."""
+        return RowPrinter(schema, self.row_format, json=self.json)
+
+
 def get(
     place: Place,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
     *,
-    columns: Columns = None,
-    version: Version = None,
-    merge: Merge = None,
-    row_format: Format = None,
-    json: Json = False,
+    choice: Choice,
 ) -> None:
     """Print the rows of keys. It ends with 1 where a key has none."""
     import pyarrow as pa
 
-    with _opened(place, version, merge) as reader:
+    with _opened(place, choice.version, choice.merge) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         arrays = [pa.array([values[place] for values in keys], field.type) for place, field in enumerate(fields)]
-        table = reader.lookup(pa.table(arrays, names=[field.name for field in fields]), columns_of(columns))
+        table = reader.lookup(pa.table(arrays, names=[field.name for field in fields]), columns_of(choice.columns))
     hits = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
-    RowPrinter(rows.schema, row_format, json=json).print(rows.to_batches())
+    choice.printer(rows.schema).print(rows.to_batches())
     for text, is_found in zip(key, hits, strict=True):
         if not is_found:
             say(f"ftfile: there is no key {text!r}")
@@ -63,17 +74,13 @@ def scan(
     start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
     end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
-    columns: Columns = None,
-    version: Version = None,
-    merge: Merge = None,
-    row_format: Format = None,
-    json: Json = False,
+    choice: Choice,
 ) -> None:
     """Print rows sorted by key, from one key on and before another."""
-    with _opened(place, version, merge) as reader:
+    with _opened(place, choice.version, choice.merge) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
-        batches = _scanned(reader, columns_of(columns), first, last)
-        RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
+        batches = _scanned(reader, columns_of(choice.columns), first, last)
+        choice.printer(batches.schema).print(limited(batches, rows))
 
 
 def stats(place: Place, *, version: Version = None, json: Json = False) -> None:

@@ -50,18 +50,10 @@ class Namer:
     extensions: Mapping[str, str]  # the endings of names by the keys of encodings; those of others are made
     first_index: int = 0  # of the parts of each directory
 
-    def path(  # noqa: PLR0913 - what names are made of
-        self,
-        directory_key: str,
-        part_id: str,
-        extension: str,
-        index: int,
-        *,
-        number: int = 0,
-        rows: int = 0,
-        size_bytes: int = 0,
+    def path(
+        self, directory_key: str, part_id: str, extension: str, index: int, number: int = 0, add: Add | None = None
     ) -> str:
-        """Return the final path of a part; facts that nobody knows yet are 0. Raises as `Naming.name`."""
+        """Return the final path of a part; without its add, numbers of it are 0. Raises as `Naming.name`."""
         directory = layout.directory_of(directory_key)
         facts = PartFacts(
             name=layout.stem_of(directory_key) or self.naming.prefix,
@@ -72,8 +64,8 @@ class Namer:
             unique=layout.unique_part(part_id),
             extension=extension,
             time_ms=self.time_ms,
-            rows=rows,
-            size_bytes=size_bytes,
+            rows=0 if add is None else add.rows,
+            size_bytes=0 if add is None else add.length,
             query_id=self.query_id,
         )
         return join(directory, self.naming.name(facts))
@@ -146,8 +138,7 @@ class _NamesOfRecord:
 
     def _path(self, add: Add, number: int) -> str:
         index, extension = self._namer.first_index + self._indexes[add.directory_key], self._extension(add.encoding)
-        of_part = {"number": number, "rows": add.rows, "size_bytes": add.length}
-        return self._namer.path(add.directory_key, add.id, extension, index, **of_part)
+        return self._namer.path(add.directory_key, add.id, extension, index, number, add)
 
     def _is_used(self, path: str) -> bool:
         """Return True if a live part has the name, or a removed one for which it is reserved."""
