@@ -29,7 +29,9 @@ STAGES = ("write", "prepare", "create", "publish")
 ROWS_AT_ONCE = 4_096
 COLUMNS = np.dtype(
     [
-        *((name, "i8") for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed")),
+        *(("version", "i8"), ("time_ms", "i8"), ("rows", "i8")),
+        ("size_bytes", "f8"),  # a sum of what records say, which need not be true: no integer of 64 bits holds all
+        *(("files", "i8"), ("files_removed", "i8")),
         *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
         *((name, "f8") for name in ("write", "assembly", "sync", "prepare", "create", "publish")),
         # Of an earlier version, which this one tells about.
@@ -158,7 +160,7 @@ class LiveFiles:
     @property
     def size_bytes(self) -> int:
         """Return the bytes of all."""
-        return int(self.sizes.sum())
+        return int(self.sizes.sum(dtype=float))
 
 
 def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:

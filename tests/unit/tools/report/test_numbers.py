@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import ftfile
 from ftfile.core.arguments import Access
+from ftfile.log.format.model import NUMBER_MAX
 from ftfile.log.opening import open_log
 from ftfile.operate.compact import merge_ranges
 from ftfile.operate.verify.verify_directory import verify
@@ -122,6 +124,19 @@ def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], 
     assert commits.reasons == {"rows": sum(each.metrics.files_by_reason.get("rows", 0) for each in history)}
     assert np.isnan(commits.pauses()[0])
     assert len(commits.pauses()) == 3
+
+
+def test_sums_of_what_records_say_have_no_bound(rolled: MicroBatch) -> None:
+    log = open_log(rolled.path, Access())
+    record = log.read_record(0)
+    assert record is not None
+    adds = tuple(structs.replace(add, length=NUMBER_MAX) for add in (*record.adds, *record.adds))
+    columns = CommitColumns()
+    columns.add(structs.replace(record, adds=adds))
+    commits, live = columns.commits(log, 0), LiveFiles(np.array([NUMBER_MAX] * 3))
+    assert commits.columns["size_bytes"].tolist() == [len(adds) * float(NUMBER_MAX)]
+    assert live.size_bytes == 3 * float(NUMBER_MAX)
+    assert timeline_of(commits, is_store=False).charts
 
 
 @parametrize("is_merged", [False, True], quick=1)
