@@ -58,6 +58,8 @@ _THREE_DIGITS = 999.5
 _TWO_DIGITS = 99.95
 _SMALLEST_WHOLE_S = 9.95
 _SHOWN_MAX = 3
+# The first second of year 1, and the last one of 9999, since 1970.
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 # A duration is told in the largest unit of which it has two.
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
 
@@ -116,7 +118,8 @@ def ago(time_ms: int, now_ms: int) -> str:
 
 
 def _time(time_ms: int) -> datetime:
-    return datetime.fromtimestamp(time_ms // 1000, timezone.utc)
+    """Return a time; the first or last one that there is for a number beyond it, which a record may have."""
+    return datetime.fromtimestamp(min(max(time_ms // 1000, _FIRST_S), _LAST_S), timezone.utc)
 
 
 def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:

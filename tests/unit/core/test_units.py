@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
+from ftfile.core.units import exact_time, parse_duration_s, parse_size_bytes, parse_time, time_text
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,10 @@ def test_parts_of_a_second() -> None:
 def test_no_times(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for the option parser
         parse_time(text)
+
+
+@pytest.mark.parametrize("time_ms", [253_402_300_799_999, 253_402_300_800_000, (1 << 63) - 1])
+def test_texts_of_times_that_there_are_not(time_ms: int) -> None:
+    assert time_text(time_ms) == "9999-12-31 23:59:59"
+    assert exact_time(time_ms).startswith("9999-12-31T23:59:59.")
+    assert time_text(-(1 << 63))
