@@ -83,6 +83,8 @@ PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 EVERY_SPARK = spark("smoke follow_scenarios files_scenarios files_source hostile")
 LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
 
+DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numbers.py"
+
 QUICK_TESTS = (f"{MEMORY} {QUICK} {unit(HALF)}", f"{MEMORY} {QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
 # The other core of coverage has no contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
@@ -108,7 +110,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "thorough-histories": (
         "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_FOREIGN_HISTORIES=50000 -n 2 tests/histories",
     ),
-    "thorough-hostile": (f"{MEMORY} FTFILE_MUTATIONS=20000 -n 2 tests/hostile/test_mutations.py",),
+    "thorough-hostile": (f"{MEMORY} FTFILE_THOROUGH=1 FTFILE_MUTATIONS=20000 -n 2 {DRAWN_HOSTILE}",),
     "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
     "thorough-hdfs": ("FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",),

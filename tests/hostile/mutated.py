@@ -2,6 +2,8 @@
 
 `python -m tests.hostile.mutated HOME BASE SEED FIRST COUNT` makes a base below an empty home, and prints a line of JSON
 before and after each of so many mutations of it, from a number on: what was changed, and what of the calls was wrong.
+With `numbers` as the seed, it runs all calls where a number of records is the greatest one instead, wherever its name
+stands: SEED is `numbers`, FIRST and COUNT choose from the names in their order.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli.app import app
 from ftfile.write.files.file_writer import forget_caches
-from tests.hostile import bases, watched
+from tests.hostile import bases, extremes, watched
 from tests.hostile.mutations import mutate
 
 if TYPE_CHECKING:
@@ -258,11 +260,25 @@ class Watched:
             (self.outside / "secret").write_text("nobody reads this\n")
         return lines, wrong
 
+    def widen(self, name: str) -> dict[str, str]:
+        """Return what was wrong where a number is the greatest one in all records; each change begins anew."""
+        wrong: dict[str, str] = {}
+        for call in ("", *sorted(CALLS[self.base](self.place)[1])):
+            self._copy()
+            extremes.widen(self.place, name)
+            self.watch.directory = str(self.place)
+            try:
+                wrong |= self._run(random.Random(0), 0 if call else 100, [call] if call else 0)
+            finally:
+                self.watch.directory = None
+        return wrong
+
     def _copy(self) -> None:
         shutil.rmtree(self.place)
         shutil.copytree(self.whole, self.place)
 
-    def _run(self, generator: random.Random, reads: int, changes: int) -> dict[str, str]:
+    def _run(self, generator: random.Random, reads: int, changes: int | list[str]) -> dict[str, str]:
+        """Run so many calls that read, and that change, or those of these names; return what was wrong."""
         if not self.watch.directory:
             self._copy()
         forget_caches()
@@ -273,7 +289,9 @@ class Watched:
             calls = [
                 (name, group[name])
                 for group, count in zip(groups, (reads, changes), strict=True)
-                for name in generator.sample(sorted(group), min(count, len(group)))
+                for name in (
+                    count if isinstance(count, list) else generator.sample(sorted(group), min(count, len(group)))
+                )
             ]
             for name, call in calls:
                 clock.slept_s.clear()
@@ -317,6 +335,12 @@ def main(home: str, base: str, seed: str, first: str, count: str) -> None:
     player = Watched(Path(home).resolve(), base)
     if wrong := player.warm_up():
         raise AssertionError(f"calls fail on what ftfile wrote: {wrong}")
+    if seed == "numbers":
+        names = extremes.number_names(player.whole)
+        for number, name in [*enumerate(names)][int(first) : int(first) + int(count)]:
+            print(json.dumps({"begins": name}), flush=True)
+            print(json.dumps({"number": number, "mutation": [name], "wrong": player.widen(name)}), flush=True)
+        return
     for number in range(int(first), int(first) + int(count)):
         print(json.dumps({"begins": number}), flush=True)
         lines, wrong = player.play(f"{seed}-{base}-{number}")

@@ -30,7 +30,7 @@ PARTS = [int(ONE)] if ONE else range(0, -(-COUNT // len(BASES)), PART)
 DIRECTORY_S, BASE_S = 120, 60
 
 
-def play(home: Path, base: str, seed: int, first: int, count: int) -> list[dict[str, Any]]:
+def play(home: Path, base: str, seed: int | str, first: int, count: int) -> list[dict[str, Any]]:
     """Return what a process printed of some mutations of a base, and of the one during which it ended, if it did."""
     packages, mark = home / "packages", home / "mark"
     packages.mkdir()

@@ -184,6 +184,9 @@ def check_bytes(add: Add, files: OpenFiles) -> None:
     check_known_checksum(add.checksum)
     read, crc = files.open(add.path), Crc32()
     for offset in range(0, add.length, _READ_BYTES):
-        crc.update(read(add.offset + offset, min(_READ_BYTES, add.length - offset)))
+        piece = read(add.offset + offset, min(_READ_BYTES, add.length - offset))
+        crc.update(piece)
+        if not piece:
+            break
     if crc.text() != add.checksum:
         raise CorruptData(add.path, f"a run at {add.offset} with {add.checksum}", crc.text())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import AlreadyExists, CorruptData
 from ftfile.formats.avro_container import block, header, import_fastavro
+from ftfile.log.format import layout
 from ftfile.operate.export.iceberg_schemas import avro_type, raw_value
 from ftfile.operate.export.limits import LIMITS
 
@@ -144,11 +145,18 @@ class Content:
 
 
 def write_avro(fs: FileSystem, kind: str, content: Content) -> tuple[str, int]:
-    """Write a file, whole, whose name begins with `kind`, unless it is there; return its path and length in bytes."""
-    file = io.BytesIO()
-    import_fastavro("an export to Iceberg").writer(
-        file, content.schema, content.records, codec=_CODEC, metadata=content.texts, sync_marker=_MARKER
-    )
+    """Write a file, whole, whose name begins with `kind`, unless it is there; return its path and length in bytes.
+
+    Raises:
+        CorruptData: the log says more rows or bytes than Iceberg can count.
+    """
+    file, fastavro = io.BytesIO(), import_fastavro("an export to Iceberg")
+    try:
+        fastavro.writer(
+            file, content.schema, content.records, codec=_CODEC, metadata=content.texts, sync_marker=_MARKER
+        )
+    except OverflowError as error:
+        raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", f"{error}") from None
     data = file.getvalue()
     path = f"{METADATA}/{kind}-{hashlib.blake2b(data, digest_size=_NAME_BYTES).hexdigest()}.avro"
     with contextlib.suppress(AlreadyExists):  # it is the same

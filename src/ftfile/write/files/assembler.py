@@ -207,6 +207,7 @@ class _Job:
         self._used.append(segment)
         rows, start, skipped = segment.rows, 0, segment.skip_rows
         while rows and self.wants_more():
+            is_new = self._open is None
             if self._open is None:
                 self._files.append(self._stage.create("staged"))
                 self._open, self._ranges = self._start_part(self._files[-1]), []
@@ -221,9 +222,9 @@ class _Job:
             self._left_bytes -= live_bytes(segment) * taken.rows / max(segment.rows, 1)
             self._left_rows -= taken.rows
             rows -= taken.rows
-            if part.is_full():
+            if part.is_full() and not (is_new and not taken.rows):
                 self._finish(part)
-            elif rows:
+            elif rows:  # a new part has room for one row at least
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
         if rows == segment.rows:
             self._used.pop()

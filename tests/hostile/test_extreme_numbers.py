@@ -1,0 +1,40 @@
+"""Public calls on directories in whose records numbers of one name are the greatest there is, each and all at once.
+
+Sums of them, loops over them and times of them have no bound then. `make long` tries every name, the suite some.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile import bases
+from tests.hostile.extremes import number_names
+from tests.hostile.test_mutations import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
+# Of so many names, the suite tries one that the seed draws; two names besides, of which bytes and rows are counted.
+SHARE = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["json", "parquet", "store"])
+def test_calls_return_or_raise_errors_of_ftfile(tmp_path: Path, base: str, seed: int) -> None:
+    bases.make(base, tmp_path / "place")
+    names = number_names(tmp_path / "place")
+    shutil.rmtree(tmp_path / "place")
+    always = [names.index(name) for name in ("lengthBytes", "rows")]
+    numbers = range(len(names)) if THOROUGH else sorted({*always, *range(seed % SHARE, len(names), SHARE)})
+    for number in numbers:
+        home = tmp_path / str(number)
+        home.mkdir()
+        (result,) = play(home, base, "numbers", number, 1)
+        assert result["mutation"] == [names[number]]
+        assert not result["wrong"], json.dumps(result, indent=1)
