@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.report import Cell, Table
 from ftfile.kv.planning.picker import by_position, cuts_of, pick, size_of, terms_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ class _Bucket:
         """Note the runs of a key, all runs and the room, given the live rows."""
         changes = []
         for run in self._live.values():
-            assert run.marks.keys is not None
-            changes += [(run.marks.keys[0], 0, 1), (run.marks.keys[1], 1, -1)]
+            assert run.metadata.keys is not None
+            changes += [(run.metadata.keys[0], 0, 1), (run.metadata.keys[1], 1, -1)]
         self.result.depths.append(max(accumulate(change for *_, change in sorted(changes))))
         self.result.runs.append(len(self._live))
         self.result.space.append(size_of(self._live.values()) / max(len(truth.keys) * self._row_bytes, 1))
@@ -252,13 +252,13 @@ class _Bucket:
         for run in compaction.runs:
             del self._live[run.add.id]
         for run in cuts.moves:
-            self._live[run.add.id] = run._replace(marks=replace(run.marks, level=1))
+            self._live[run.add.id] = run._replace(metadata=replace(run.metadata, level=1))
         merged = [run for run in compaction.runs if run.add.id not in self._live]
         if not merged:
             return
         rows = _joined([self._rows.pop(run.add.id) for run in merged]).newest()
         rows = rows.live() if terms.is_bottommost else rows
-        at = merged[0].marks.at[0], max(run.marks.at[1] for run in merged)
+        at = merged[0].metadata.at[0], max(run.metadata.at[1] for run in merged)
         bounds = sorted({0, len(rows.keys), *np.searchsorted(rows.keys, [key for (key,) in cuts.keys]).tolist()})
         for start, end in pairwise(bounds):
             self.result.merged += self._write(rows.part(start, end), at, compaction.level)
@@ -274,9 +274,9 @@ class _Bucket:
             self._count += 1
             deletes, size = int(part.is_delete.sum()), self._bytes(part)
             ends = (int(part.keys[0]),), (int(part.keys[-1]),)
-            marks = Marks(at, ends, ops=1 | DELETE * (deletes > 0), level=level, deletes=deletes)
+            metadata = RunMetadata(at, ends, ops=1 | DELETE * (deletes > 0), level=level, deletes=deletes)
             add = Add(name, "segment", name, None, size, size, "", end - start, "b=00000", "", Origin("query", 0, 0))
-            self._live[name], self._rows[name] = Run(add, marks), part
+            self._live[name], self._rows[name] = Run(add, metadata), part
         return self._bytes(rows)
 
     def _bytes(self, rows: Rows) -> int:

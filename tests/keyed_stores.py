@@ -104,7 +104,7 @@ def try_batches_and_upkeep(url: str, storage: Mapping[str, str], provider: str |
         key for key in KEYS[10:20] if key in expected
     ]
     assert read(reader.at(0)) == first
-    assert any(run.marks.at[0] < run.marks.at[1] for run in reader.runs()), "no batch has merged runs"
+    assert any(run.metadata.at[0] < run.metadata.at[1] for run in reader.runs()), "no batch has merged runs"
 
     assert kv.compact(url, full=True, **how).runs_replaced
     assert kv.purge(url, "key-10", "key-20", **how).version is not None

@@ -17,7 +17,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
-from ftfile.kv.upkeep.compact import merge_due
+from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.vacuum import vacuum
@@ -479,10 +479,10 @@ class History:
         how: dict[str, Any] = {"threads": 1, "context": current()}
         self._returned(self.act(process, lambda: kv.compact(process.url, full=full, **how).version))
 
-    def merge_due(self) -> None:
+    def compact_due(self) -> None:
         """Merge what is due as a writer does beside its commits."""
         process = self.machine.start()
-        merges = self.act(process, lambda: merge_due(CommitLog(open_filesystem(process.url))))
+        merges = self.act(process, lambda: compact_due(CommitLog(open_filesystem(process.url))))
         assert merges is None or not merges.errors
 
     def vacuum(self) -> None:
@@ -645,7 +645,7 @@ STEPS: dict[Callable[[History], None], float] = {
     History.purge: 1.5,
     History.rebucket: 1,
     History.compact: 1.5,
-    History.merge_due: 1,
+    History.compact_due: 1,
     History.vacuum: 1.5,
     History.read: 1,
     History.read_old: 1.5,

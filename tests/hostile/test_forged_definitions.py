@@ -1,4 +1,4 @@
-"""Definitions of stores, rules of merges and marks of runs of any types: CorruptData, or what can be used."""
+"""Definitions of stores, rules of merges and metadata of runs of any types: CorruptData, or what can be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.runs import Marks
+from ftfile.kv.planning.runs import RunMetadata
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -43,7 +43,7 @@ def rules(text: object) -> PlanSettings:
 WRITTEN: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "definition": (StoreDefinition.from_json, define(SCHEMA, ["key", "day"], merge="sum", buckets=4).to_json()),
     "rules": (rules, msgspec.to_builtins(DEFAULT_PLAN)),
-    "marks": (Marks.from_json, Marks((1, 2), ((b"a", 1), (b"b", 2)), (((b"a",), None),)).to_json()),
+    "metadata": (RunMetadata.from_json, RunMetadata((1, 2), ((b"a", 1), (b"b", 2)), (((b"a",), None),)).to_json()),
 }
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1 << 70, 1.5, "", "key", "os:system", "../../x", [], [[]], [None], ["key", "key"], ["value"]),
@@ -54,7 +54,7 @@ FIELDS = [(kind, field) for kind, (_, text) in WRITTEN.items() for field in text
 SOUND: dict[str, dict[str, list[Any]]] = {
     "definition": {"bucketBy": [{"key": "sum"}], "merge": [{}, [], ""], "sequenceColumn": [None]},
     "rules": {field: [0] for field in msgspec.to_builtins(DEFAULT_PLAN)},
-    "marks": {
+    "metadata": {
         "keys": [None],
         "purges": [[], "", {}],
         **{field: [0] for field in ("ops", "committedMs", "level", "deletes", "plainBytes")},
@@ -91,13 +91,13 @@ def test_a_field_that_is_missing_is_damage(kind: str, field: str) -> None:
 @pytest.mark.parametrize("value", [None, True, -1, 2.5, "1", 1 << 70])
 def test_damage_of_a_number_among_marks_names_it(field: str, value: object) -> None:
     with pytest.raises(CorruptData, match=rf"\$\.{field}"):
-        Marks.from_json(WRITTEN["marks"][1] | {field: value})
+        RunMetadata.from_json(WRITTEN["metadata"][1] | {field: value})
 
 
 def test_there_are_two_levels() -> None:
-    assert Marks.from_json(WRITTEN["marks"][1] | {"level": 1}).level == 1
+    assert RunMetadata.from_json(WRITTEN["metadata"][1] | {"level": 1}).level == 1
     with pytest.raises(CorruptData, match=r"\$\.level"):
-        Marks.from_json(WRITTEN["marks"][1] | {"level": 2})
+        RunMetadata.from_json(WRITTEN["metadata"][1] | {"level": 2})
 
 
 @pytest.mark.parametrize(("kind", "text"), [*itertools.product(WRITTEN, [[], None, "x"])])

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.planning import runs
-from ftfile.kv.planning.runs import Marks, open_marks
+from ftfile.kv.planning.runs import RunMetadata, open_metadata
 from ftfile.log.apply import Fold
 from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
@@ -79,9 +79,9 @@ PLAN = Plan(
 def test_what_was_written_is_read() -> None:
     assert GroupTotals("").plus(structs.replace(SEGMENT, rolling_stats=STATS), is_other_batch=True).event_min_us == -2
     assert Plan.from_json(PLAN).to_json() == PLAN
-    marks = Marks((1, 1), (KEY, KEY), ((KEY[:2], None),))
-    run = structs.replace(SEGMENT, rolling_stats=marks.to_json())
-    assert open_marks(MemoryFileSystem("forged-stats"), [run], KINDS) == [run]
+    metadata = RunMetadata((1, 1), (KEY, KEY), ((KEY[:2], None),))
+    run = structs.replace(SEGMENT, rolling_stats=metadata.to_json())
+    assert open_metadata(MemoryFileSystem("forged-stats"), [run], KINDS) == [run]
 
 
 @pytest.mark.parametrize("field", STATS)
@@ -105,17 +105,21 @@ def test_a_segment_without_rows_has_no_bytes() -> None:
 
 
 def test_a_run_has_no_rows_that_do_not_count() -> None:
-    run = structs.replace(SEGMENT, skip_rows=1, rolling_stats=Marks((1, 1), (KEY, KEY)).to_json())
+    run = structs.replace(SEGMENT, skip_rows=1, rolling_stats=RunMetadata((1, 1), (KEY, KEY)).to_json())
     with pytest.raises(CorruptData, match="all of whose rows count"):
-        open_marks(MemoryFileSystem("forged-stats"), [run], KINDS)
+        open_metadata(MemoryFileSystem("forged-stats"), [run], KINDS)
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_that_the_columns_cannot_have_are_damage(key: tuple[Any, ...]) -> None:
     fs = MemoryFileSystem("forged-stats")
-    for marks in (Marks((1, 1), (key, KEY)), Marks((1, 1), None, ((KEY, key),)), Marks((1, 1), None, ((key, None),))):
+    for metadata in (
+        RunMetadata((1, 1), (key, KEY)),
+        RunMetadata((1, 1), None, ((KEY, key),)),
+        RunMetadata((1, 1), None, ((key, None),)),
+    ):
         with pytest.raises(CorruptData, match="key columns"):
-            open_marks(fs, [structs.replace(SEGMENT, rolling_stats=marks.to_json())], KINDS)
+            open_metadata(fs, [structs.replace(SEGMENT, rolling_stats=metadata.to_json())], KINDS)
 
 
 @pytest.mark.parametrize("table", ENTRIES)
@@ -134,24 +138,24 @@ def test_so_are_keys_that_are_no_versions(table: str) -> None:
             check_entry(table, key, ENTRIES[table][0])
 
 
-def test_marks_are_checked_once_for_the_same_run_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_is_checked_once_for_the_same_run_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_checked", {})
     monkeypatch.setattr(runs, "_KEPT", 2)
-    checks, honest = [], Marks.check_keys
+    checks, honest = [], RunMetadata.check_keys
 
-    def check_keys(of_run: Marks, kinds: Sequence[pa.DataType]) -> None:
+    def check_keys(of_run: RunMetadata, kinds: Sequence[pa.DataType]) -> None:
         checks.append(of_run)
         honest(of_run, kinds)
 
-    monkeypatch.setattr(Marks, "check_keys", check_keys)
-    fs, marks = MemoryFileSystem("forged-stats"), Marks((0, 1), ((b"a",), (b"b",)), (), 1, 5).to_json()
-    adds = [structs.replace(SEGMENT, id=f"run {number}", rolling_stats=dict(marks)) for number in range(2)]
+    monkeypatch.setattr(RunMetadata, "check_keys", check_keys)
+    fs, metadata = MemoryFileSystem("forged-stats"), RunMetadata((0, 1), ((b"a",), (b"b",)), (), 1, 5).to_json()
+    adds = [structs.replace(SEGMENT, id=f"run {number}", rolling_stats=dict(metadata)) for number in range(2)]
     for kinds, expected in (([pa.string()], 2), ([pa.string()], 2), ([pa.binary()], 4)):
-        open_marks(fs, adds, kinds)
+        open_metadata(fs, adds, kinds)
         assert len(checks) == expected
     with pytest.raises(CorruptData, match="its column is int32"):
-        open_marks(fs, adds, [pa.int32()])
-    open_marks(fs, [structs.replace(adds[0], id="run 2")], [pa.binary()])
+        open_metadata(fs, adds, [pa.int32()])
+    open_metadata(fs, [structs.replace(adds[0], id="run 2")], [pa.binary()])
     assert len(runs._checked) == 1  # noqa: SLF001
 
 

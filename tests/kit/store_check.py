@@ -1,7 +1,7 @@
 """The invariants of a store, checked from its files alone, at any moment.
 
 - **K1** live runs of a bucket are apart in keys or in position.
-- **K2** the rows of a run rise, each key once, in its bucket, and are those that its marks tell of.
+- **K2** the rows of a run rise, each key once, in its bucket, and are those that its metadata sayss.
 - **K3** the pages of a run find each of its rows.
 - **K4** a purge ends the rows in its range that came before it, and no others.
 - **K5** deletes and purges leave a bucket only when no older row can come back.
@@ -26,7 +26,7 @@ from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.planning.runs import apart, open_marks, position_of, run_of
+from ftfile.kv.planning.runs import apart, open_metadata, position_of, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.commit_log import CommitLog
@@ -122,7 +122,7 @@ class _Check:
             gone = version < self.log.head and self.log.horizon_ms > 0
             require(gone, "K6", f"version {version} needs a file that is gone: {error}")
             return
-        found = self._folded(runs, definition, bottom=True)
+        found = self._folded(runs, definition, is_bottommost=True)
         if version == self.log.head:
             self.rows = _as_dict(_live_rows(found, definition), definition)
         if version not in self.checked:
@@ -133,15 +133,15 @@ class _Check:
         found: defaultdict[str, list[Run]] = defaultdict(list)
         definition = self._definitions.get(version)
         kinds = [] if definition is None else definition.key_types
-        for add in open_marks(self._fs, self.log.snapshots[version].values(), kinds):
+        for add in open_metadata(self._fs, self.log.snapshots[version].values(), kinds):
             if add.kind == "segment":
                 found[add.directory_key].append(run_of(add))
-        return {bucket: sorted(runs, key=lambda run: run.marks.at) for bucket, runs in found.items()}
+        return {bucket: sorted(runs, key=lambda run: run.metadata.at) for bucket, runs in found.items()}
 
     def _check_runs(self, bucket: str, runs: Sequence[Run], definition: StoreDefinition) -> None:
-        last = max((run.marks.at[1] for run in runs if run.marks.level), default=-1)
+        last = max((run.metadata.at[1] for run in runs if run.metadata.level), default=-1)
         for run in runs:
-            is_newer = run.marks.level > 0 or run.marks.at[0] > last
+            is_newer = run.metadata.level > 0 or run.metadata.at[0] > last
             require(is_newer, "K10", f"run {run.add.id} of level 0 of bucket {bucket} is not newer than all of level 1")
         for place, run in enumerate(runs):
             for other in runs[:place]:
@@ -168,13 +168,15 @@ class _Check:
             self.tables[add.id] = rows
         return self.tables[add.id]
 
-    def _folded(self, runs: Mapping[str, Sequence[Run]], definition: StoreDefinition, *, bottom: bool) -> Buckets:
+    def _folded(
+        self, runs: Mapping[str, Sequence[Run]], definition: StoreDefinition, *, is_bottommost: bool
+    ) -> Buckets:
         return {
             bucket: fold(
                 [self._table(run.add) for run in own],
                 definition,
-                bottom=bottom,
-                purges=[run.marks.purges for run in own],
+                is_bottommost=is_bottommost,
+                purges=[run.metadata.purges for run in own],
             )
             for bucket, own in runs.items()
         }
@@ -191,16 +193,16 @@ class _Check:
         old: Buckets = {}
         if before is not None and not record.overwrite:
             try:
-                old = self._folded(self._runs_of(version - 1), before, bottom=False)
+                old = self._folded(self._runs_of(version - 1), before, is_bottommost=False)
             except NotFound:
                 return  # a vacuum took it
         expected = {}
         for bucket in old.keys() | new.keys():
             tables = [old[bucket]] if bucket in old else []
             tables += [self._table(run.add) for run in new.get(bucket, ())]
-            purges = [()] * (bucket in old) + [run.marks.purges for run in new.get(bucket, ())]
+            purges = [()] * (bucket in old) + [run.metadata.purges for run in new.get(bucket, ())]
             if tables:
-                expected[bucket] = fold(tables, definition, bottom=True, purges=purges)
+                expected[bucket] = fold(tables, definition, is_bottommost=True, purges=purges)
         self._compare(version, _live_rows(expected, definition), _live_rows(found, definition), definition, new)
 
     def _compare(
@@ -215,7 +217,7 @@ class _Check:
             return
         wanted, has = _as_dict(expected, definition), _as_dict(found, definition)
         back = has.keys() - wanted.keys()
-        has_purges = any(run.marks.purges for own in new.values() for run in own)
+        has_purges = any(run.metadata.purges for own in new.values() for run in own)
         invariant = "K4" if has_purges else "K5" if back else "K6"
         differing = sorted(key for key in wanted.keys() | has.keys() if wanted.get(key) != has.get(key))[:3]
         shown = "; ".join(f"{key}: {has.get(key)} instead of {wanted.get(key)}" for key in differing)
@@ -272,18 +274,18 @@ def _operation(record: Record) -> str:
 
 
 def _is_of(run: Run, version: int) -> bool:
-    first, last = run.marks.at
+    first, last = run.metadata.at
     return first == last and position_of(version) <= first < position_of(version + 1)
 
 
 def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
-    add, marks = run.add, run.marks
+    add, metadata = run.add, run.metadata
     ends = (key_at(rows, 0, definition.keys), key_at(rows, -1, definition.keys)) if rows.num_rows else None
-    require(marks.keys == ends, "K2", f"{add.id} has keys {ends}, and its marks say {marks.keys}")
-    more = ops_in(rows) & ~marks.ops
-    require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its marks say {marks.ops:b}")
+    require(metadata.keys == ends, "K2", f"{add.id} has keys {ends}, and its metadata says {metadata.keys}")
+    more = ops_in(rows) & ~metadata.ops
+    require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its metadata says {metadata.ops:b}")
     deletes = int((operations(rows) == DELETE).sum())
-    require(marks.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {marks.deletes}")
+    require(metadata.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {metadata.deletes}")
     if not rows.num_rows:
         return
     batch = rows.combine_chunks().to_batches()[0]

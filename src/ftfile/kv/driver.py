@@ -16,7 +16,7 @@ from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.plan import Planner, acceptable, due, holds_after, holds_of, job_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_marks
+from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_metadata
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
@@ -161,9 +161,9 @@ def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
 class StoreChange:
     """The change of a store that one record is to make."""
 
-    runs: tuple[Add, ...]  # new ones, old to new; their marks have no position yet
+    runs: tuple[Add, ...]  # new ones, old to new; their metadata has no position yet
     rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
-    failed: frozenset[str] = frozenset()  # ids of runs that could not be merged
+    failed: frozenset[str] = frozenset()  # ids of runs that could not be compacted
     tasks: int = 1  # by which the jobs are done that become due
 
 
@@ -177,13 +177,13 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
     keys = [*texts]
     state, now_ms = open_state(log.fs, head, recorded_key_types(head)), log.clock.now_ms()
-    accepted = Accepted() if config.overwrite else accepted_merges(log, state, change.rewrites)
+    accepted = Accepted() if config.overwrite else accepted_compactions(log, state, change.rewrites)
     runs = placed([structs.replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)
     return Body(
-        adds=seal_marks(log.fs, adds),
+        adds=seal_metadata(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
         assembly_tasks=due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
@@ -196,14 +196,14 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     )
 
 
-def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
-    """Return the merges that the record behind a state can take; of those with the same runs, one with the oldest row.
+def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
+    """Return the compactions that the next record can take; of those with the same runs, one with the oldest row.
 
     So the retry of a hold wins: others would leave what is held where it is.
     """
     oldest_first = sorted(rewrites, key=lambda rewrite: min(numbers_of(add.rolling_stats).at for add in rewrite.inputs))
-    merges = accept_rewrites(log, state, oldest_first).rewrites
-    return Accepted(tuple(acceptable(state.segments, merges)))
+    accepted = accept_rewrites(log, state, oldest_first).rewrites
+    return Accepted(tuple(acceptable(state.segments, accepted)))
 
 
 def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:

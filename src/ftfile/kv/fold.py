@@ -35,7 +35,7 @@ def fold(
     stretches: Sequence[pa.Table],
     definition: StoreDefinition,
     *,
-    bottom: bool,
+    is_bottommost: bool,
     purges: Sequence[Sequence[KeyRange]] = (),
     expired_ms: int | None = None,
 ) -> pa.Table:
@@ -49,7 +49,7 @@ def fold(
         stretches: old to new, with the columns of the definition and two of ours. Within one, a later row of
             a key is newer; rows need not be sorted. Neither keys nor a sequence column have nulls.
         definition: of the store.
-        bottom: True if there are no older rows of these keys anywhere: deletes leave.
+        is_bottommost: True if there are no older rows of these keys anywhere: deletes leave.
         purges: for each stretch, the ranges whose keys end in all stretches before it; none if empty.
         expired_ms: with a sequence column, deletes before this time leave at the bottom, and others stay, so that an
             older row that comes late stays deleted. None for no delete.
@@ -65,11 +65,13 @@ def fold(
     keys = [rows[name].combine_chunks() for name in definition.keys]
     if first_fall(keys) is None:
         columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
-        ops = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
+        ops = np.where((ops == MERGE) & is_bottommost, SET, ops).astype(np.int8)
     else:
-        columns, ops = _several(rows, keys, definition, lambda row: [column[row] for column in keys], bottom=bottom)
+        columns, ops = _several(
+            rows, keys, definition, lambda row: [column[row] for column in keys], is_bottommost=is_bottommost
+        )
     folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
-    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
+    return _finished(_without_deletes(folded, expired_ms) if is_bottommost else folded)
 
 
 def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_of: KeyOf) -> tuple[Numbers, pa.Table]:
@@ -89,7 +91,7 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
     """
     if not rows.num_rows:
         return numbers, rows.drop_columns([OP])
-    columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, bottom=True)
+    columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, is_bottommost=True)
     has_row = ops != DELETE
     # Arrow counts no rows where there are no columns, as in a store of keys alone.
     return np.unique(numbers)[has_row], columns.filter(bools_from(has_row)) if columns.num_columns else columns
@@ -123,7 +125,7 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
 
 
 def _several(
-    rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, bottom: bool
+    rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, is_bottommost: bool
 ) -> tuple[pa.Table, NDArray[np.int8]]:
     """Return a row for each group of rows, which are alike in some columns, by these, and their operations."""
     sequence = [] if definition.sequence is None else [rows[definition.sequence].combine_chunks()]
@@ -133,7 +135,7 @@ def _several(
     bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
     groups = replace(groups, starts=np.maximum(bases, groups.starts))
     lasts = groups.ends - 1
-    new_ops = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
+    new_ops = np.where(bases == lasts, ops[lasts], SET if is_bottommost else MERGE)
     new_ops = np.where((bases >= 0) & (bases < lasts), SET, new_ops).astype(np.int8)
     columns = rows.select(rows.column_names[:-1])
     newest = numbers_from(order[lasts])

@@ -166,7 +166,7 @@ def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -
         if selection.buckets is None or number in selection.buckets:
             for start, end in _stretches(members, split_bytes):
                 ranges = clip(selection.ranges, start, end)
-                sizes = [run.size for run in members if run.marks.keys and overlap(ranges, *run.marks.keys)]
+                sizes = [run.size for run in members if run.metadata.keys and overlap(ranges, *run.metadata.keys)]
                 if sizes:
                     yield BucketShare(number, ranges), sum(sizes)
 
@@ -175,7 +175,7 @@ def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
     """Yield ranges of a bucket with about as many bytes, cut where runs begin: large ones are apart."""
     start: Key = ()
     size_bytes = 0
-    for run in sorted((run for run in runs if run.marks.keys), key=lambda run: run.begins):
+    for run in sorted((run for run in runs if run.metadata.keys), key=lambda run: run.begins):
         if size_bytes and size_bytes + run.size > split_bytes and run.begins > start:
             yield start, run.begins
             start, size_bytes = run.begins, 0

@@ -21,7 +21,7 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import DecryptedRanges
 from ftfile.kv.definition import DELETED_MS, OP, deletes_in, ops_in
-from ftfile.kv.planning.runs import Marks
+from ftfile.kv.planning.runs import RunMetadata
 from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES, write_run
@@ -76,7 +76,7 @@ class RunSpool:
         return self._file.position
 
     def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> StagedSegment:
-        """Append a run of a bucket, and return it with its marks, of which the position is not known yet.
+        """Append a run of a bucket, and return it with its metadata, of which the position is not known yet.
 
         Its rows are those that `fold` returned, all with the columns of the first batch. Keys in the ranges of its
         purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
@@ -102,8 +102,8 @@ class RunSpool:
         names, compression, block_bytes = self._definition.keys, self._compression, self._block_bytes
         summary = write_run(piece, counted_batches(), schema, names, compression=compression, block_bytes=block_bytes)
         self._runs += 1
-        marks = Marks((0, 0), summary.keys, tuple(purges), ops, deletes=deletes, plain_bytes=plain_bytes)
-        return piece.end(self._runs, summary.rows, bucket, marks.to_json())
+        metadata = RunMetadata((0, 0), summary.keys, tuple(purges), ops, deletes=deletes, plain_bytes=plain_bytes)
+        return piece.end(self._runs, summary.rows, bucket, metadata.to_json())
 
     def write_all(
         self, runs: Iterable[tuple[str, Iterable[pa.RecordBatch], Sequence[KeyRange]]]

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.kv.compactor import Compactor, named, run_compactions, share_of
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
 from ftfile.kv.driver import StoreChange, body_of, definition_after, refuse_operator
-from ftfile.kv.due_jobs import Merger, named, run_compactions, share_of
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
@@ -91,7 +91,7 @@ class RunWriter:
             return
         rows = pa.concat_tables(self._held, promote_options="permissive")
         self._held, self._held_bytes = [], 0
-        folded = fold([rows], self._definition, bottom=False)
+        folded = fold([rows], self._definition, is_bottommost=False)
         if self._spool is None:
             self._spool = self._config.spool(self._stage, self._definition)
         for bucket, of_bucket in by_bucket(folded, self._definition):
@@ -182,10 +182,10 @@ class StoreWrites(Writes[StoreConfig]):
             planner = Planner(config.plan, definition.key_types, plan.time_ms)
             compactions = named(jobs, state, stage.fs, planner)
         except Exception as error:  # it must not fail the batch, whatever it is
-            _log.warning("no runs are merged: %s", error)
+            _log.warning("no runs are compacted: %s", error)
             return AssemblyResults()
-        merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
-        return run_compactions(merger, compactions, config.plan.read_bytes)
+        compactor = Compactor(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
+        return run_compactions(compactor, compactions, config.plan.read_bytes)
 
     def prepare(self, config: StoreConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
         """See `Writes.prepare`."""

@@ -18,7 +18,7 @@ from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
 from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.rules import DEFAULT_PLAN
-from ftfile.kv.planning.runs import Marks, Run, placed
+from ftfile.kv.planning.runs import Run, RunMetadata, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
 from ftfile.log.commit_log import CommitLog
@@ -90,7 +90,9 @@ class Builder:
         by_bucket: defaultdict[int, list[Row]] = defaultdict(list)
         for row in rows:
             by_bucket[self.bucket_of(UserKeys(self.definition).to_stored(row[1]))].append(row)
-        tables = {bucket: fold([self.table(own)], self.definition, bottom=False) for bucket, own in by_bucket.items()}
+        tables = {
+            bucket: fold([self.table(own)], self.definition, is_bottommost=False) for bucket, own in by_bucket.items()
+        }
         return self.write_tables(tables, purges, overwrite=overwrite)
 
     def write_tables(
@@ -100,7 +102,7 @@ class Builder:
         buckets = range(self.definition.buckets) if purges else sorted(tables)
         empty = self.table([])
         outputs = self.outputs([(bucket_name(bucket), tables.get(bucket, empty)) for bucket in buckets])
-        adds = [each.marked(replace(each.marks, purges=tuple(purges))) for each in outputs]
+        adds = [each.with_metadata(replace(each.metadata, purges=tuple(purges))) for each in outputs]
         return self.record(adds, overwrite=overwrite)
 
     def record(
@@ -139,9 +141,11 @@ class Builder:
 
     def _compacted(self, compaction: PlannedCompaction) -> list[Add]:
         """Write the rows of a compaction, a run between two cuts."""
-        terms, purges = compaction.terms, [run.marks.purges for run in compaction.merged]
+        terms, purges = compaction.terms, [run.metadata.purges for run in compaction.merged]
         tables = [self.rows_of(run.add) for run in compaction.merged]
-        rows = fold(tables, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
+        rows = fold(
+            tables, self.definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms
+        )
         keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
         bounds = sorted({0, len(keys), *(bisect_left(keys, cut) for cut in compaction.cuts)})
         bucket = compaction.merged[0].add.directory_key
@@ -206,7 +210,7 @@ class Builder:
             )
             ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
             deletes = int((operations(table) == DELETE).sum())
-            found.append(Run(add, Marks((0, 0), ends, (), ops_in(table), deletes=deletes)))
+            found.append(Run(add, RunMetadata((0, 0), ends, (), ops_in(table), deletes=deletes)))
             content += stored
         with self.log.fs.create(path) as file:
             file.write(content)

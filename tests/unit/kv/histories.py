@@ -1,6 +1,6 @@
 """A store in memory, beside a dict: random batches, compactions in any order, late, twice and lost, crashes.
 
-Runs are tables under the names of their files. All else is real: positions, marks, what is due, and folds.
+Runs are tables under the names of their files. All else is real: positions, metadata, what is due, and folds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ftfile.kv.planning.picker import (
 )
 from ftfile.kv.planning.plan import acceptable
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold, PlanSettings
-from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, runs_by_bucket
+from ftfile.kv.planning.runs import Run, RunMetadata, apart, placed, run_of, runs_by_bucket
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -175,7 +175,7 @@ class Store:
                 for compaction in _full(runs, kind):
                     self.record(self.rewrite_of(compaction))
         self.counts["full"] += 1
-        assert all(run.marks.level for runs in self.by_bucket().values() for run in runs)
+        assert all(run.metadata.level for runs in self.by_bucket().values() for run in runs)
         assert all(len(group) == 1 for runs in self.by_bucket().values() for group in groups_of(runs))
 
     def pause(self) -> None:
@@ -279,7 +279,7 @@ class Store:
         for bucket in range(self.definition.buckets):
             own = [row for row in rows if self._bucket(row[1]) == bucket]
             if own or purges:
-                table = fold([self._table(own)], self.definition, bottom=False)
+                table = fold([self._table(own)], self.definition, is_bottommost=False)
                 adds.append(self._add(f"b={bucket:05d}", table, purges))
         return adds
 
@@ -316,19 +316,23 @@ class Store:
     def _compacted(self, compaction: Compaction, terms: Terms, cuts: Cuts) -> list[Add]:
         moved = {run.add.id for run in cuts.moves}
         merged = [run for run in compaction.runs if run.add.id not in moved]
-        adds = [run.marked(replace(run.marks, level=1), id=self.ids.unique()) for run in cuts.moves]
+        adds = [run.with_metadata(replace(run.metadata, level=1), id=self.ids.unique()) for run in cuts.moves]
         if not merged:
             return adds
-        purges = [run.marks.purges for run in merged]
+        purges = [run.metadata.purges for run in merged]
         tables = [self.rows_of(run.add) for run in merged]
-        rows = fold(tables, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
+        rows = fold(
+            tables, self.definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms
+        )
         left_purges = () if terms.is_bottommost else tuple(purge for ranges in purges for purge in ranges)
-        at = (merged[0].marks.at[0], max(run.marks.at[1] for run in merged))
-        committed_ms = min(run.marks.committed_ms for run in merged)
+        at = (merged[0].metadata.at[0], max(run.metadata.at[1] for run in merged))
+        committed_ms = min(run.metadata.committed_ms for run in merged)
         for piece, piece_purges in self._pieces(rows, cuts.keys, left_purges):
             output = self._output(merged[0].add.directory_key, piece)
-            marks = replace(output.marks, at=at, purges=piece_purges, committed_ms=committed_ms, level=compaction.level)
-            adds.append(output.marked(marks))
+            metadata = replace(
+                output.metadata, at=at, purges=piece_purges, committed_ms=committed_ms, level=compaction.level
+            )
+            adds.append(output.with_metadata(metadata))
             self.counts["cut"] += bool(cuts.keys)
             self.counts["rowless"] += not piece.num_rows
         return adds
@@ -355,13 +359,15 @@ class Store:
         for runs in runs_by_bucket(map(self.run_of, version.live.values())).values():
             rows |= self._checked(runs)
             self._check_levels(runs)
-            self.counts["groups"] = max(self.counts["groups"], len(groups_of(run for run in runs if run.marks.level)))
+            self.counts["groups"] = max(
+                self.counts["groups"], len(groups_of(run for run in runs if run.metadata.level))
+            )
         assert rows == version.expected
 
     def _check_levels(self, runs: list[Run]) -> None:
         """Check that level 1 is older than level 0."""
-        lasts = [run.marks.at[1] for run in runs if run.marks.level]
-        firsts = [run.marks.at[0] for run in runs if not run.marks.level]
+        lasts = [run.metadata.at[1] for run in runs if run.metadata.level]
+        firsts = [run.metadata.at[0] for run in runs if not run.metadata.level]
         assert not lasts or not firsts or max(lasts) < min(firsts), "level 1 is not older than level 0"
 
     def by_bucket(self) -> dict[str, list[Run]]:
@@ -377,14 +383,14 @@ class Store:
                 assert rows.num_rows == run.add.rows
                 if rows.num_rows:
                     ends = (key_at(rows, 0, self.definition.keys), key_at(rows, -1, self.definition.keys))
-                    assert run.marks.keys == ends
+                    assert run.metadata.keys == ends
             self.read_once[same] = self._read(runs)
         return self.read_once[same]
 
     def _read(self, runs: list[Run]) -> dict[Key, tuple[Any, ...]]:
-        runs = sorted(runs, key=lambda run: run.marks.at)
-        tables, purges = [self.rows_of(run.add) for run in runs], [run.marks.purges for run in runs]
-        rows = fold(tables, self.definition, bottom=True, purges=purges)
+        runs = sorted(runs, key=lambda run: run.metadata.at)
+        tables, purges = [self.rows_of(run.add) for run in runs], [run.metadata.purges for run in runs]
+        rows = fold(tables, self.definition, is_bottommost=True, purges=purges)
         rows = rows.filter(pa.array(operations(rows) != DELETE))
         columns = [rows[name].to_pylist() for name in self.definition.schema.names]
         count = len(self.definition.keys)
@@ -426,7 +432,7 @@ class Store:
 
     def _add(self, bucket: str, table: pa.Table, purges: tuple[KeyRange, ...] = ()) -> Add:
         output = self._output(bucket, table)
-        return output.marked(replace(output.marks, purges=purges))
+        return output.with_metadata(replace(output.metadata, purges=purges))
 
     def _output(self, bucket: str, table: pa.Table) -> Run:
         keys, name = self.definition.keys, self.ids.unique()
@@ -435,7 +441,7 @@ class Store:
         add = Add(name, "segment", name, None, size, size, "", table.num_rows, bucket, "encoding", ORIGIN)
         ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
         deletes = int((operations(table) == DELETE).sum())
-        return Run(add, Marks((0, 0), ends, (), ops_in(table), deletes=deletes))
+        return Run(add, RunMetadata((0, 0), ends, (), ops_in(table), deletes=deletes))
 
 
 def _stored(value: Any) -> int | bytes:
@@ -466,14 +472,14 @@ def play(seed: int, steps: int = 30) -> Store:
 def _full(runs: Sequence[Run], kind: str) -> list[Compaction]:
     """Return a stage of a full compaction of a bucket."""
     if kind == "descend":
-        level0 = by_position(run for run in runs if not run.marks.level)
+        level0 = by_position(run for run in runs if not run.metadata.level)
         return [Compaction("descend", level0)] if level0 else []
-    groups = groups_of(run for run in runs if run.marks.level)
-    is_plain = [len(group) == 1 and group[0].marks.ops == 1 and not group[0].marks.purges for group in groups]
+    groups = groups_of(run for run in runs if run.metadata.level)
+    is_plain = [len(group) == 1 and group[0].metadata.ops == 1 and not group[0].metadata.purges for group in groups]
     return [Compaction("level1", tuple(group)) for group, plain in zip(groups, is_plain, strict=True) if not plain]
 
 
 def _hold_of(compaction: Compaction) -> Hold:
     if compaction.hold is not None:
         return compaction.hold._replace(attempts=compaction.hold.attempts + 1)
-    return Hold(compaction.runs[0].add.id, max(run.marks.at[1] for run in compaction.runs))
+    return Hold(compaction.runs[0].add.id, max(run.metadata.at[1] for run in compaction.runs))

@@ -67,7 +67,7 @@ def file_system(path: str, ring: str | None = None) -> FileSystem:
 
 
 def head_of(path: str, ring: str | None = None) -> LogState:
-    """The newest state, marks open."""
+    """The newest state, metadata open."""
     fs = file_system(path, ring)
     head = CommitLog(fs).refresh()
     return open_state(fs, head, recorded_key_types(head))
@@ -100,10 +100,10 @@ def rows_in(fs: FileSystem) -> dict[Any, Any]:
         buckets.setdefault(add.directory_key, []).append(run_of(add))
     found: dict[Any, Any] = {}
     for bucket, runs in buckets.items():
-        runs.sort(key=lambda run: run.marks.at)
+        runs.sort(key=lambda run: run.metadata.at)
         assert all(apart(one, other) for one in runs for other in runs if one is not other)
         tables = [_checked(fs, run, definition) for run in runs]
-        folded = fold(tables, definition, bottom=True, purges=[run.marks.purges for run in runs])
+        folded = fold(tables, definition, is_bottommost=True, purges=[run.metadata.purges for run in runs])
         for row in folded.filter(pa.array(operations(folded) != DELETE)).to_pylist():
             key = tuple(row[name] for name in definition.keys)
             values = tuple(row[name] for name in definition.values)
@@ -119,7 +119,7 @@ def _checked(fs: FileSystem, run: Run, definition: StoreDefinition) -> pa.Table:
     if table.num_rows:
         batch = table.select(definition.keys).combine_chunks().to_batches()[0]
         assert first_fall(batch.columns) is None
-        assert run.marks.keys == (key_at(table, 0, definition.keys), key_at(table, -1, definition.keys))
+        assert run.metadata.keys == (key_at(table, 0, definition.keys), key_at(table, -1, definition.keys))
     return table
 
 

@@ -265,7 +265,7 @@ class TestJobs:
         query.run(1, [rows("a")])
         message = self.moved_on(query, lambda: other.commit(0, late))
         (rewrite,) = message.rewritten
-        assert [run_of(add).marks.at[0] >> 20 for add in rewrite.inputs] == [0, 1, 2]
+        assert [run_of(add).metadata.at[0] >> 20 for add in rewrite.inputs] == [0, 1, 2]
         query.commit(2, [message])
         assert len(head_of(out).segments) == 2
         assert rows_of(out) == {"a": 4}

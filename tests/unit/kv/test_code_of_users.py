@@ -14,7 +14,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.kv import KeyValueStore
 from ftfile.kv.merge_functions import merge_function
-from ftfile.kv.upkeep.compact import merge_due
+from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.opening import NO_STORE, open_log
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.parameters import parametrize
@@ -112,9 +112,9 @@ def test_is_not_needed_where_nothing_is_merged(store: str) -> None:
 def test_due_merges_of_a_process_need_it(store: str) -> None:
     log = open_log(store, Access(), NO_STORE)
     with pytest.raises(ConfigError, match=NEEDED):
-        merge_due(log)
+        compact_due(log)
     assert MODULE not in sys.modules
-    assert merge_due(log, frozenset({FUNCTION})).records == 1
+    assert compact_due(log, frozenset({FUNCTION})).records == 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""An encrypted store: neither its runs nor its log tell keys, and marks are those of their run."""
+"""An encrypted store: neither its runs nor its log tell keys, and metadata is that of its run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.kv.planning.runs import Marks, open_marks, run_of, seal_marks
+from ftfile.kv.planning.runs import RunMetadata, open_metadata, run_of, seal_metadata
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.sealed import keys_of
 from tests.unit.kv.stores import counting, file_system, head_of, rows, rows_of
@@ -60,7 +60,9 @@ def test_rows_are_read_back_and_jobs_are_done(out: str, ring: Path) -> None:
     provider = f"file:{ring}"
     more = [sum(batch % 6 > place for batch in range(8)) for place in range(6)]
     assert rows_of(out, provider) == {word: 8 + count for word, count in zip(WORDS, more, strict=True)}
-    assert any(run_of(add).marks.at[0] < run_of(add).marks.at[1] for add in head_of(out, provider).segments.values())
+    assert any(
+        run_of(add).metadata.at[0] < run_of(add).metadata.at[1] for add in head_of(out, provider).segments.values()
+    )
     content = all_bytes(out)
     assert b"committedMs" in content, "records are looked at"
     for word in WORDS:
@@ -68,7 +70,7 @@ def test_rows_are_read_back_and_jobs_are_done(out: str, ring: Path) -> None:
         assert base64.b64encode(word.encode()) not in content
 
 
-def test_marks_in_records_are_sealed(out: str, ring: Path) -> None:
+def test_metadata_in_records_is_sealed(out: str, ring: Path) -> None:
     query = query_of(out, ring, buckets="1")
     query.run(0, [rows("a")])
     record = CommitLog(file_system(out)).read_record(0)
@@ -77,7 +79,7 @@ def test_marks_in_records_are_sealed(out: str, ring: Path) -> None:
     assert "keys" not in add.rolling_stats
     assert "sealed" in add.rolling_stats
     (opened,) = head_of(out).segments.values()
-    assert run_of(opened).marks.keys == ((b"a",), (b"a",))
+    assert run_of(opened).metadata.keys == ((b"a",), (b"a",))
 
 
 @pytest.mark.slow
@@ -93,17 +95,17 @@ def test_what_is_due_tells_no_key(out: str, ring: Path) -> None:
     assert rows_of(out, f"file:{ring}") == dict.fromkeys(words, 9)
 
 
-def test_marks_are_sealed_once(out: str, ring: Path) -> None:
+def test_metadata_is_sealed_once(out: str, ring: Path) -> None:
     query = query_of(out, ring)
     query.run(0, [rows("a")])
     fs = file_system(out)
     (add,) = CommitLog(fs).refresh().segments.values()
-    (opened,) = open_marks(fs, [add], STRINGS)
-    assert seal_marks(fs, [opened]) == (add,)
-    changed = run_of(opened).marked(Marks((5, 5), None, (((), None),)))
-    (sealed,) = seal_marks(fs, [changed])
+    (opened,) = open_metadata(fs, [add], STRINGS)
+    assert seal_metadata(fs, [opened]) == (add,)
+    changed = run_of(opened).with_metadata(RunMetadata((5, 5), None, (((), None),)))
+    (sealed,) = seal_metadata(fs, [changed])
     assert sealed.rolling_stats["sealed"] != add.rolling_stats["sealed"]
-    assert run_of(*open_marks(fs, [sealed], STRINGS)).marks == run_of(changed).marks
+    assert run_of(*open_metadata(fs, [sealed], STRINGS)).metadata == run_of(changed).metadata
 
 
 def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
@@ -112,7 +114,7 @@ def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
     fs = file_system(out)
     first, second, *_ = CommitLog(fs).refresh().segments.values()
     with pytest.raises(CorruptData):
-        open_marks(fs, [structs.replace(first, rolling_stats=second.rolling_stats)], STRINGS)
+        open_metadata(fs, [structs.replace(first, rolling_stats=second.rolling_stats)], STRINGS)
 
 
 def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
@@ -123,7 +125,7 @@ def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
     assert keys_of(fs) is not None
     write_ring(ring, second=SECOND)
     with pytest.raises(ConfigError, match="'first'"):
-        open_marks(fs, adds, STRINGS)
+        open_metadata(fs, adds, STRINGS)
     forget_all()
 
 

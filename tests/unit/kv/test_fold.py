@@ -93,7 +93,7 @@ def test_values_are_folded_as_rows(case: tuple[str, pa.DataType, st.SearchStrate
     ]
     stored = [(op, (stretch["n"][0].as_py(),)) for (op, _), stretch in zip(rows, stretches, strict=True)]
     try:
-        expected = fold(stretches, definition, bottom=True)["n"].to_pylist()
+        expected = fold(stretches, definition, is_bottommost=True)["n"].to_pylist()
     except EncodingError as error:
         start, _, _ = str(error).partition("can hold")
         assert "key (7)" in start
@@ -149,20 +149,20 @@ def test_rows_are_those_of_a_dict_however_they_are_grouped(
         for row in batch:
             expected.apply(row, 0)
     stretches = [table(definition, batch) for batch in batches]
-    whole = fold(stretches, definition, bottom=True, purges=purges)
+    whole = fold(stretches, definition, is_bottommost=True, purges=purges)
     assert as_dict(whole, definition) == expected.rows
     assert OP not in whole.column_names
     assert whole["k"].to_pylist() == sorted(key[0] for key in expected.rows)
     start = data.draw(st.integers(0, len(batches) - 1))
     end = data.draw(st.integers(start + 1, len(batches)))
-    part = fold(stretches[start:end], definition, bottom=False, purges=purges[start:end])
+    part = fold(stretches[start:end], definition, is_bottommost=False, purges=purges[start:end])
     assert part["k"].to_pylist() == sorted(set(part["k"].to_pylist()))
     assert part.schema.remove_metadata().field("n") == definition.schema.field("n")
     own = tuple(each for place in range(start, end) for each in purges[place])
     again = fold(
         [*stretches[:start], part, *stretches[end:]],
         definition,
-        bottom=True,
+        is_bottommost=True,
         purges=[*purges[:start], own, *purges[end:]],
     )
     assert again.equals(whole)
@@ -171,28 +171,32 @@ def test_rows_are_those_of_a_dict_however_they_are_grouped(
 class TestOperations:
     COUNTS = define(pa.schema([("k", pa.string()), ("n", pa.int64())]), ["k"], merge="n:sum")
 
-    def folded(self, *rows: tuple[int, str, int | None], bottom: bool = False) -> list[dict[str, Any]]:
-        found = fold([table(self.COUNTS, [(op, (key,), (n,)) for op, key, n in rows])], self.COUNTS, bottom=bottom)
+    def folded(self, *rows: tuple[int, str, int | None], is_bottommost: bool = False) -> list[dict[str, Any]]:
+        found = fold(
+            [table(self.COUNTS, [(op, (key,), (n,)) for op, key, n in rows])], self.COUNTS, is_bottommost=is_bottommost
+        )
         return [*found.to_pylist()]
 
     def test_merges_alone_stay_merges_above_the_bottom(self) -> None:
         assert self.folded((MERGE, "a", 1), (MERGE, "a", 2)) == [{"k": "a", "n": 3, OP: MERGE}]
-        assert self.folded((MERGE, "a", 1), (MERGE, "a", 2), bottom=True) == [{"k": "a", "n": 3}]
+        assert self.folded((MERGE, "a", 1), (MERGE, "a", 2), is_bottommost=True) == [{"k": "a", "n": 3}]
 
     def test_merges_after_a_delete_begin_anew(self) -> None:
         assert self.folded((SET, "a", 9), (DELETE, "a", None), (MERGE, "a", 2)) == [{"k": "a", "n": 2}]
 
     def test_deletes_leave_at_the_bottom_only(self) -> None:
         assert self.folded((SET, "a", 9), (DELETE, "a", None)) == [{"k": "a", "n": None, OP: DELETE}]
-        assert self.folded((SET, "a", 9), (DELETE, "a", None), bottom=True) == []
+        assert self.folded((SET, "a", 9), (DELETE, "a", None), is_bottommost=True) == []
 
     def test_a_null_is_no_value(self) -> None:
-        assert self.folded((MERGE, "a", None), (MERGE, "a", 2), (MERGE, "a", None), bottom=True) == [{"k": "a", "n": 2}]
-        assert self.folded((MERGE, "a", None), (MERGE, "a", None), bottom=True) == [{"k": "a", "n": None}]
+        assert self.folded((MERGE, "a", None), (MERGE, "a", 2), (MERGE, "a", None), is_bottommost=True) == [
+            {"k": "a", "n": 2}
+        ]
+        assert self.folded((MERGE, "a", None), (MERGE, "a", None), is_bottommost=True) == [{"k": "a", "n": None}]
 
     def test_nothing_at_all(self) -> None:
         assert self.folded() == []
-        assert ops_in(fold([table(self.COUNTS, [])], self.COUNTS, bottom=False)) == 0
+        assert ops_in(fold([table(self.COUNTS, [])], self.COUNTS, is_bottommost=False)) == 0
         assert ops_in(table(self.COUNTS, [(DELETE, ("a",), (None,)), (SET, ("b",), (1,))])) == 0b101
         assert ops_in(table(self.COUNTS, [(SET, ("b",), (1,))]).drop_columns([OP])) == 0b1
 
@@ -200,7 +204,7 @@ class TestOperations:
         wide = define(pa.schema([("k", pa.string()), ("n", pa.int64()), ("new", pa.string())]), ["k"], merge="n:sum")
         old = pa.table({"k": ["a", "b"], "n": pa.array([1, 2], pa.int32())})
         new = pa.table({"k": ["a"], "n": [5], "new": ["x"], OP: pa.array([MERGE], pa.int8())})
-        assert fold([old, new], wide, bottom=True).to_pylist() == [
+        assert fold([old, new], wide, is_bottommost=True).to_pylist() == [
             {"k": "a", "n": 6, "new": "x"},
             {"k": "b", "n": 2, "new": None},
         ]
@@ -226,7 +230,7 @@ class TestGroupings:
         rows = [(MERGE, (1,), (value,)) for value in values]
         tables = [table(store, [row]) for row in rows]
         for inputs in ([table(store, rows)], tables, [*tables[::-1]]):
-            assert fold(inputs, store, bottom=True).to_pylist() == [{"k": 1, "n": sum(values)}]
+            assert fold(inputs, store, is_bottommost=True).to_pylist() == [{"k": 1, "n": sum(values)}]
 
     @pytest.mark.parametrize("values", [[1, -1, 5], [5, 1, -1], [1, -1, 2, -2, 5], [None, 1, -1, 5]])
     def test_a_result_that_is_null_is_no_value(self, values: list[int | None]) -> None:
@@ -234,14 +238,14 @@ class TestGroupings:
         rows = [(MERGE, (1,), (value,)) for value in values]
         tables = [table(store, [row]) for row in rows]
         for place in range(1, len(rows)):
-            first = fold(tables[:place], store, bottom=False)
+            first = fold(tables[:place], store, is_bottommost=False)
             for inputs in ([table(store, rows)], tables, [first, *tables[place:]]):
-                assert fold(inputs, store, bottom=True).to_pylist() == [{"k": 1, "n": 5}]
+                assert fold(inputs, store, is_bottommost=True).to_pylist() == [{"k": 1, "n": 5}]
 
     def test_nothing_but_nulls_is_null(self) -> None:
         store = self.store(pa.int64(), "tests.unit.kv.user_merges:Balance")
         rows = [(MERGE, (1,), (value,)) for value in (3, -3)]
-        assert fold([table(store, rows)], store, bottom=True).to_pylist() == [{"k": 1, "n": None}]
+        assert fold([table(store, rows)], store, is_bottommost=True).to_pylist() == [{"k": 1, "n": None}]
 
 
 class TestFailures:
@@ -250,16 +254,16 @@ class TestFailures:
         rows = [(MERGE, (f"k{number}", number), (1 << 62 if number == 7 else number,)) for number in range(20)]
         stretch = table(store, rows)
         with pytest.raises(EncodingError, match=r"merge=n:sum: the values of key \('k7', 7\) have no result"):
-            fold([stretch.slice(0, 7), stretch, stretch.slice(7, 1)], store, bottom=True)
+            fold([stretch.slice(0, 7), stretch, stretch.slice(7, 1)], store, is_bottommost=True)
         after = table(store, [(SET, ("k7", 7), (1,))])
-        assert fold([stretch, stretch.slice(7, 1), after], store, bottom=True).num_rows == 20
+        assert fold([stretch, stretch.slice(7, 1), after], store, is_bottommost=True).num_rows == 20
 
     def test_a_sum_of_decimals_that_does_not_fit_names_its_key(self) -> None:
         store = define(pa.schema([("k", pa.int64()), ("d", pa.decimal128(38, 0))]), ["k"], merge="d:sum")
         most = Decimal(10**38 - 1)
         rows = [(MERGE, (number,), (most if number == 3 else Decimal(1),)) for number in range(5)]
         with pytest.raises(EncodingError, match=r"key \(3\)"):
-            fold([table(store, rows), table(store, rows)], store, bottom=True)
+            fold([table(store, rows), table(store, rows)], store, is_bottommost=True)
 
     def store(self, name: str) -> StoreDefinition:
         return define(
@@ -270,13 +274,13 @@ class TestFailures:
         store = self.store("Picky")
         rows = [(MERGE, (number,), ("x" if number == 4 else "y",)) for number in range(9)]
         with pytest.raises(UserCodeError, match=r"combine\(\) failed for key \(4\): RuntimeError\('an x'\)"):
-            fold([table(store, rows), table(store, rows)], store, bottom=True)
+            fold([table(store, rows), table(store, rows)], store, is_bottommost=True)
 
     def test_a_function_of_the_user_that_loses_rows(self) -> None:
         store = self.store("Short")
         rows = [(MERGE, (number,), ("y",)) for number in range(9)]
         with pytest.raises(UserCodeError, match="combine"):
-            fold([table(store, [*rows, *rows]), table(store, rows)], store, bottom=True)
+            fold([table(store, [*rows, *rows]), table(store, rows)], store, is_bottommost=True)
 
     def test_a_class_that_cannot_be_made(self) -> None:
         with pytest.raises(UserCodeError, match="Unmakeable"):
@@ -303,18 +307,18 @@ class TestSequence:
     def test_the_greatest_wins_and_of_equals_the_last(self) -> None:
         old = self.stretch((SET, "a", 5, "five", None), (SET, "b", 1, "one", None))
         new = self.stretch((SET, "a", 3, "three", None), (SET, "b", 1, "uno", None))
-        found = fold([old, new], self.STORE, bottom=True).to_pylist()
+        found = fold([old, new], self.STORE, is_bottommost=True).to_pylist()
         assert found == [{"k": "a", "seq": 5, "v": "five"}, {"k": "b", "seq": 1, "v": "uno"}]
 
     def test_a_deleted_row_stays_deleted_until_its_time_is_over(self) -> None:
         deleted = self.stretch((DELETE, "a", 5, None, 1000))
         late = self.stretch((SET, "a", 3, "three", None))
         for expired_ms in (None, 1000):
-            kept = fold([deleted], self.STORE, bottom=True, expired_ms=expired_ms)
+            kept = fold([deleted], self.STORE, is_bottommost=True, expired_ms=expired_ms)
             assert kept[OP].to_pylist() == [DELETE]
             assert DELETED_MS in kept.column_names
-            assert fold([kept, late], self.STORE, bottom=True)[OP].to_pylist() == [DELETE]
-        assert fold([deleted], self.STORE, bottom=True, expired_ms=1001).num_rows == 0
-        assert fold([deleted], self.STORE, bottom=False, expired_ms=1001).num_rows == 1
+            assert fold([kept, late], self.STORE, is_bottommost=True)[OP].to_pylist() == [DELETE]
+        assert fold([deleted], self.STORE, is_bottommost=True, expired_ms=1001).num_rows == 0
+        assert fold([deleted], self.STORE, is_bottommost=False, expired_ms=1001).num_rows == 1
         again = self.stretch((SET, "a", 6, "six", None))
-        assert fold([deleted, again], self.STORE, bottom=True).to_pylist() == [{"k": "a", "seq": 6, "v": "six"}]
+        assert fold([deleted, again], self.STORE, is_bottommost=True).to_pylist() == [{"k": "a", "seq": 6, "v": "six"}]

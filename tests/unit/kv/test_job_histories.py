@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
-from ftfile.kv.due_jobs import Merger
+from ftfile.kv.compactor import Compactor
 from ftfile.kv.planning.plan import PlannedCompaction
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
@@ -76,7 +76,7 @@ class StoredRuns(Store):
         return run_of(segment_of(segment, "encoding", Origin("query", 0, 0), {}))
 
     def _compacted(self, compaction: Compaction, terms: Terms, cuts: Cuts) -> list[Add]:
-        merger = Merger(
+        compactor = Compactor(
             self.stage,
             self.definition,
             "encoding",
@@ -86,7 +86,7 @@ class StoredRuns(Store):
         )
         planned = PlannedCompaction(compaction, terms, cuts.keys, self.rules.max_file_bytes)
         assert planned.moves == cuts.moves
-        ((_, rewrite, error),) = merger.merge((planned,))
+        ((_, rewrite, error),) = compactor.compact((planned,))
         assert rewrite is not None, error
         moved = {run.add.path for run in cuts.moves}
         self.counts["outputs"] += sum(add.path not in moved for add in rewrite.adds)

@@ -163,7 +163,7 @@ def test_memtables_are_no_larger_than_the_cache_keeps(store: Builder, folds: lis
     """Eight threads on a cache of one byte: each read ends, and nothing is folded for it."""
     reader = kv.open(store.path, cache_bytes=cache_bytes)
     memtables = [bucket.memtable for bucket in reader.view.buckets.values() if bucket.memtable is not None]
-    sizes = [sum(run.marks.plain_bytes for run in memtable.runs) for memtable in memtables]
+    sizes = [sum(run.metadata.plain_bytes for run in memtable.runs) for memtable in memtables]
     assert all(size_bytes <= cache_bytes / 16 for size_bytes in sizes)
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(reader.get, KEYS * 4)) == {RUNS}

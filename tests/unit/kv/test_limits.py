@@ -12,9 +12,9 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import due_jobs, pushdown
+from ftfile.kv import compactor, pushdown
+from ftfile.kv.compactor import FoldedRows, Outputs
 from ftfile.kv.definition import define
-from ftfile.kv.due_jobs import FoldedRows, Outputs
 from ftfile.kv.feed import changes as feed_changes
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
@@ -209,7 +209,7 @@ class TestPlans:
 
     def test_more_runs_than_a_record_has_places_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planned_runs, "_INDEX_BITS", 2)
-        assert [planned_runs.run_of(add).marks.at for add in placed([a_run(0)] * 4, 1, 0)] == points(4, 5, 6, 7)
+        assert [planned_runs.run_of(add).metadata.at for add in placed([a_run(0)] * 4, 1, 0)] == points(4, 5, 6, 7)
         with pytest.raises(ConfigError, match="5 runs are too many for one record"):
             placed([a_run(0)] * 5, 1, 0)
 
@@ -217,7 +217,7 @@ class TestPlans:
 class TestJobs:
     @pytest.mark.slow
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(due_jobs, "_CACHE_BYTES", 0)
+        monkeypatch.setattr(compactor, "_CACHE_BYTES", 0)
         query = counting(out, buckets="1", flushIntervalCount="3", blockBytes="512")
         for batch in range(3):
             query.run(batch, [rows(*map(str, range(batch, 900, 2)))])
@@ -253,7 +253,7 @@ class TestJobs:
 
 
 @pytest.mark.slow
-def test_marks_of_more_runs_than_stay_open(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_of_more_runs_than_stay_open(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_runs, "_open", lru_cache(2)(planned_runs._open.__wrapped__))  # noqa: SLF001
     query = counting(out, encryption="aes-gcm", keyProvider=f"file:{ring}", buckets="8", flushIntervalCount="3")
     for batch in range(5):

@@ -21,7 +21,7 @@ from ftfile.kv.planning.picker import (
     terms_of,
 )
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
-from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
 
@@ -47,25 +47,25 @@ def a_run(
     level: int = 0,
     rows: int = 100,
     purges: Sequence[KeyRange] = (),
-    **marks: Any,
+    **metadata: Any,
 ) -> Run:
     positions = at if isinstance(at, tuple) else (at, at)
     ends = None if keys is None else ((keys[0],), (keys[1],))
     rows, name = rows if keys else 0, IDS.unique()
     add = Add(name, "segment", name, None, size, size, "", rows, "b=00000", "e", Origin("q", 0, 0))
-    marks = {"level": level, "ops": int(keys is not None)} | marks
-    return Run(add, Marks(positions, ends, tuple(purges), **marks))
+    metadata = {"level": level, "ops": int(keys is not None)} | metadata
+    return Run(add, RunMetadata(positions, ends, tuple(purges), **metadata))
 
 
-def below(at: int | tuple[int, int], keys: tuple[int, int], size: int = 20 * MIB, **marks: Any) -> Run:
+def below(at: int | tuple[int, int], keys: tuple[int, int], size: int = 20 * MIB, **metadata: Any) -> Run:
     """Return a run of level 1."""
-    return a_run(at, keys, size, level=1, **marks)
+    return a_run(at, keys, size, level=1, **metadata)
 
 
 def due(runs: Sequence[Run], holds: Sequence[Hold] = (), **rules: Any) -> list[tuple[str, list[int]]]:
     """Return what is due: its kind, and the first positions of its runs."""
     chosen = pick(runs[::-1], holds, structs.replace(RULES, **rules))
-    return [(each.kind, [run.marks.at[0] for run in each.runs]) for each in chosen]
+    return [(each.kind, [run.metadata.at[0] for run in each.runs]) for each in chosen]
 
 
 class TestSortedRuns:
@@ -194,7 +194,7 @@ class TestHolds:
 
     def test_a_hold_divides_and_is_tried_with_all_newer_runs(self) -> None:
         found = [*pick(self.RUNS, [Hold(self.RUNS[4].add.id, 4)], RULES)]
-        assert [run.marks.at[0] for run in found[0].runs] == [4, 5, 6, 7, 8]
+        assert [run.metadata.at[0] for run in found[0].runs] == [4, 5, 6, 7, 8]
         assert (found[0].kind, found[0].hold) == ("level0", Hold(self.RUNS[4].add.id, 4))
         assert due(self.RUNS, [Hold(self.RUNS[4].add.id, 4)])[1:] == [
             ("level0", [0, 1, 2, 3]),

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
-from ftfile.kv.due_jobs import named as named_compactions
+from ftfile.kv.compactor import named as named_compactions
 from ftfile.kv.planning.picker import Compaction, Terms
 from ftfile.kv.planning.plan import (
     PlannedCompaction,
@@ -24,7 +24,7 @@ from ftfile.kv.planning.plan import (
     pieces_of,
 )
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
-from ftfile.kv.planning.runs import Marks, Run, placed, run_of
+from ftfile.kv.planning.runs import Run, RunMetadata, placed, run_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.log.state import LogState, SharedMap
@@ -48,7 +48,7 @@ def a_run(  # an add of a live run
     purges: Sequence[KeyRange] = (),
     **others: Any,
 ) -> Add:
-    marks = Marks(
+    metadata = RunMetadata(
         at if isinstance(at, tuple) else (at, at),
         None if keys is None else ((keys[0],), (keys[1],)),
         tuple(purges),
@@ -59,7 +59,7 @@ def a_run(  # an add of a live run
     name = IDS.unique()
     rows = 0 if keys is None else 100
     add = Add(name, "segment", name, None, length, length, "", rows, "b=00000", "e", Origin("q", 0, 0))
-    return structs.replace(add, rolling_stats=marks.to_json(), **others)
+    return structs.replace(add, rolling_stats=metadata.to_json(), **others)
 
 
 def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0) -> list[PlannedCompaction]:
@@ -68,23 +68,27 @@ def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0) ->
 
 def named(due: Sequence[PlannedCompaction]) -> list[tuple[str, list[tuple[int, int]]]]:
     kinds = ["retry" if planned.compaction.hold else planned.compaction.kind for planned in due]
-    return [(kind, [run.marks.at for run in planned.compaction.runs]) for kind, planned in zip(kinds, due, strict=True)]
+    return [
+        (kind, [run.metadata.at for run in planned.compaction.runs]) for kind, planned in zip(kinds, due, strict=True)
+    ]
 
 
 def points(*versions: int) -> list[tuple[int, int]]:
     return [(version, version) for version in versions]
 
 
-class TestMarks:
+class TestMetadata:
     def test_they_come_back(self) -> None:
-        marks = Marks((1 << 20, 5 << 20), ((b"a", 1), (b"b", -1)), (((), (b"x",)), ((b"y", 2), None)), 5, 99, 1, 7, 8)
-        assert Marks.from_json(marks.to_json()) == marks
-        assert Marks.from_json(Marks((0, 0), None).to_json()) == Marks((0, 0), None)
+        metadata = RunMetadata(
+            (1 << 20, 5 << 20), ((b"a", 1), (b"b", -1)), (((), (b"x",)), ((b"y", 2), None)), 5, 99, 1, 7, 8
+        )
+        assert RunMetadata.from_json(metadata.to_json()) == metadata
+        assert RunMetadata.from_json(RunMetadata((0, 0), None).to_json()) == RunMetadata((0, 0), None)
 
     def test_positions_are_versions_and_places(self) -> None:
         found = placed([a_run(0), a_run(0)], 7, 123)
-        assert [run_of(add).marks.at for add in found] == points(7 << 20, 7 << 20 | 1)
-        assert {run_of(add).marks.committed_ms for add in found} == {123}
+        assert [run_of(add).metadata.at for add in found] == points(7 << 20, 7 << 20 | 1)
+        assert {run_of(add).metadata.committed_ms for add in found} == {123}
 
 
 class TestDue:
@@ -158,11 +162,11 @@ class TestResults:
         )
         assert [run.add for run in planned.moves] == [move]
         output = run_of(a_run(0, (0, 40)))
-        marks = run_of(planned.add_of(output, ())).marks
-        assert (marks.at, marks.committed_ms, marks.level, marks.keys) == ((3, 8), 5, 1, ((0,), (40,)))
+        metadata = run_of(planned.add_of(output, ())).metadata
+        assert (metadata.at, metadata.committed_ms, metadata.level, metadata.keys) == ((3, 8), 5, 1, ((0,), (40,)))
         (moved,) = planned.moved(IDS)
         assert moved.id != move.id
-        assert run_of(moved).marks == Marks((1, 2), ((50,), (60,)), committed_ms=1, level=1)
+        assert run_of(moved).metadata == RunMetadata((1, 2), ((50,), (60,)), committed_ms=1, level=1)
         assert structs.replace(moved, id=move.id, rolling_stats=move.rolling_stats) == move
 
     def test_runs_move_on_their_way_down_alone(self) -> None:
@@ -175,7 +179,7 @@ class TestResults:
         purges: list[KeyRange] = [((5,), (25,)), ((30,), (31,)), ((45,), None)]
         planned = self.planned(a_run(1), a_run(2, purges=purges), cuts=[10, 20, 30, 40, 50])
         outputs = [run_of(a_run(0, keys)) for keys in ((0, 9), (21, 22), (23, 29), (40, 41))]
-        assert [(result.run and result.run.marks.keys, result.purges) for result in planned.results(outputs)] == [
+        assert [(result.run and result.run.metadata.keys, result.purges) for result in planned.results(outputs)] == [
             (((0,), (9,)), (((5,), (10,)),)),
             (None, (((10,), (20,)),)),
             (((21,), (22,)), (((20,), (23,)),)),
@@ -284,5 +288,5 @@ class TestHolds:
 
 
 def test_a_run_that_is_left_counts_by_its_rows() -> None:
-    assert Run(a_run(1, None), Marks((1, 1), None)).size == 0
-    assert Run(a_run(1, None), Marks((1, 1), None)).begins == ()
+    assert Run(a_run(1, None), RunMetadata((1, 1), None)).size == 0
+    assert Run(a_run(1, None), RunMetadata((1, 1), None)).begins == ()

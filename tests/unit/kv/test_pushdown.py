@@ -13,7 +13,7 @@ import pytest
 
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket
-from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.pushdown import (
     EVERYTHING,
     BucketShare,
@@ -140,7 +140,7 @@ def run(bucket: int, first: int, last: int, size: int) -> Run:
         id=f"{bucket}-{first}", kind="segment", path="p", final_path=None, length=size, logical_length=size,
         checksum="", rows=10, directory_key=bucket_name(bucket), encoding="e", origin=Origin("q", 0, 0),
     )  # fmt: skip
-    return Run(add, Marks((0, 0), ((first,), (last,)), (), 1, 0))
+    return Run(add, RunMetadata((0, 0), ((first,), (last,)), (), 1, 0))
 
 
 def test_large_buckets_are_split_where_runs_begin() -> None:

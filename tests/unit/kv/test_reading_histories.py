@@ -13,7 +13,7 @@ from ftfile.core.checksum import checksum
 from ftfile.kv.definition import DELETE, operations, ops_in
 from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import to_scalar
-from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading import levels
 from ftfile.kv.reading.get import find
 from ftfile.kv.reading.levels import Sources
@@ -72,7 +72,7 @@ class ReadStore(Store):
         )  # fmt: skip
         self.files[path] = table
         ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
-        return Run(add, Marks((0, 0), ends, (), ops_in(table), deletes=int((operations(table) == DELETE).sum())))
+        return Run(add, RunMetadata((0, 0), ends, (), ops_in(table), deletes=int((operations(table) == DELETE).sum())))
 
     def check(self, version: Version) -> None:
         super().check(version)

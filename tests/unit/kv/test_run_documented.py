@@ -14,7 +14,7 @@ from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning.picker import Compaction
 from ftfile.kv.planning.plan import job_of
 from ftfile.kv.planning.rules import Hold
-from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.index import TRAILER
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.log.format.model import Add, Origin
@@ -24,7 +24,7 @@ from tests.unit.kv.documented_run import Documented
 from tests.unit.kv.runs import written
 from tests.unit.kv.test_runs import TYPED, TYPED_KEYS, typed
 
-MARKS = Marks((0, 0), None).to_json()
+METADATA = RunMetadata((0, 0), None).to_json()
 
 PAGE = (Path(__file__).parents[3] / "docs/internals/format.md").read_text()
 
@@ -56,13 +56,13 @@ def test_rows_are_read_as_the_page_describes_them(rows: int, compression: str) -
 def test_names_in_records_are_those_of_the_code() -> None:
     config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
     settings = config.settings()
-    add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=MARKS)
+    add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=METADATA)
     retry = job_of(Compaction("level0", (run_of(add),), Hold("id", 0, attempts=3, not_before=64)), 1)
     written = {
         "definition": config.definition.to_json(),
         "settings": settings["store"],
         "plan": settings["store"]["plan"],
-        "marks": MARKS,
+        "metadata": METADATA,
         "job": retry.payload,
     }
     assert {*settings} == {"store", "storage", "durability"}

@@ -12,7 +12,7 @@ from ftfile.filters.keys import Keys
 from ftfile.kv.definition import DELETE, OP, SET, define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
 from ftfile.kv.key_columns import decode_ranges
-from ftfile.kv.planning.runs import Marks
+from ftfile.kv.planning.runs import RunMetadata
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.format.layout import storage_identity
 from ftfile.testing.context import open_filesystem
@@ -57,11 +57,11 @@ def test_runs_lie_in_one_file(tmp_path: Path) -> None:
         assert [field["nullable"] for field in documented[-1].fields[:2]] == [False, True]
     assert [len(run.rows) for run in documented] == [run.rows for run in runs] == [3, 2, 0]
     assert documented[1].rows[1] == {"id": 5, "text": "text 5", OP: DELETE}
-    marks = [Marks.from_json({**run.rolling_stats}) for run in runs]
-    assert [(run.level, run.deletes) for run in marks] == [(0, 0), (0, 1), (0, 0)]
-    assert [run.plain_bytes for run in marks] == [3 * (8 + 4 + 6), 2 * (8 + 4 + 6 + 1), 0]
-    assert [run.keys for run in marks] == [((1,), (3,)), ((4,), (5,)), None]
-    assert [run.ops for run in marks] == [1 << SET, 1 << SET | 1 << DELETE, 0]
+    metadata = [RunMetadata.from_json({**run.rolling_stats}) for run in runs]
+    assert [(run.level, run.deletes) for run in metadata] == [(0, 0), (0, 1), (0, 0)]
+    assert [run.plain_bytes for run in metadata] == [3 * (8 + 4 + 6), 2 * (8 + 4 + 6 + 1), 0]
+    assert [run.keys for run in metadata] == [((1,), (3,)), ((4,), (5,)), None]
+    assert [run.ops for run in metadata] == [1 << SET, 1 << SET | 1 << DELETE, 0]
     assert decode_ranges(runs[2].rolling_stats["purges"]) == tuple(purges)
     assert len({run.id for run in runs}) == 3
 

@@ -13,14 +13,14 @@ from msgspec import structs
 from ftfile.core.context import Context
 from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
-from ftfile.kv import due_jobs
+from ftfile.kv import compactor
+from ftfile.kv.compactor import Compactor, run_compactions, share_of
 from ftfile.kv.definition import OP, StoreDefinition, define
-from ftfile.kv.due_jobs import Merger, run_compactions, share_of
 from ftfile.kv.fold import fold
 from ftfile.kv.planning.picker import Compaction, Terms
 from ftfile.kv.planning.plan import PlannedCompaction, job_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
-from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run_files import RunSpool
@@ -78,7 +78,7 @@ class Bench:
         each = spool.write(bucket, [rows])
         spool.end()
         self.versions += 1
-        marks = replace(Marks.from_json(each.rolling_stats), at=(self.versions << 20, self.versions << 20))
+        metadata = replace(RunMetadata.from_json(each.rolling_stats), at=(self.versions << 20, self.versions << 20))
         add = Add(
             each.id,
             "segment",
@@ -93,20 +93,20 @@ class Bench:
             Origin("query", self.versions, self.versions),
             each.offset,
         )
-        return structs.replace(add, rolling_stats=marks.to_json())
+        return structs.replace(add, rolling_stats=metadata.to_json())
 
     def due(self, *runs: Add, limit: int = SETTINGS.max_file_bytes, hold: Hold | None = None) -> PlannedCompaction:
         terms = Terms(is_bottommost=True, expired_ms=0)
         return PlannedCompaction(Compaction("level0", tuple(map(run_of, runs)), hold), terms, (), limit)
 
-    def merger(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Merger:
+    def compactor(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Compactor:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
-        return Merger(stage, self.definition, "new", lambda: self.spool(stage), version, **more)
+        return Compactor(stage, self.definition, "new", lambda: self.spool(stage), version, **more)
 
     def do(
         self, *compactions: PlannedCompaction, version: int = 0, fs: FileSystem | None = None, piece_bytes: int = 0
     ) -> AssemblyResults:
-        return run_compactions(self.merger(version, fs), compactions, piece_bytes)
+        return run_compactions(self.compactor(version, fs), compactions, piece_bytes)
 
     def rows(self, adds: Iterable[Add]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -177,13 +177,13 @@ class TestShare:
     ) -> None:
         tried = bench.due(bench.run([1]), bench.run([2]), hold=Hold("run", 9, 2))
         due = [bench.due(bench.run([1]), bench.run([2])) for _ in range(2)]
-        merge = Merger.merge
+        merge = Compactor.compact
 
-        def slow(self: Merger, piece: Piece) -> Any:
-            bench.clock.advance(due_jobs.BUDGET_S * 0.75)
+        def slow(self: Compactor, piece: Piece) -> Any:
+            bench.clock.advance(compactor.BUDGET_S * 0.75)
             return merge(self, piece)
 
-        monkeypatch.setattr(Merger, "merge", slow)
+        monkeypatch.setattr(Compactor, "compact", slow)
         rewrites, _ = bench.do(tried, *due)
         assert [rewrite.inputs[0] for rewrite in rewrites] == [planned.merged[0].add for planned in due]
 
@@ -198,8 +198,8 @@ class TestResult:
         assert made.read_version == 7
         assert bench.rows([add]) == {1: 1, 2: 6, 3: 5}
         assert (add.encoding, add.origin, add.rows) == ("new", Origin("query", 1, 2), 3)
-        marks = run_of(add).marks
-        assert (marks.at, marks.keys, marks.ops) == ((1 << 20, 2 << 20), ((1,), (3,)), 1)
+        metadata = run_of(add).metadata
+        assert (metadata.at, metadata.keys, metadata.ops) == ((1 << 20, 2 << 20), ((1,), (3,)), 1)
 
     def test_columns_that_came_later_are_null_in_older_rows(self, bench: Bench) -> None:
         old, new = bench.run([1, 2]), bench.run([2, 3])
@@ -229,15 +229,15 @@ class TestResult:
     def test_rows_end_at_cuts_and_purges_without_rows_have_a_run(self, bench: Bench) -> None:
         runs = [run_of(bench.run(range(start, 100, 2))) for start in (0, 1)]
         purged = run_of(bench.run([]))
-        marks = replace(purged.marks, purges=(((50,), (60,)), ((200,), None)))
-        runs.append(run_of(purged.marked(marks)))
+        metadata = replace(purged.metadata, purges=(((50,), (60,)), ((200,), None)))
+        runs.append(run_of(purged.with_metadata(metadata)))
         terms = Terms(is_bottommost=False, expired_ms=0)
         planned = PlannedCompaction(Compaction("descend", tuple(runs)), terms, ((30,), (50,), (100,)), 1 << 30)
         ((result,), _) = bench.do(planned)
-        results = [run_of(add).marks for add in result.adds]
-        assert [marks.keys for marks in results] == [((0,), (29,)), ((30,), (49,)), ((60,), (99,)), None]
-        assert [marks.purges for marks in results] == [(), (), (((50,), (60,)),), (((200,), None),)]
-        assert {(marks.at, marks.level) for marks in results} == {((1 << 20, 3 << 20), 1)}
+        results = [run_of(add).metadata for add in result.adds]
+        assert [metadata.keys for metadata in results] == [((0,), (29,)), ((30,), (49,)), ((60,), (99,)), None]
+        assert [metadata.purges for metadata in results] == [(), (), (((50,), (60,)),), (((200,), None),)]
+        assert {(metadata.at, metadata.level) for metadata in results} == {((1 << 20, 3 << 20), 1)}
 
     def test_a_run_that_moves_keeps_its_bytes(self, bench: Bench) -> None:
         large, small = bench.run(range(30_000)), bench.run([40_000])
@@ -247,7 +247,7 @@ class TestResult:
         ((result,), _) = bench.do(planned)
         assert result.inputs == (large, small)
         moved, other = result.adds
-        assert (moved.path, moved.offset, run_of(moved).marks.level) == (large.path, large.offset, 1)
+        assert (moved.path, moved.offset, run_of(moved).metadata.level) == (large.path, large.offset, 1)
         assert bench.rows([other]) == {40_000: 1}
         assert len({info.path for info in bench.fs.list("_ftfile/staged/job/0")} - before) == 1
 
@@ -266,8 +266,8 @@ class TestMemory:
             return fold(window, *arguments, **named)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(due_jobs, "fold", measured)
-            ((_, rewrite, error),) = bench.merger(window_bytes=1 << 18).merge((bench.due(*runs),))
+            patch.setattr(compactor, "fold", measured)
+            ((_, rewrite, error),) = bench.compactor(window_bytes=1 << 18).compact((bench.due(*runs),))
         assert rewrite is not None, error
         assert sum(add.rows for add in rewrite.adds) == 400_000
         assert sum(held) == total
@@ -314,7 +314,7 @@ class TestFailures:
     def test_another_number_of_rows_is_damage(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]
         planned = bench.due(structs.replace(runs[0], rows=2), runs[1])
-        ((_, _, error),) = bench.merger().merge((planned,))
+        ((_, _, error),) = bench.compactor().compact((planned,))
         assert isinstance(error, CorruptData)
 
     def test_a_full_disk_leaves_no_file(self, bench: Bench) -> None:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ftfile import kv
 from ftfile.kv.hashing import bucket_name
-from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.runs import RunMetadata, run_of
 from tests.unit.kv.building import COUNTS, WORDS, Builder
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
     store = Builder(str(tmp_path / "store"), WORDS)
     store.put({str(key): key for key in range(100)})
     add = min(store.log.refresh().segments.values(), key=lambda add: add.offset)
-    marks = run_of(add).marks
-    assert marks.keys is not None
-    low, high = marks.keys
+    metadata = run_of(add).metadata
+    assert metadata.keys is not None
+    low, high = metadata.keys
     for wrong, error in (
         (structs.replace(add, rows=add.rows + 1), f"expected {add.rows + 1} rows"),
-        (structs.replace(add, rolling_stats=replace(marks, keys=((), high)).to_json()), "as the first key"),
-        (structs.replace(add, rolling_stats=replace(marks, keys=(low, (b"zzz",))).to_json()), "as the last one"),
+        (structs.replace(add, rolling_stats=replace(metadata, keys=((), high)).to_json()), "as the first key"),
+        (structs.replace(add, rolling_stats=replace(metadata, keys=(low, (b"zzz",))).to_json()), "as the last one"),
         (structs.replace(add, directory_key=bucket_name(3 - int(add.directory_key[2:]))), "expected keys of bucket"),
         (structs.replace(add, checksum="crc32:00000000"), "crc32:00000000"),
     ):
@@ -91,5 +91,5 @@ def test_runs_that_are_not_apart(store: Builder) -> None:
     table = pa.table({"word": ["a"], "n": [5]})
     (output,) = store.outputs([(bucket_name(store.bucket_of((b"a",))), table)])
     (live,) = [run_of(add) for add in store.log.refresh().segments.values()]
-    store.record([], [], [output.marked(Marks(live.marks.at, output.marks.keys))])
+    store.record([], [], [output.with_metadata(RunMetadata(live.metadata.at, output.metadata.keys))])
     assert ["keys in common" in error for error in errors(store)] == [True]

@@ -16,7 +16,7 @@ from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.planning.plan import due
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.upkeep.compact import merge_due
+from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.read.log_planner import FollowSettings
 from ftfile.read.log_positions import START
@@ -117,7 +117,9 @@ class History:
         self.note()
 
     def compact(self) -> None:
-        kv.compact(PATH, context=current()) if self.rng.random() < 0.5 else merge_due(CommitLog(open_filesystem(PATH)))
+        kv.compact(PATH, context=current()) if self.rng.random() < 0.5 else compact_due(
+            CommitLog(open_filesystem(PATH))
+        )
         self.note()
 
     def widen(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
-from ftfile.kv.upkeep.compact import merge_due
+from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
@@ -139,7 +139,7 @@ class WholeStore:
 
     def due(self) -> None:
         """Merge what is due as an idle query does."""
-        merge_due(CommitLog(open_filesystem(self.path)))
+        compact_due(CommitLog(open_filesystem(self.path)))
         self._note_head()
 
     def under_way(self) -> None:

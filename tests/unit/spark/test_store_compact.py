@@ -13,15 +13,15 @@ import ftfile
 import ftfile.kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
-from ftfile.kv.due_jobs import Merger
+from ftfile.kv.compactor import Compactor
 from ftfile.kv.key_columns import encode_key
 from ftfile.kv.planning.picker import Compaction, Terms
 from ftfile.kv.planning.plan import PlannedCompaction
 from ftfile.kv.planning.rules import DEFAULT_PLAN
-from ftfile.kv.planning.runs import Marks, Run
+from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction
-from ftfile.kv.upkeep.compact import CompactReport, Merging
+from ftfile.kv.upkeep.compact import CompactionWork, CompactReport
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin
@@ -120,9 +120,9 @@ class TestRounds:
     def test_shares_are_of_similar_size(self, sizes: list[int], shares: list[list[int]]) -> None:
         origin = Origin("query", 0, 0)
         adds = [Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin) for size in sizes]
-        due = [Compaction("level0", (Run(add, Marks((0, 0), None)),)) for add in adds]
+        due = [Compaction("level0", (Run(add, RunMetadata((0, 0), None)),)) for add in adds]
         pieces = [(PlannedCompaction(each, Terms(is_bottommost=True, expired_ms=0), (), 5),) for each in due]
-        work = Merging(how_with(5), 0)
+        work = CompactionWork(how_with(5), 0)
         found = [work.size_of(piece) for piece in compaction._round_of(work, pieces, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares
 
@@ -170,7 +170,7 @@ class TestFailures:
         def fail(*_: object) -> object:
             raise Unpicklable("no memory")
 
-        monkeypatch.setattr(Merger, "_merged", fail)
+        monkeypatch.setattr(Compactor, "_rewrite", fail)
         with pytest.raises(FtfileError, match="Unpicklable: no memory"):
             run(Session(), out)
 
@@ -207,7 +207,7 @@ class TestWhatTravels:
         secret = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
         expected = write(query_at(out, **secret), range(4))
         with ftfile.kv.open(out, key_provider=secret["keyProvider"]) as reader:
-            keys = {key for each in reader.runs() for key in each.marks.keys or ()}
+            keys = {key for each in reader.runs() for key in each.metadata.keys or ()}
         recorded = [str(value).encode() for key in keys for value in encode_key(key)]
         session = Session()
         assert run(session, out, key_provider=secret["keyProvider"]).records == 1

@@ -233,8 +233,8 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
 def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:
     """Return the keys of rows in new runs, and those of older rows that their purges end."""
     files, names = view.sources.files, list(view.definition.keys)
-    written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.marks.keys is not None]
-    purges = union(purge for run in runs for purge in run.marks.purges)
+    written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.metadata.keys is not None]
+    purges = union(purge for run in runs for purge in run.metadata.purges)
     return [*written, *(old.scan(start, end, [], _WINDOW_BYTES) for start, end in purges)]
 
 

@@ -138,7 +138,9 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     """Return the rows of windows, old to new, as one stretch, and the purges that end the rows of all runs before."""
     tables = [pa.Table.from_batches([window.rows]) for window in windows]
     purges = [window.purges for window in windows]
-    return fold(tables, definition, bottom=False, purges=purges), union(purge for some in purges for purge in some)
+    return fold(tables, definition, is_bottommost=False, purges=purges), union(
+        purge for some in purges for purge in some
+    )
 
 
 def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:

@@ -1,1 +1,1 @@
-"""Which runs are to be merged, and by what a merge replaces them."""
+"""Which runs are to be compacted, and what replaces them."""

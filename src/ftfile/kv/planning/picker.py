@@ -48,7 +48,7 @@ class SortedRun(NamedTuple):
     @property
     def at(self) -> tuple[int, int]:
         """Return the first and the last position of its rows."""
-        return self.runs[0].marks.at[0], max(run.marks.at[1] for run in self.runs)
+        return self.runs[0].metadata.at[0], max(run.metadata.at[1] for run in self.runs)
 
     @property
     def size(self) -> int:
@@ -63,12 +63,12 @@ class SortedRun(NamedTuple):
     @property
     def deletes(self) -> int:
         """Return how many of its rows delete."""
-        return sum(run.marks.deletes for run in self.runs)
+        return sum(run.metadata.deletes for run in self.runs)
 
     @property
     def has_purges(self) -> bool:
         """Return True if it ends rows in ranges of keys."""
-        return any(run.marks.purges for run in self.runs)
+        return any(run.metadata.purges for run in self.runs)
 
 
 def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
@@ -76,11 +76,11 @@ def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
     parts: list[tuple[Run, ...]] = []
     last = -1
     for run in by_position(runs):
-        if parts and run.marks.at[0] <= last:
+        if parts and run.metadata.at[0] <= last:
             parts[-1] += (run,)
         else:
             parts.append((run,))
-        last = max(last, run.marks.at[1])
+        last = max(last, run.metadata.at[1])
     return [SortedRun(part) for part in parts]
 
 
@@ -88,7 +88,7 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
     """Return runs in groups, by key: within a group each meets the next one. A group has its runs by position."""
     groups: list[list[Run]] = []
     end: Key | None = ()
-    for run in sorted(runs, key=lambda run: (run.begins, run.marks.at)):
+    for run in sorted(runs, key=lambda run: (run.begins, run.metadata.at)):
         if groups and (end is None or run.begins <= end):
             groups[-1].append(run)
             end = None if end is None or run.ends is None else max(end, run.ends)
@@ -100,7 +100,7 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Return runs old to new, and those of the same positions by key."""
-    return tuple(sorted(runs, key=lambda run: (run.marks.at, run.begins)))
+    return tuple(sorted(runs, key=lambda run: (run.metadata.at, run.begins)))
 
 
 def runs_in(sorted_runs: Iterable[SortedRun]) -> tuple[Run, ...]:
@@ -153,8 +153,8 @@ def pick(runs: Iterable[Run], holds: Sequence[Hold], rules: PlanSettings) -> Ite
     end the rows that fail. These runs may be in another compaction, too.
     """
     live = by_position(runs)
-    level1 = [run for run in live if run.marks.level]
-    level0 = sorted_runs(run for run in live if not run.marks.level)
+    level1 = [run for run in live if run.metadata.level]
+    level0 = sorted_runs(run for run in live if not run.metadata.level)
     yield from _retries("level0", level0, holds)
     limit = _level0_limit(level1, rules)
     for places in _free(level0, holds):
@@ -334,10 +334,10 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
     A delete has expired once it is older than `tombstone_ttl_ms`, both now and when newer runs with its keys were
     committed: their rows may be older ones that came in time, and are deleted.
     """
-    ids, first = {run.add.id for run in compacted}, min(run.marks.at[0] for run in compacted)
+    ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
     start, end = min(run.begins for run in compacted), _greatest_end(compacted)
     neighbours = [run for run in bucket if run.add.id not in ids and _is_between(run, start, end)]
-    newer_ms = [run.marks.committed_ms for run in neighbours if run.marks.at[0] > first]
+    newer_ms = [run.metadata.committed_ms for run in neighbours if run.metadata.at[0] > first]
     is_bottommost = len(newer_ms) == len(neighbours)
     return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
 
@@ -353,7 +353,7 @@ def cuts_of(compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.Da
     """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves."""
     if compaction.kind != "descend":
         return Cuts((), ())
-    groups = groups_of(run for run in bucket if run.marks.level)
+    groups = groups_of(run for run in bucket if run.metadata.level)
     keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
     if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
         keys.add(key)

@@ -1,4 +1,4 @@
-"""Compactions that are due, as tasks do them, those that a record can take, and holds: runs that cannot be merged."""
+"""Compactions that are due, as tasks do them, those that a record can take, and holds, of runs that fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PlannedCompaction:
     @property
     def purges(self) -> tuple[KeyRange, ...]:
         """Return the purges that results have: none where no older row is."""
-        return () if self.terms.is_bottommost else tuple(purge for run in self.merged for purge in run.marks.purges)
+        return () if self.terms.is_bottommost else tuple(purge for run in self.merged for purge in run.metadata.purges)
 
     def results(self, written: Sequence[Run]) -> list[Result]:
         """Return runs that were written, by key, with their purges: each from its first key or cut to the next one."""
@@ -86,16 +86,16 @@ class PlannedCompaction:
 
     def add_of(self, run: Run, purges: tuple[KeyRange, ...]) -> Add:
         """Return the add of a result."""
-        at = self.merged[0].marks.at[0], max(member.marks.at[1] for member in self.merged)
-        committed_ms = min(member.marks.committed_ms for member in self.merged)
-        return run.marked(
-            replace(run.marks, at=at, purges=purges, committed_ms=committed_ms, level=self.compaction.level)
+        at = self.merged[0].metadata.at[0], max(member.metadata.at[1] for member in self.merged)
+        committed_ms = min(member.metadata.committed_ms for member in self.merged)
+        return run.with_metadata(
+            replace(run.metadata, at=at, purges=purges, committed_ms=committed_ms, level=self.compaction.level)
         )
 
     def moved(self, ids: IdSource) -> list[Add]:
         """Return the adds of the runs that move: a new level and a new id."""
         level = self.compaction.level
-        return [run.marked(replace(run.marks, level=level), id=ids.unique()) for run in self.moves]
+        return [run.with_metadata(replace(run.metadata, level=level), id=ids.unique()) for run in self.moves]
 
 
 Piece = tuple[PlannedCompaction, ...]
@@ -145,9 +145,9 @@ def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list
 
 
 def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Return the merges that may replace their inputs, in order of precedence, each as if those before it were done.
+    """Return the compactions that may replace their inputs, in order of precedence, each after those before it.
 
-    One whose job was given up long ago may come when others have merged the runs around its inputs. It is left out, for
+    One whose job was given up long ago may come when others have compacted the runs around its inputs. It is left out:
     the order of its rows and of theirs would not be known.
     """
     concerned = {add.directory_key for rewrite in rewrites for add in rewrite.inputs}
@@ -159,11 +159,11 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
     for rewrite in rewrites:
         runs, ids = buckets[rewrite.inputs[0].directory_key], {add.id for add in rewrite.inputs}
         if not ids <= runs.keys():
-            _log.info("dropping a merge of %d runs: some are no longer live", len(ids))
+            _log.info("dropping a compaction of %d runs: some are no longer live", len(ids))
             continue
         new = [run_of(add) for add in rewrite.adds]
         if not all(apart(run, other) for run in new for other in runs.values() if other.add.id not in ids):
-            _log.warning("dropping a merge of %d runs: others have merged what is around them", len(ids))
+            _log.warning("dropping a compaction of %d runs: others have compacted what is around them", len(ids))
             continue
         for add_id in ids:
             del runs[add_id]
@@ -214,7 +214,7 @@ def holds_after(
     for compaction in due:
         if compaction.hold is None and all(run.add.id in live for run in compaction.runs):
             runs = [run for run in compaction.runs if run.add.id in failed]
-            after += [Hold(runs[0].add.id, max(run.marks.at[1] for run in runs))] if runs else []
+            after += [Hold(runs[0].add.id, max(run.metadata.at[1] for run in runs))] if runs else []
     return after
 
 

@@ -12,9 +12,9 @@ from ftfile.log.format.model import Count
 
 
 class PlanSettings(Struct, frozen=True, rename="camel"):
-    """The rules by which runs of a bucket are merged; JSON in the log."""
+    """The rules by which runs of a bucket are compacted; JSON in the log."""
 
-    flush_runs: Count  # new runs are merged when there are as many,
+    flush_runs: Count  # new runs are compacted when there are as many,
     flush_bytes: Count  # or they have as many bytes,
     flush_rows: Count  # or rows
     fan_in: Count  # runs of similar size that are merged to one
@@ -44,10 +44,10 @@ DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
 
 
 class Hold(NamedTuple):
-    """Neighbouring runs of a bucket that could not be merged, such as a damaged one, or values without a sum.
+    """Neighbouring runs of a bucket that could not be compacted, such as a damaged one, or values without a sum.
 
     They are tried again with all newer runs of their level, or of their group, since one of these may have ended or
-    replaced the rows that fail. Meanwhile other runs are merged without them.
+    replaced the rows that fail. Meanwhile other runs are compacted without them.
     """
 
     run: str  # id of the oldest; the hold ends with it

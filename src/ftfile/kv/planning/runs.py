@@ -1,8 +1,8 @@
-"""Runs: the live segments of a store, by the marks that the log has of them.
+"""Runs: the live segments of a store, by the metadata that the log has of them.
 
-In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, tasks and readers see them
-open: they take live runs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`. Without
-encryption, the adds stay as they are. The keys in marks that were opened are of the types of the key columns.
+In an encrypted store the keys in metadata are sealed, as everybody can read the log. Planner, tasks and readers see
+them open: they take live runs from `open_state`, or `open_metadata`, and what is recorded passes `seal_metadata`.
+Without encryption, the adds stay as they are. Opened keys are of the types of the key columns.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ if TYPE_CHECKING:
 _INDEX_BITS = 20
 _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
+# Begins the associated data of what is sealed: of the format, so it stays as it is.
+_SEAL_LABEL = "marks"
 # Of live runs that a commit opens for every head.
 _KEPT = 1 << 16
-# What `open_marks` has checked, by the id of the run: its marks, and the types of the key columns.
+# What `open_metadata` has checked, by the id of the run: its metadata as JSON, and the types of the key columns.
 _checked: dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]] = {}
 
 
-class MarkNumbers(Struct, frozen=True, rename="camel"):
-    """The marks of a run that are open even where its keys are sealed."""
+class MetadataNumbers(Struct, frozen=True, rename="camel"):
+    """The numbers in the metadata of a run, which are readable even where its keys are sealed."""
 
     at: tuple[Count, Count]
     ops: Count
@@ -70,15 +72,15 @@ class MarkNumbers(Struct, frozen=True, rename="camel"):
     plain_bytes: Count
 
 
-def numbers_of(text: Mapping[str, Any]) -> MarkNumbers:
-    """Return the numbers among the marks of a run, as JSON; CorruptData for others."""
-    with Decoding(layout.LOG, "the marks of a run"):
-        numbers: MarkNumbers = convert(text, MarkNumbers, "a run")
+def numbers_of(text: Mapping[str, Any]) -> MetadataNumbers:
+    """Return the numbers in the metadata of a run, as JSON; CorruptData for others."""
+    with Decoding(layout.LOG, "the metadata of a run"):
+        numbers: MetadataNumbers = convert(text, MetadataNumbers, "a run")
         return numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class RunMetadata:
     """The facts of a run that its record keeps."""
 
     at: tuple[int, int]  # first and last position of its rows; each is `version << 20 | index`
@@ -104,9 +106,9 @@ class Marks:
         }
 
     @classmethod
-    def from_json(cls, text: dict[str, Any]) -> Marks:
+    def from_json(cls, text: dict[str, Any]) -> RunMetadata:
         """Build from `to_json()`; CorruptData for what is none."""
-        with Decoding(layout.LOG, "the marks of a run"):
+        with Decoding(layout.LOG, "the metadata of a run"):
             numbers, keys = numbers_of(text), text["keys"]
             ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
             purges = decode_ranges(text["purges"])
@@ -123,7 +125,7 @@ class Marks:
 
     def check_keys(self, kinds: Sequence[pa.DataType]) -> None:
         """Raise a CorruptData for keys that columns of these types cannot have."""
-        with Decoding(layout.LOG, f"the marks of a run whose key columns are {', '.join(map(str, kinds))}"):
+        with Decoding(layout.LOG, f"the metadata of a run whose key columns are {', '.join(map(str, kinds))}"):
             for key in self.keys or ():
                 check_key(key, kinds)
             check_ranges(self.purges, kinds)
@@ -133,7 +135,7 @@ class Run(NamedTuple):
     """A live segment of a store."""
 
     add: Add
-    marks: Marks
+    metadata: RunMetadata
 
     @property
     def size(self) -> int:
@@ -143,20 +145,20 @@ class Run(NamedTuple):
     @property
     def begins(self) -> Key:
         """Return the least key of its rows and purges."""
-        starts = [start for start, _ in self.marks.purges]
-        return min([*starts, self.marks.keys[0]] if self.marks.keys else starts, default=())
+        starts = [start for start, _ in self.metadata.purges]
+        return min([*starts, self.metadata.keys[0]] if self.metadata.keys else starts, default=())
 
     @property
     def ends(self) -> Key | None:
         """Return a key behind which it has neither rows nor purges; None if there is none."""
-        purge_ends = [end for _, end in self.marks.purges if end is not None]
-        if len(purge_ends) < len(self.marks.purges):
+        purge_ends = [end for _, end in self.metadata.purges if end is not None]
+        if len(purge_ends) < len(self.metadata.purges):
             return None
-        return max([*purge_ends, self.marks.keys[1]] if self.marks.keys else purge_ends, default=())
+        return max([*purge_ends, self.metadata.keys[1]] if self.metadata.keys else purge_ends, default=())
 
-    def marked(self, marks: Marks, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
-        """Return its add with other marks, and other attributes."""
-        return structs.replace(self.add, rolling_stats=marks.to_json(), **changes)
+    def with_metadata(self, metadata: RunMetadata, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
+        """Return its add with other metadata, and other attributes."""
+        return structs.replace(self.add, rolling_stats=metadata.to_json(), **changes)
 
 
 def is_run(add: Add) -> bool:
@@ -166,13 +168,13 @@ def is_run(add: Add) -> bool:
 
 def run_of(add: Add) -> Run:
     """Return the run of a segment."""
-    return Run(add, Marks.from_json(add.rolling_stats))
+    return Run(add, RunMetadata.from_json(add.rolling_stats))
 
 
 def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
     """Return the definition of the newest run, with all columns of others; None without runs.
 
-    The newest one may be what a merge has left as it was, with fewer columns than its neighbours.
+    The newest one may be what a compaction has left as it was, with fewer columns than its neighbours.
     """
     newest_first = sorted(adds, key=lambda add: numbers_of(add.rolling_stats).at[1], reverse=True)
     with Decoding(layout.LOG, "definitions of runs"):
@@ -190,15 +192,19 @@ def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def meet(one: Run, other: Run) -> bool:
     """Return True if rows of both, or rows of one and purges of the other, may have the same key."""
-    ours, theirs = one.marks.keys, other.marks.keys
+    ours, theirs = one.metadata.keys, other.metadata.keys
     if ours and theirs and ours[0] <= theirs[1] and theirs[0] <= ours[1]:
         return True
-    return bool(ours and overlap(other.marks.purges, *ours)) or bool(theirs and overlap(one.marks.purges, *theirs))
+    return bool(ours and overlap(other.metadata.purges, *ours)) or bool(
+        theirs and overlap(one.metadata.purges, *theirs)
+    )
 
 
 def apart(one: Run, other: Run) -> bool:
     """Return True if the order of two runs is known for each key: they are apart in position, or do not meet."""
-    return one.marks.at[1] < other.marks.at[0] or other.marks.at[1] < one.marks.at[0] or not meet(one, other)
+    return (
+        one.metadata.at[1] < other.metadata.at[0] or other.metadata.at[1] < one.metadata.at[0] or not meet(one, other)
+    )
 
 
 def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
@@ -212,7 +218,7 @@ def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
     for index, add in enumerate(adds):
         position = position_of(version, index)
         run = run_of(add)
-        placed_adds.append(run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms)))
+        placed_adds.append(run.with_metadata(replace(run.metadata, at=(position, position), committed_ms=now_ms)))
     return placed_adds
 
 
@@ -226,31 +232,31 @@ def version_of(position: int) -> int:
     return position >> _INDEX_BITS
 
 
-def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
-    """Return adds as a record has them; those that `open_marks` returned are as they were recorded."""
+def seal_metadata(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
+    """Return adds as a record has them; those that `open_metadata` returned are as they were recorded."""
     if not isinstance(fs, SealedFileSystem):
         return tuple(adds)
     envelope = AesGcm(fs.key_id, fs.keys)
     return tuple(_sealed(add, envelope) for add in adds)
 
 
-def open_marks(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
-    """Return recorded adds with readable marks, of a store whose key columns have these types.
+def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
+    """Return recorded adds with readable metadata, of a store whose key columns have these types.
 
     Raises:
-        CorruptData: marks do not fit their key, or their add, or the key columns.
-        ConfigError: their key is not known.
+        CorruptData: metadata does not fit its key, or its add, or the key columns.
+        ConfigError: its key is not known.
     """
     keys = keys_of(fs)
     opened = [*adds] if keys is None else [_opened(add, keys) for add in adds]
     types = (*kinds,)
     for add in opened:
-        marks, checked_types = _checked.get(add.id, (None, ()))
+        metadata, checked_types = _checked.get(add.id, (None, ()))
         # Each commit opens all live runs, whose adds stay the same objects.
-        if marks is not add.rolling_stats or checked_types != types:
+        if metadata is not add.rolling_stats or checked_types != types:
             if add.skip_rows:
                 raise CorruptData(add.path, "a run all of whose rows count", f"{add.skip_rows} that do not")
-            Marks.from_json(add.rolling_stats).check_keys(types)
+            RunMetadata.from_json(add.rolling_stats).check_keys(types)
             if len(_checked) >= _KEPT:
                 _checked.clear()
             _checked[add.id] = add.rolling_stats, types
@@ -264,8 +270,8 @@ def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
 
 
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
-    """Return the state of a log with readable marks of live runs; raises as `open_marks`."""
-    opened = open_marks(fs, head.segments.values(), kinds)
+    """Return the state of a log with readable metadata of live runs; raises as `open_metadata`."""
+    opened = open_metadata(fs, head.segments.values(), kinds)
     if keys_of(fs) is None:
         return head
     segments = SharedMap({add.id: add for add in opened})
@@ -300,4 +306,4 @@ def _open(keys: Keys, sealed: str, identity: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _identity(add: Add) -> str:
-    return f"marks {add.id}"
+    return f"{_SEAL_LABEL} {add.id}"

@@ -123,7 +123,7 @@ class Bucket:
             return
         purges = [purges for _, purges in levels]
         for window in windows_of([source.sorted() for source in sources], window_bytes):
-            rows = fold(window, definition, bottom=True, purges=purges)
+            rows = fold(window, definition, is_bottommost=True, purges=purges)
             rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
                 yield batch_of(rows.select(shown))
@@ -219,7 +219,7 @@ class _Rows:
     @property
     def has_ops(self) -> bool:
         """Return True if rows may be other than sets."""
-        return any(run.marks.ops != 1 << SET for part in self.parts for run in part.runs)
+        return any(run.metadata.ops != 1 << SET for part in self.parts for run in part.runs)
 
     def aligned(self) -> Iterator[pa.Table]:
         """Yield the rows with the columns of the store, in its types."""

@@ -81,13 +81,13 @@ class Part(ABC):
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
         self.runs = tuple(runs)  # old to new
         self.sources = sources
-        keys = [run.marks.keys for run in runs if run.marks.keys is not None]
+        keys = [run.metadata.keys for run in runs if run.metadata.keys is not None]
         self.has_rows = bool(keys)  # False if it has purges alone
         # No row of it has a lesser key than the one, or a greater one than the other. Without rows, none is between.
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
         # Ranges of keys of which rows end in older runs.
-        self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.marks.purges)
+        self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.metadata.purges)
         # It meets others where both have rows or purges.
         self.begins: Key = min(run.begins for run in runs)
         ends = [run.ends for run in runs]
@@ -174,7 +174,7 @@ class Memtable(Part):
         definition = self.sources.definition
         tables = parallel(files.fs, lambda part: _table(part.opened(files).reader), self._parts)
         purges = [part.purges for part in self._parts]
-        rows = fold(tables, definition, bottom=False, purges=purges).combine_chunks()
+        rows = fold(tables, definition, is_bottommost=False, purges=purges).combine_chunks()
         content = io.BytesIO()
         write_run(
             content, rows.to_batches(), rows.schema, definition.keys, compression="none", block_bytes=_BLOCK_BYTES
@@ -241,8 +241,8 @@ def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
     start, size_bytes = len(parts), 0
     room_bytes = min(_MEMTABLE_BYTES, sources.cache.capacity_bytes // _MEMTABLE_PART)
     while start:
-        add, marks = parts[start - 1].run.add, parts[start - 1].run.marks
-        size_bytes += max(add.logical_length, marks.plain_bytes)
+        add, metadata = parts[start - 1].run.add, parts[start - 1].run.metadata
+        size_bytes += max(add.logical_length, metadata.plain_bytes)
         if add.rows >= PAGED_ROWS_MIN or add.logical_length > _SMALL_BYTES or size_bytes > room_bytes:
             break
         start -= 1

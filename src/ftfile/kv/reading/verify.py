@@ -168,8 +168,8 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     if reader.rows != add.rows:
         raise CorruptData(add.path, f"{add.rows} rows", f"{reader.rows} rows")
     keys = (reader.first_key, reader.last_key)
-    if run.marks.keys is not None and keys != run.marks.keys:
-        first, last = run.marks.keys
+    if run.metadata.keys is not None and keys != run.metadata.keys:
+        first, last = run.metadata.keys
         raise CorruptData(add.path, f"{first!r} as the first key, and {last!r} as the last one", f"{keys!r}")
     bucket = bucket_number(add.directory_key)
     for batch in reader.scan(columns=definition.bucket_by):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.kv.hashing import bucket_number, key_hasher
 from ftfile.kv.planning.plan import is_held
-from ftfile.kv.planning.runs import open_marks, run_of, runs_by_bucket
+from ftfile.kv.planning.runs import open_metadata, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.get import getter
 from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
@@ -54,12 +54,12 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     adds = [*adds]
     new = [add for add in adds if add.id not in open_parts]
     parts = {add.id: open_parts[add.id] for add in adds if add.id in open_parts}
-    for add in open_marks(sources.files.fs, new, sources.definition.key_types):
+    for add in open_metadata(sources.files.fs, new, sources.definition.key_types):
         parts[add.id] = RunPart(run_of(add), sources)
     buckets: dict[int, Bucket] = {}
     for name, runs in runs_by_bucket(part.run for part in parts.values()).items():
         number = bucket_number(name)
-        members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.marks.at)]
+        members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.metadata.at)]
         old = same.buckets.get(number) if same is not None else None
         buckets[number] = old if old is not None and [*old.parts] == members else _bucket_of(members, sources)
     return View(version, sources, buckets, parts)
@@ -89,7 +89,7 @@ class StoreStats:
         runs_max: of the bucket with the most.
         rows: of all runs; a key has one in each run that says something about it.
         size_bytes: of the rows on storage.
-        due_jobs: merges that tasks of the next batch do, at the newest version.
+        due_jobs: compactions that tasks of the next batch do, at the newest version.
         held_jobs: those of them that failed too often, and are left out for a while.
         cache_bytes: taken by all readers of this process.
         cache_bytes_max: that they may take.

@@ -1,1 +1,1 @@
-"""Keeping a store small and its files few: merges without a batch, purges, other buckets, vacuum by itself."""
+"""Keeping a store small and its files few: compactions without a batch, purges, other buckets, vacuum by itself."""

@@ -1,4 +1,4 @@
-"""Upkeep by itself: now and then a commit starts a vacuum in a thread, and an operator's commits merge what is due."""
+"""Upkeep by itself: some commits start a vacuum in a thread, and an operator's commits compact what is due."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
-    """Merge the runs that are due, and begin a vacuum if it is time; what made merges fail is raised: they stay due."""
-    from ftfile.kv.upkeep.compact import merge_due  # noqa: PLC0415 - batches have jobs of their own
+    """Compact the runs that are due, and begin a vacuum if it is time; what made it fail is raised: they stay due."""
+    from ftfile.kv.upkeep.compact import compact_due  # noqa: PLC0415 - batches have jobs of their own
 
-    merges = merge_due(log, config.definition.code)
+    rounds = compact_due(log, config.definition.code)
     vacuum_if_due(config, log)
-    if merges.errors:
-        raise merges.errors[0]
+    if rounds.errors:
+        raise rounds.errors[0]
 
 
 class Upkeep:

@@ -11,9 +11,9 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
+from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
-from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
-from ftfile.kv.due_jobs import Merger
+from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
 from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
 from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
 from ftfile.kv.planning.rules import Hold
@@ -22,7 +22,7 @@ from ftfile.kv.planning.runs import (
     recorded_key_types,
     run_of,
     runs_by_bucket,
-    seal_marks,
+    seal_metadata,
 )
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
+    from ftfile.kv.compactor import CompactionResult
     from ftfile.kv.driver import HowWritten
-    from ftfile.kv.due_jobs import Done
     from ftfile.kv.planning.plan import Piece
     from ftfile.kv.planning.rules import PlanSettings
     from ftfile.kv.planning.runs import Run
@@ -55,23 +55,23 @@ if TYPE_CHECKING:
     Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[Piece]]
 
 
-# Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
+# Refusals of a compaction whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
 _log = get_logger(__name__)
 
 
 @dataclass
-class Merges:
-    """Merges under way, in rounds with a record each, so that an interruption loses little."""
+class CompactionRounds:
+    """Compactions, in rounds with a record each, so that an interruption loses little."""
 
     log: CommitLog  # of the store
     author: MaintenanceAuthor  # of the records
-    workers: Workers  # do the merges of a round side by side
-    progress: OnProgress | None = None  # called in this thread after each merge
+    workers: Workers  # do the compactions of a round side by side
+    progress: OnProgress | None = None  # called in this thread after each compaction
     code: frozenset[str] = frozenset()  # classes that the caller names
     records: int = 0  # their number
     replaced: int = 0  # runs that ended
-    written: int = 0  # runs that took their place, the rests of merges that are cut included
+    written: int = 0  # runs that took their place, the rests of compactions that are cut included
     bytes_written: int = 0  # of new runs
     errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
 
@@ -102,7 +102,7 @@ class Merges:
     def _do_round(self, head: LogState, how: HowWritten, pieces: Sequence[Piece]) -> None:
         """Do compactions, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
-        for compaction, rewrite, error in self._done(Merging(how, head.version), pieces):
+        for compaction, rewrite, error in self._do_pieces(CompactionWork(how, head.version), pieces):
             if error is not None:
                 holds = [] if compaction.hold is None else [compaction.hold]
                 failed, live = failed_ids(compaction, error), {run.add.id for run in compaction.runs}
@@ -119,9 +119,9 @@ class Merges:
         if is_final:
             self._given_up.add(hold.run)
 
-    def _done(self, work: Merging, pieces: Sequence[Piece]) -> list[Done]:
+    def _do_pieces(self, work: CompactionWork, pieces: Sequence[Piece]) -> list[CompactionResult]:
         """Do the compactions of a round; once the store is away, those that have begun alone."""
-        outcomes: dict[int, tuple[Done, ...]] = {}
+        outcomes: dict[int, tuple[CompactionResult, ...]] = {}
         self._tracker.expect(len(pieces), sum(map(work.size_of, pieces)))
         pieces = _round_of(work, pieces, self.workers.at_once)
         for number, done in self.workers.do(work, pieces, self.log.fs, dict(work.how.storage.file_settings)):
@@ -150,19 +150,19 @@ class Merges:
                 advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
                 error = StaleFiles(f"{len(inputs)} runs stay as they are: {advice}")
                 for runs in runs_by_bucket(map(run_of, rewrite.inputs)).values():
-                    last = max(run.marks.at[1] for run in runs)
-                    self._hold(Hold(min(runs, key=lambda run: run.marks.at).add.id, last), error, is_final=True)
+                    last = max(run.metadata.at[1] for run in runs)
+                    self._hold(Hold(min(runs, key=lambda run: run.metadata.at).add.id, last), error, is_final=True)
 
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
-        """Return the body of the record of those merges that a head can take; None without any."""
+        """Return the body of the record of those compactions that a head can take; None without any."""
         log = self.log
-        accepted = accepted_merges(log, state, rewrites)
+        accepted = accepted_compactions(log, state, rewrites)
         if not accepted.rewrites:
             return None
         live = live_after(state, accepted.removes, accepted.adds)
         tasks = max((job.payload["taskCount"] for job in state.assembly_tasks), default=1)
         return Body(
-            adds=seal_marks(log.fs, accepted.adds),
+            adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,
             assembly_tasks=due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
@@ -174,10 +174,12 @@ class Merges:
         self.written += len(record.adds)
         self.bytes_written += sum(add.length for add in record.adds if add.path not in old_paths)
         replaced, written, version = len(record.removes), len(record.adds), record.version
-        _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
+        _log.info(
+            "compacted %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written
+        )
 
 
-def _round_of(work: Merging, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
+def _round_of(work: CompactionWork, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
     """Return the first pieces, up to two files for each worker, one at least."""
     read_bytes = work.how.plan.read_bytes
     room = at_once * read_bytes
@@ -185,21 +187,21 @@ def _round_of(work: Merging, pieces: Sequence[Piece], at_once: int) -> Sequence[
     return pieces[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
-def merge_due(log: CommitLog, code: frozenset[str] = frozenset()) -> Merges:
+def compact_due(log: CommitLog, code: frozenset[str] = frozenset()) -> CompactionRounds:
     """Do what is due, with classes that the caller names, beside a writer or not; return the results.
 
     What fails is held, and its errors are among the results; what failed often is left out for a while. It raises as
     `commit` does.
     """
     author = MaintenanceAuthor("compact", log.ids.unique())
-    merges = Merges(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
+    rounds = CompactionRounds(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
 
     def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[Piece]:
         pieces = ((piece, piece[0].compaction.hold) for piece in all_due(head, how, log, holds))
         return (piece for piece, hold in pieces if hold is None or hold.not_before <= head.version + 1)
 
-    merges.do_all(choose)
-    return merges
+    rounds.do_all(choose)
+    return rounds
 
 
 def all_due(
@@ -212,8 +214,8 @@ def all_due(
 
 
 @dataclass(frozen=True, slots=True)
-class Merging(Work["Piece", "tuple[Done, ...]"]):
-    """Merges runs that are live at a version, and writes new ones as the store is written."""
+class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
+    """Compacts runs that are live at a version, and writes new ones as the store is written."""
 
     how: HowWritten
     read_version: int
@@ -222,12 +224,12 @@ class Merging(Work["Piece", "tuple[Done, ...]"]):
         """Return the bytes of the runs of compactions."""
         return sum(run.add.length for planned in piece for run in planned.compaction.runs)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[Done, ...]]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
         """Yield the results of each piece, up to one that finds that the store is away."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
-        merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
+        compactor = Compactor(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
         for piece in pieces:
-            done = merger.merge(piece)
+            done = compactor.compact(piece)
             yield done
             if done[-1].is_store_away:
                 return
@@ -240,10 +242,10 @@ class CompactReport:
     Attributes:
         version: the newest one after it.
         records: that it created.
-        runs_replaced: runs that ended, each as often as a part of it was merged.
+        runs_replaced: runs that ended, each as often as a part of it was compacted.
         runs_written: runs that took their place.
         bytes_written: of new runs, on storage.
-        dry_run: True if nothing was merged; the other numbers are those of the merges that would come first.
+        dry_run: True if nothing was compacted; the other numbers are those of the compactions that would come first.
     """
 
     version: int
@@ -263,28 +265,28 @@ def compact(
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[OperationArguments],
 ) -> CompactReport:
-    """Merge runs of a store until nothing is due, and return how many; no row changes.
+    """Compact runs of a store until nothing is due, and return how many; no row changes.
 
     By default it does what the next batches would do. With `full`, the rows of each bucket become one sorted run, in
     files of `maxFileSize`, without deleted rows: reads are fastest then, and everything is written once more.
 
-    A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that merge
+    A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that take
     the same runs the later one gives way. It records its work every two files of each thread, so that an interruption
     loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
-    `dry_run`, it writes nothing, and returns what it would merge first. `progress` is called in this thread with a
-    `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction.
+    `dry_run`, it writes nothing, and returns what it would compact first. `progress` is called in this thread with a
+    `Progress` after each compaction, whose total grows where some make others due; what it raises ends the compaction.
     For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, `threads` is below 1, or `merge` lacks a class.
-        FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
+        FtfileError: some runs could not be compacted, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
         workers = Threads.of(author.job_id, threads, log.fs.context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return merge_all(Merges(log, author, workers, access.get("progress"), code_of(merge)), full=full)
+        return compact_all(CompactionRounds(log, author, workers, access.get("progress"), code_of(merge)), full=full)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
@@ -292,28 +294,28 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     recorded = log.refresh()
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
-    pieces = _FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once)
+    pieces = _FullCompaction(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once)
     compactions = [planned.compaction for piece in pieces for planned in piece]
     inputs = {run.add.id for compaction in compactions for run in compaction.runs}
     return CompactReport(head.version, 0, len(inputs), len(compactions), 0, dry_run=True)
 
 
-def merge_all(merges: Merges, *, full: bool) -> CompactReport:
-    """Merge until nothing is due, or with `full` until each bucket is one run, and return how many; see `compact`."""
-    log = merges.log
+def compact_all(rounds: CompactionRounds, *, full: bool) -> CompactReport:
+    """Compact until nothing is due, or with `full` until each bucket is one run, and return how many; see `compact`."""
+    log = rounds.log
     if full:
-        merges.do_all(_FullMerges(log).choose)
+        rounds.do_all(_FullCompaction(log).choose)
     else:
-        at_once = merges.workers.at_once
-        merges.do_all(lambda head, how, holds: all_due(head, how, log, holds, at_once))
-    report = CompactReport(log.refresh().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
+        at_once = rounds.workers.at_once
+        rounds.do_all(lambda head, how, holds: all_due(head, how, log, holds, at_once))
+    report = CompactReport(log.refresh().version, rounds.records, rounds.replaced, rounds.written, rounds.bytes_written)
     _log.info("compacted: %s", report)
-    if merges.errors:
-        raise merges.errors[0]
+    if rounds.errors:
+        raise rounds.errors[0]
     return report
 
 
-class _FullMerges:
+class _FullCompaction:
     """Chooses compactions until level 0 is empty and each group is a run without deletes, of the runs live at first."""
 
     def __init__(self, log: CommitLog) -> None:
@@ -326,10 +328,10 @@ class _FullMerges:
         held = {hold.run for hold in holds}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
-            self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
+            self._end = max((run.metadata.at[1] for runs in buckets.values() for run in runs), default=0)
         planner = how.planner(self._log)
         for bucket, runs in buckets.items():
-            old_runs = [run for run in runs if run.marks.at[1] <= self._end]
+            old_runs = [run for run in runs if run.metadata.at[1] <= self._end]
             for compaction in self._due_in(bucket, old_runs, held, how.plan):
                 yield (planner.planned(compaction, runs),)
 
@@ -341,8 +343,8 @@ class _FullMerges:
         Small neighbours are compacted together. What a group became is not compacted again, for deletes that it must
         have or because its runs are small: so this ends.
         """
-        level0 = by_position(run for run in runs if not run.marks.level)
-        level1 = [run for run in runs if run.marks.level]
+        level0 = by_position(run for run in runs if not run.metadata.level)
+        level1 = [run for run in runs if run.metadata.level]
         is_sorted = not level1 and len(sorted_runs(level0)) == 1 and all(map(_is_plain, level0))
         if level0 and not is_sorted and not _has_any(level0, held):
             yield Compaction("descend", level0)
@@ -373,4 +375,4 @@ def _has_any(runs: Iterable[Run], ids: Collection[str]) -> bool:
 
 
 def _is_plain(run: Run) -> bool:
-    return run.marks.ops == 1 << SET and not run.marks.purges
+    return run.metadata.ops == 1 << SET and not run.metadata.purges

@@ -9,7 +9,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.key_columns import overlap
-from ftfile.kv.planning.runs import open_marks, placed, run_of, seal_marks
+from ftfile.kv.planning.runs import open_metadata, placed, run_of, seal_metadata
 from ftfile.kv.user_keys import UserKeys, require_range
 from ftfile.log.format.model import Body, Origin
 from ftfile.log.opening import maintaining
@@ -102,9 +102,9 @@ class _PurgeRuns:
         log = self._log
         how = how_written(head, log.fs)
         key_range = UserKeys(how.definition).range_of(*self._keys)
-        runs = map(run_of, open_marks(log.fs, head.segments.values(), how.definition.key_types))
+        runs = map(run_of, open_metadata(log.fs, head.segments.values(), how.definition.key_types))
         buckets = sorted(
-            {run.add.directory_key for run in runs if run.marks.keys and overlap([key_range], *run.marks.keys)}
+            {run.add.directory_key for run in runs if run.metadata.keys and overlap([key_range], *run.metadata.keys)}
         )
         if not buckets:
             return None
@@ -115,7 +115,7 @@ class _PurgeRuns:
         segments = [self._written[bucket] for bucket in buckets]
         adds = [segment_of(segment, how.encoding, origin, {}) for segment in segments]
         return Body(
-            adds=seal_marks(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
+            adds=seal_metadata(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -123,16 +123,16 @@ class _PurgeRuns:
 def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
     """Write the purges of lost runs, which the log knows, as runs of the same positions; return those with the lost."""
     how = how_written(log.refresh(), log.fs)
-    runs = [run for run in map(run_of, open_marks(log.fs, lost, how.definition.key_types)) if run.marks.purges]
+    runs = [run for run in map(run_of, open_metadata(log.fs, lost, how.definition.key_types)) if run.metadata.purges]
     if not runs:
         return []
-    written = _written(log, author, how, [(run.add.directory_key, run.marks.purges) for run in runs])
+    written = _written(log, author, how, [(run.add.directory_key, run.metadata.purges) for run in runs])
     origin = Origin(author.job_id, 0, 0)
     adds = []
     for segment, run in zip(written, runs, strict=True):
-        marks = replace(run.marks, keys=None, ops=0, deletes=0, plain_bytes=0)
-        adds.append(segment_of(segment, how.encoding, origin, marks.to_json()))
-    return [*zip([run.add for run in runs], seal_marks(log.fs, adds), strict=True)]
+        metadata = replace(run.metadata, keys=None, ops=0, deletes=0, plain_bytes=0)
+        adds.append(segment_of(segment, how.encoding, origin, metadata.to_json()))
+    return [*zip([run.add for run in runs], seal_metadata(log.fs, adds), strict=True)]
 
 
 def _written(

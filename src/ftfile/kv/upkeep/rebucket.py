@@ -13,14 +13,14 @@ import pyarrow as pa
 from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
+from ftfile.kv.compactor import FoldedRows, Inputs, Outputs, check_taken
 from ftfile.kv.definition import check_buckets, code_of, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
-from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs, check_taken
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.planning.picker import terms_of
-from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
+from ftfile.kv.planning.runs import open_metadata, position_of, run_of, runs_by_bucket, seal_metadata
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.format.model import Body, Origin, Remove
 from ftfile.log.format.record import definition_key
@@ -133,7 +133,7 @@ class _NewBuckets:
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
             if not self._is_written(number, runs):
-                self.groups[number] = {run.add.id for run in runs}, self._written(runs, how, stage)
+                self.groups[number] = {run.add.id for run in runs}, self._write_runs(runs, how, stage)
 
     def prepare(self, head: LogState, _: object) -> Body | None:
         """Return the record, None if the head has other runs than were read."""
@@ -145,12 +145,14 @@ class _NewBuckets:
         encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
         key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
         adds = [
-            run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms, level=1), encoding=key)
+            run.with_metadata(
+                replace(run.metadata, at=(position, position), committed_ms=now_ms, level=1), encoding=key
+            )
             for number in sorted(runs_by_group)
             for run in self.groups[number][1]
         ]
         return Body(
-            adds=seal_marks(self.log.fs, adds),
+            adds=seal_metadata(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
             assembly_tasks=(),
             encoding=key,
@@ -164,11 +166,11 @@ class _NewBuckets:
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
         runs_by_group: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
-        for add in open_marks(self.log.fs, head.segments.values(), how.definition.key_types):
+        for add in open_metadata(self.log.fs, head.segments.values(), how.definition.key_types):
             runs_by_group[bucket_number(add.directory_key) % groups].append(run_of(add))
         return runs_by_group
 
-    def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:
+    def _write_runs(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:
         """Write the rows of old buckets to new ones."""
         definition = replace(how.definition, buckets=self.buckets)
         outputs = Outputs(lambda: how.spool(stage), how.encoding, how.plan.max_file_bytes)
@@ -203,7 +205,7 @@ class _NewBuckets:
 
 def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
     """Yield the rows of all old buckets of a group, by key; no two of them have a key in common."""
-    buckets = runs_by_bucket(sorted(runs, key=lambda run: run.marks.at))
+    buckets = runs_by_bucket(sorted(runs, key=lambda run: run.metadata.at))
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema
@@ -224,12 +226,14 @@ class _Folded(NamedTuple):
 
     def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a bucket, each key once; of merges without an older row, as the sets that they are."""
-        purges = [run.marks.purges for run in runs]
+        purges = [run.metadata.purges for run in runs]
         terms = terms_of(runs, runs, self.how.plan, self.now_ms)
         sources = [self.inputs.rows(run) for run in runs]
         definition = self.how.definition
         for window in windows_of(sources, self.window_bytes):
-            rows = fold(window, definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
+            rows = fold(
+                window, definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms
+            )
             yield from definition.aligned(rows).to_batches()
         for run, source in zip(runs, sources, strict=True):
             check_taken(run, source)

@@ -107,7 +107,7 @@ def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
     def fail(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(compact, "merge_due", fail)
+    monkeypatch.setattr(compact, "compact_due", fail)
     with open_store(CrashingFileSystem(), **COUNTS, maintenance=maintenance) as store:
         window(store, 1, a=1)
         store.committed(1)

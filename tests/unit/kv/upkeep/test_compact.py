@@ -14,14 +14,14 @@ from msgspec import structs
 from ftfile import kv
 from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
+from ftfile.kv.compactor import CompactionResult, Compactor
 from ftfile.kv.driver import how_written
-from ftfile.kv.due_jobs import Done, Merger
 from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep import compact as compaction
-from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
+from ftfile.kv.upkeep.compact import CompactionRounds, CompactionWork, all_due, compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.testing.context import ManualClock, current, open_filesystem
@@ -186,16 +186,16 @@ class TestDeletes:
         query.run(0, [[{"k": "a", "at": 5, "gone": False}, {"k": "b", "at": 5, "gone": False}]])
         query.run(1, [[{"k": "a", "at": 10, "gone": True}]])
         log = CommitLog(open_filesystem(PATH))
-        merges = compaction._FullMerges(log)  # noqa: SLF001
+        full = compaction._FullCompaction(log)  # noqa: SLF001
         how = how_written(log.refresh(), log.fs)
-        ((planned,),) = merges.choose(log.refresh(), how, ())
+        ((planned,),) = full.choose(log.refresh(), how, ())
         query.run(2, [[{"k": "a", "at": 7, "gone": False}]])  # late
         clock.advance(3600)
         assert [run.add.id for run in planned.merged] == [*log.refresh().segments][:2]
-        ((planned,),) = merges.choose(log.refresh(), how, ())
+        ((planned,),) = full.choose(log.refresh(), how, ())
         assert len(planned.merged) == 2, "the newest run came later"
-        newest = max(map(run_of, log.refresh().segments.values()), key=lambda run: run.marks.at)
-        assert planned.terms.expired_ms == newest.marks.committed_ms - 60_000
+        newest = max(map(run_of, log.refresh().segments.values()), key=lambda run: run.metadata.at)
+        assert planned.terms.expired_ms == newest.metadata.committed_ms - 60_000
         kv.compact(PATH, full=True, context=current())
         with kv.open(PATH, context=current()) as store:
             assert store.get("a") is None
@@ -221,13 +221,13 @@ class TestThreads:
     @pytest.mark.slow
     def test_as_many_merge_at_once_as_are_asked_for(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = write(query, 3)
-        together, honest = threading.Barrier(4), Merger.merge
+        together, honest = threading.Barrier(4), Compactor.compact
 
         def merge(*arguments: Any) -> Any:
             together.wait(300)
             return honest(*arguments)
 
-        monkeypatch.setattr(Merger, "merge", merge)
+        monkeypatch.setattr(Compactor, "compact", merge)
         report = kv.compact(PATH, full=True, threads=4, context=current())
         assert (report.records, runs_of(PATH)) == (1, 4)
         assert rows_of(PATH) == expected
@@ -264,10 +264,12 @@ class TestThreads:
         pieces = [(planned,) for planned in Planner(settings, [], 0).due(head.segments.values())]
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
-        monkeypatch.setattr(Merger, "merge", lambda _, piece: (Done(piece[0].compaction, None, silent),))
-        merges = Merges(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
+        monkeypatch.setattr(
+            Compactor, "compact", lambda _, piece: (CompactionResult(piece[0].compaction, None, silent),)
+        )
+        rounds = CompactionRounds(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
         assert len(pieces) == 4
-        assert len(merges._done(Merging(how_written(head, log.fs), head.version), pieces)) == 1  # noqa: SLF001
+        assert len(rounds._do_pieces(CompactionWork(how_written(head, log.fs), head.version), pieces)) == 1  # noqa: SLF001
 
     @pytest.mark.slow
     def test_verify(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,5 +297,5 @@ class TestRunDue:
         query = counts(buckets="4", flushIntervalCount="4")
         expected = write(query, 4)
         log = CommitLog(open_filesystem(PATH))
-        assert [merge_due(log).records for _ in range(2)] == [1, 0]
+        assert [compact_due(log).records for _ in range(2)] == [1, 0]
         assert rows_of(PATH) == expected

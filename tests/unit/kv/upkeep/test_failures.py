@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 def oldest_run(bucket: str) -> Add:
     adds = CommitLog(open_filesystem(PATH)).refresh().segments.values()
-    return min((add for add in adds if add.directory_key == bucket), key=lambda add: run_of(add).marks.at)
+    return min((add for add in adds if add.directory_key == bucket), key=lambda add: run_of(add).metadata.at)
 
 
 def jobs() -> tuple[int, int]:
@@ -184,7 +184,7 @@ def test_the_rest_of_a_bucket_is_merged_meanwhile() -> None:
     for batch in range(4, 30):
         add_up(query, batch, "b", 1)
     runs = [run_of(add) for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()]
-    newer = [run for run in runs if run.marks.at[0] >= 4 << 20]
+    newer = [run for run in runs if run.metadata.at[0] >= 4 << 20]
     assert len(runs) - len(newer) == 4
     assert len(newer) < 10
     with kv.open(PATH, context=current()) as reader:
@@ -229,7 +229,7 @@ def test_an_operator_ends_what_has_no_sum(upkeep: Literal["inline", "none"], end
     written = batch - 1
     adds = CommitLog(open_filesystem(PATH)).refresh().segments.values()
     runs = [run_of(add) for add in adds if add.directory_key == f"b={bucket_of('a'):05d}"]
-    held = {run.add.id for run in sorted(runs, key=lambda run: run.marks.at)[:4]}
+    held = {run.add.id for run in sorted(runs, key=lambda run: run.metadata.at)[:4]}
     with pytest.raises(EncodingError, match=r"key \('a'\)"):
         kv.compact(PATH, context=current())
     assert runs_of(PATH) - len(held) < 6

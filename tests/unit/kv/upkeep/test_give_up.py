@@ -50,7 +50,7 @@ def test_a_whole_store_has_nothing_to_mend() -> None:
 
 @pytest.mark.slow
 def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so() -> None:
-    (lost,) = [run for run in runs() if run.marks.ops & 1 << DELETE]
+    (lost,) = [run for run in runs() if run.metadata.ops & 1 << DELETE]
     damage(PATH, lost.add)
     with pytest.raises(CorruptData):
         rows_of(PATH)
@@ -71,7 +71,7 @@ def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so(
 
 
 def test_older_values_are_told_of_and_deletes_are_not_where_there_are_none() -> None:
-    lost = next(run for run in runs() if run.add.rows and not run.marks.ops & 1 << DELETE)
+    lost = next(run for run in runs() if run.add.rows and not run.metadata.ops & 1 << DELETE)
     damage(PATH, lost.add)
     (finding,) = ftfile.repair(PATH, full=True, context=current()).findings
     assert "as the runs before it have them" in finding.remedy
@@ -80,7 +80,7 @@ def test_older_values_are_told_of_and_deletes_are_not_where_there_are_none() -> 
 
 @pytest.mark.slow
 def test_purges_of_lost_runs_stay() -> None:
-    before, lost = rows_of(PATH), [run for run in runs() if run.marks.purges]
+    before, lost = rows_of(PATH), [run for run in runs() if run.metadata.purges]
     (path,) = {run.add.path for run in lost}
     open_filesystem(PATH).delete(path)
     (*findings,) = ftfile.repair(PATH, context=current()).findings
@@ -88,8 +88,8 @@ def test_purges_of_lost_runs_stay() -> None:
     assert not any("as the runs before" in each.remedy for each in findings)
     assert give_up(path).ok
     assert rows_of(PATH) == before
-    kept = [run for run in runs() if run.marks.purges]
-    assert sorted(run.marks.at for run in kept) == sorted(run.marks.at for run in lost)
+    kept = [run for run in runs() if run.metadata.purges]
+    assert sorted(run.metadata.at for run in kept) == sorted(run.metadata.at for run in lost)
     assert not kv.verify(PATH, context=current()).damaged
     kv.compact(PATH, full=True, context=current())
     assert rows_of(PATH) == before

@@ -38,7 +38,9 @@ class TestRebucket:
         report = kv.rebucket(PATH, buckets, context=current())
         assert (report.version, report.buckets, report.rows) == (3, buckets, len(WORDS))
         assert runs_of(PATH) == report.runs_written <= buckets
-        assert {run_of(add).marks.level for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()} == {1}
+        assert {run_of(add).metadata.level for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()} == {
+            1
+        }
         assert rows_of(PATH) == expected(3)
         assert rows_of(PATH, 2) == expected(3)
         assert CommitLog(open_filesystem(PATH)).refresh().assembly_tasks == ()

@@ -40,14 +40,14 @@ def record(make: Callable[[LogState], Body]) -> None:
     commit(CommitLog(open_filesystem(PATH)), MaintenanceAuthor("compact", "broken"), lambda head, _: make(head))
 
 
-def replaced(run: Add, **marks: Any) -> Body:
-    """Return the body that gives a run other marks."""
-    changed = run_of(run).marked(replace(run_of(run).marks, **marks), id=f"broken-{run.id}")
+def replaced(run: Add, **metadata: Any) -> Body:
+    """Return the body that gives a run other metadata."""
+    changed = run_of(run).with_metadata(replace(run_of(run).metadata, **metadata), id=f"broken-{run.id}")
     return Body(adds=(changed,), removes=(Remove.of(run),))
 
 
 def runs(head: LogState) -> list[Add]:
-    return sorted(head.segments.values(), key=lambda add: run_of(add).marks.at)
+    return sorted(head.segments.values(), key=lambda add: run_of(add).metadata.at)
 
 
 def broken() -> str:
@@ -79,11 +79,11 @@ class TestBroken:
         assert (again.rows, again.directory) == (report.rows, report.directory)
 
     def test_k1_runs_that_meet_at_one_place(self) -> None:
-        record(lambda head: replaced(runs(head)[0], at=run_of(runs(head)[1]).marks.at))
+        record(lambda head: replaced(runs(head)[0], at=run_of(runs(head)[1]).metadata.at))
         assert broken() == "K1"
 
     @pytest.mark.slow
-    def test_k2_marks_that_are_not_those_of_the_rows(self) -> None:
+    def test_k2_metadata_that_is_not_that_of_the_rows(self) -> None:
         record(lambda head: replaced(runs(head)[0], keys=((b"a",), (b"x",))))
         assert broken() == "K2"
 
@@ -157,7 +157,7 @@ class TestBroken:
     def test_k10_a_run_of_level_1_that_is_newer_than_one_of_level_0(self) -> None:
         record(lambda head: replaced(runs(head)[0], level=1))
         check_store(open_filesystem(PATH))
-        record(lambda head: replaced(runs(head)[1], level=1, at=run_of(runs(head)[1]).marks.at))
+        record(lambda head: replaced(runs(head)[1], level=1, at=run_of(runs(head)[1]).metadata.at))
         record(lambda head: replaced(runs(head)[0], level=0))
         assert broken() == "K10"
 

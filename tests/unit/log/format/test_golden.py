@@ -313,8 +313,8 @@ def test_a_store(tmp_path: Path) -> None:
     with kv.open(path) as reader:
         assert [row for batch in reader.scan() for row in batch.to_pylist()] == [{"word": "a", "n": 7}]
         assert [reader.at(version).multi_get(["a", "b"]) for version in range(3)] == [[1, 2], [2, None], [2, None]]
-        newest = max(reader.runs(), key=lambda run: run.marks.at)
-        assert newest.marks.purges == (((b"x",), None),)
+        newest = max(reader.runs(), key=lambda run: run.metadata.at)
+        assert newest.metadata.purges == (((b"x",), None),)
     with open_golden_store(path) as store:
         assert (store.recorded_window, store.last_window) == (5, 6)
         assert (store.get("a"), store.get_uncommitted("a"), store.read("a")) == (7, 6, 13)

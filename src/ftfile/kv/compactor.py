@@ -16,7 +16,7 @@ from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.plan import failed_ids, holds_of, is_held, pieces_of
-from ftfile.kv.planning.runs import open_marks, run_of
+from ftfile.kv.planning.runs import open_metadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20
-# Of pages and directory, for each row.
+# Of pages and index, for each row.
 _INDEX_BYTES = 7
 _PIECE_BYTES_MAX = 1 << 20
-# Seconds after which no file is begun: rows that come late cost more than merges that come late.
+# Seconds after which no file is begun: rows that come late cost more than compactions that come late.
 BUDGET_S = 10.0
 # Rows in memory while they are folded, which takes some times as much.
 _WINDOW_BYTES = 16 << 20
@@ -73,12 +73,12 @@ class Inputs:
 
     def open(self, runs: Sequence[Run]) -> None:
         """Open runs side by side, as far as they have rows."""
-        parallel(self._files.fs, self.reader, [run for run in runs if run.marks.keys is not None])
+        parallel(self._files.fs, self.reader, [run for run in runs if run.metadata.keys is not None])
 
     def rows(self, run: Run) -> SortedRows:
         """Return the rows of a run."""
         names = self._definition.keys
-        if run.marks.keys is None:
+        if run.metadata.keys is None:
             return SortedRows(iter(()), self._definition.schema, len(names))
         reader = self.reader(run)
         return SortedRows(reader.scan(read_bytes=self._read_bytes), reader.schema, len(names))
@@ -199,7 +199,7 @@ class Outputs:
             spool.discard()
 
 
-class Done(NamedTuple):
+class CompactionResult(NamedTuple):
     """A compaction that was tried."""
 
     compaction: Compaction
@@ -229,29 +229,31 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
 def named(jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner) -> list[PlannedCompaction]:
     """Return the compactions that jobs name, as they are due in a state, which may be later than the jobs.
 
-    One that is no longer due is passed over. It raises as `open_marks`.
+    One that is no longer due is passed over. It raises as `open_metadata`.
     """
     buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
-    due = planner.due(open_marks(fs, adds, planner.key_types), holds_of(state.assembly_tasks))
+    due = planner.due(open_metadata(fs, adds, planner.key_types), holds_of(state.assembly_tasks))
     return [planned for planned in due if planned.compaction.name in names]
 
 
-def run_compactions(merger: Merger, compactions: Iterable[PlannedCompaction], piece_bytes: int) -> AssemblyResults:
+def run_compactions(
+    compactor: Compactor, compactions: Iterable[PlannedCompaction], piece_bytes: int
+) -> AssemblyResults:
     """Do compactions, as long as there is time for them; those that failed come last.
 
     Raises nothing: what fails is logged, with the path, and stays due; others go on.
     """
-    clock = merger.stage.fs.context.clock
+    clock = compactor.stage.fs.context.clock
     began_s = clock.monotonic_s()
     rewrites: list[Rewrite] = []
     failed: list[str] = []
     for number, piece in enumerate(pieces_of(compactions, piece_bytes)):
         if number and clock.monotonic_s() - began_s > BUDGET_S:
             break
-        for compaction, rewrite, error in merger.merge(piece):
+        for compaction, rewrite, error in compactor.compact(piece):
             if error is not None:
-                _log.warning("merging %d runs failed, it will be tried again: %s", len(compaction.runs), error)
+                _log.warning("compaction of %d runs failed, it will be tried again: %s", len(compaction.runs), error)
                 failed += failed_ids(compaction, error)
             if rewrite is not None:
                 rewrites.append(rewrite)
@@ -259,7 +261,7 @@ def run_compactions(merger: Merger, compactions: Iterable[PlannedCompaction], pi
 
 
 @dataclass(frozen=True, slots=True)
-class Merger:
+class Compactor:
     """Does compactions."""
 
     stage: Stage  # of the task; also gives the file system, the clock and the ids
@@ -269,26 +271,28 @@ class Merger:
     read_version: int  # at which the inputs are live
     window_bytes: int = _WINDOW_BYTES
 
-    def merge(self, piece: Piece) -> tuple[Done, ...]:
+    def compact(self, piece: Piece) -> tuple[CompactionResult, ...]:
         """Return the result of each compaction; none is tried once the store is away.
 
         Where one fails, each is done by itself, so that it leaves the others alone.
         """
         try:
-            rewrites = self._merged(piece)
+            rewrites = self._rewrite(piece)
         except Exception as error:
             if len(piece) == 1 or is_away(error):
-                return (Done(piece[0].compaction, None, error),)
+                return (CompactionResult(piece[0].compaction, None, error),)
         else:
-            return tuple(Done(planned.compaction, rewrite) for planned, rewrite in zip(piece, rewrites, strict=True))
-        done: tuple[Done, ...] = ()
+            return tuple(
+                CompactionResult(planned.compaction, rewrite) for planned, rewrite in zip(piece, rewrites, strict=True)
+            )
+        done: tuple[CompactionResult, ...] = ()
         for planned in piece:
-            done += self.merge((planned,))
+            done += self.compact((planned,))
             if done[-1].is_store_away:
                 break
         return done
 
-    def _merged(self, piece: Piece) -> list[Rewrite]:
+    def _rewrite(self, piece: Piece) -> list[Rewrite]:
         """Return the rewrites of compactions; if one fails, all that was written is removed."""
         rewrites = []
         outputs = Outputs(self.open_spool, self.encoding, piece[0].max_file_bytes)
@@ -300,7 +304,7 @@ class Merger:
                 adds = planned.moved(self.stage.fs.context.ids)
                 if planned.merged:
                     runs = Inputs(files, self.definition, self.window_bytes // len(planned.merged))
-                    adds += self._written(planned, runs, outputs)
+                    adds += self._write_runs(planned, runs, outputs)
                 inputs = tuple(run.add for run in planned.compaction.runs)
                 rewrites.append(Rewrite(inputs, tuple(adds), self.read_version))
             outputs.end()
@@ -309,13 +313,13 @@ class Merger:
             raise
         return rewrites
 
-    def _written(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
+    def _write_runs(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
         """Write the folded rows of a compaction; return the adds of their runs."""
         runs.open(compaction.merged)
         inputs = [runs.rows(run) for run in compaction.merged]
-        terms, purges = compaction.terms, [run.marks.purges for run in compaction.merged]
+        terms, purges = compaction.terms, [run.metadata.purges for run in compaction.merged]
         tables = (
-            fold(window, self.definition, bottom=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
+            fold(window, self.definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
             for window in windows_of(inputs, self.window_bytes)
         )
         alike = self._alike(tables, compaction)
@@ -338,7 +342,7 @@ class Merger:
         if len(head) <= 1:
             yield from head
             return
-        ops = reduce(operator.or_, (run.marks.ops for run in compaction.merged))
+        ops = reduce(operator.or_, (run.metadata.ops for run in compaction.merged))
         if compaction.terms.is_bottommost and self.definition.sequence is None:
             ops = 1 << SET
         columns = self.definition.names_with(ops)
