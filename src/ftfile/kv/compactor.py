@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.picker import Compaction
+    from ftfile.kv.planning.picker import Compaction, Terms
     from ftfile.kv.planning.plan import Piece, PlannedCompaction, Planner
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
@@ -81,13 +81,28 @@ class Inputs:
         if run.metadata.keys is None:
             return SortedRows(iter(()), self._definition.schema, len(names))
         reader = self.reader(run)
-        return SortedRows(reader.scan(read_bytes=self._read_bytes), reader.schema, len(names))
+        return SortedRows(self._scan(run, reader), reader.schema, len(names))
 
+    def _scan(self, run: Run, reader: RunReader) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a run; raise a CorruptData behind them unless they are as many as its record says."""
+        rows = 0
+        for batch in reader.scan(read_bytes=self._read_bytes):
+            rows += batch.num_rows
+            yield batch
+        if rows != run.add.rows:
+            raise CorruptData(run.add.path, f"{run.add.rows} rows", f"{rows} rows")
 
-def check_taken(run: Run, rows: SortedRows) -> None:
-    """Raise a CorruptData unless as many rows of a run were taken as its record says."""
-    if rows.taken != run.add.rows:
-        raise CorruptData(run.add.path, f"{run.add.rows} rows", f"{rows.taken} rows")
+    def folded(self, runs: Sequence[Run], terms: Terms, window_bytes: int) -> Iterator[pa.Table]:
+        """Yield the rows of runs, old to new, each key once and sorted, in windows of about some bytes."""
+        purges = [run.metadata.purges for run in runs]
+        for window in windows_of([self.rows(run) for run in runs], window_bytes):
+            yield fold(
+                window,
+                self._definition,
+                is_bottommost=terms.is_bottommost,
+                purges=purges,
+                expired_ms=terms.expired_ms,
+            )
 
 
 class FoldedRows:
@@ -316,21 +331,16 @@ class Compactor:
     def _write_runs(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
         """Write the folded rows of a compaction; return the adds of their runs."""
         runs.open(compaction.merged)
-        inputs = [runs.rows(run) for run in compaction.merged]
-        terms, purges = compaction.terms, [run.metadata.purges for run in compaction.merged]
-        tables = (
-            fold(window, self.definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms)
-            for window in windows_of(inputs, self.window_bytes)
-        )
-        alike = self._alike(tables, compaction)
-        rows = FoldedRows(alike, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origin = compaction.merged[0].add.directory_key, _origin(compaction)
+        tables = self._alike(runs.folded(compaction.merged, compaction.terms, self.window_bytes), compaction)
+        rows = FoldedRows(tables, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
+        bucket, origins = compaction.merged[0].add.directory_key, [run.add.origin for run in compaction.merged]
+        # The query of the oldest run, and the batches of all.
+        first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
+        origin = Origin(origins[0].query_id, first, last)
         run_bytes = outputs.equal_bytes(compaction.size)
         written = []
         while rows.has_more():
             written.append(outputs.write(bucket, rows, origin, run_bytes))
-        for run, taken in zip(compaction.merged, inputs, strict=True):
-            check_taken(run, taken)
         return [
             compaction.add_of(result.run or outputs.write(bucket, rows, origin), result.purges)
             for result in compaction.results(written)
@@ -348,10 +358,3 @@ class Compactor:
         columns = self.definition.names_with(ops)
         for table in itertools.chain(head, tables):
             yield self.definition.aligned(table).select(columns)
-
-
-def _origin(compaction: PlannedCompaction) -> Origin:
-    """Return the origin of the rows: the query of the oldest, and the batches of all."""
-    origins = [run.add.origin for run in compaction.merged]
-    first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
-    return Origin(origins[0].query_id, first, last)

@@ -294,7 +294,6 @@ class SortedRows:
     """The rows of a run, sorted by key, each read when it is wanted."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, key_columns: int) -> None:
-        self.taken = 0  # number of rows that were given out
         self._batches = batches
         self._schema = schema
         self._key_columns = key_columns
@@ -342,9 +341,7 @@ class SortedRows:
                 self._held.appendleft(_Held(rest, key_reader(rest.columns[: self._key_columns])))
                 self._held_bytes += rest.nbytes
                 break
-        table = pa.Table.from_batches(taken, self._schema)
-        self.taken += table.num_rows
-        return table
+        return pa.Table.from_batches(taken, self._schema)
 
 
 def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list[pa.Table]]:

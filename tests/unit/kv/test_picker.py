@@ -74,7 +74,7 @@ class TestSortedRuns:
         members = sorted_runs(runs)
         assert [member.at for member in members] == [(0, 4), (5, 6), (7, 7)]
         assert runs_in(members) == (runs[2], runs[1], runs[4], runs[3], runs[0])
-        assert (members[0].size, members[0].rows, members[0].has_purges) == (3000, 300, False)
+        assert (members[0].size, members[0].rows) == (3000, 300)
 
     def test_groups_are_runs_that_meet_by_rows_and_purges(self) -> None:
         runs = [

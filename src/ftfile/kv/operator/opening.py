@@ -145,7 +145,10 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     except CorruptData:
         recorder.head()  # raises `Fenced` if a newer process, which has the windows, is deleting the files
         raise
-    wal_files = [file._replace(windows=_up_to(file.windows, restore)) for file in wal_files]
+    wal_files = [
+        file._replace(windows=[window for window in file.windows if restore is None or window.number <= restore])
+        for file in wal_files
+    ]
     _require_rows_fit([file for file in wal_files if file.windows], recorder, recorded)
     definition = recorder.config.definition
     return [replace(window, rows=aligned(window.rows, definition)) for file in wal_files for window in file.windows]
@@ -161,10 +164,6 @@ def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
             "Somebody took files away, or brought an older copy back: restore the newest one; or open the store with "
             f"restore={last}, and let what feeds it go back",
         )
-
-
-def _up_to(windows: Sequence[Window], restore: int | None) -> list[Window]:
-    return [window for window in windows if restore is None or window.number <= restore]
 
 
 def _require_rows_fit(wal_files: Sequence[WalFile], recorder: Recorder, recorded: int) -> None:

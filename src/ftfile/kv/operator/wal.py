@@ -52,7 +52,10 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
     for file in parallel(files.fs, lambda name: _read_file(files, name, advice), names):
         if file is None:
             continue
-        counted = [before._replace(windows=_up_to(before.windows, file.after)) for before in counted]
+        counted = [
+            before._replace(windows=[window for window in before.windows if window.number <= file.after])
+            for before in counted
+        ]
         if file.after > recorded and file.before not in [before.number for before in counted]:
             last = max([recorded, *(window.number for before in counted for window in before.windows)])
             expected = f"the windows behind {last} up to {file.after}, which no record has"
@@ -93,10 +96,6 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
         batch.validate(full=True)  # they are from Python, whose strings are UTF-8
     windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
     return WalFile(file_number, header["before"], header["after"], windows, definition)
-
-
-def _up_to(windows: Sequence[Window], number: int) -> list[Window]:
-    return [window for window in windows if window.number <= number]
 
 
 class Wal:

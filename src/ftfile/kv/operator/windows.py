@@ -169,11 +169,6 @@ class KeyChanges(NamedTuple):
     rows: Rows
     is_whole: bool  # recorded rows of the key count no more
 
-    @property
-    def is_deleted(self) -> bool:
-        """Return True if the key has no row behind the last delete or purge."""
-        return self.is_whole and all(op == DELETE for op, _ in self.rows)
-
 
 class Pending:
     """Windows that have ended, old to new, and the changes since."""
@@ -281,10 +276,10 @@ class WindowReader(Reader):
         change.
         """
         stored = self._to_key(key)
-        changes = self._pending.of_key(stored)
-        if changes.is_deleted:
+        rows, is_whole = self._pending.of_key(stored)
+        if is_whole and all(op == DELETE for op, _ in rows):
             return DELETED
-        rows = self._widened(changes.rows)
+        rows = self._widened(rows)
         return self._shown(stored, fold_values(rows, stored, self.definition)) if rows else None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401

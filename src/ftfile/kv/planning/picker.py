@@ -60,16 +60,6 @@ class SortedRun(NamedTuple):
         """Return the number of its rows."""
         return sum(run.add.rows for run in self.runs)
 
-    @property
-    def deletes(self) -> int:
-        """Return how many of its rows delete."""
-        return sum(run.metadata.deletes for run in self.runs)
-
-    @property
-    def has_purges(self) -> bool:
-        """Return True if it ends rows in ranges of keys."""
-        return any(run.metadata.purges for run in self.runs)
-
 
 def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
     """Return the runs of a level, or of a group, as sorted runs, old to new."""
@@ -287,12 +277,12 @@ def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places 
 
 def _has_garbage(members: Sequence[SortedRun]) -> bool:
     """Return True if much of the oldest rows may be garbage; a delete counts twice, as it is garbage itself."""
-    oldest, newer = members[0], members[1:]
-    rows = sum(member.rows + member.deletes for member in newer)
+    oldest, newer = members[0], runs_in(members[1:])
+    rows = sum(run.add.rows + run.metadata.deletes for run in newer)
     return (
-        any(member.has_purges for member in newer)
+        any(run.metadata.purges for run in newer)
         or rows >= _GARBAGE_SHARE * oldest.rows
-        or sum(member.size for member in newer) >= _GARBAGE_SHARE * oldest.size
+        or size_of(newer) >= _GARBAGE_SHARE * oldest.size
     )
 
 
@@ -336,7 +326,11 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
     """
     ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
     start, end = min(run.begins for run in compacted), _greatest_end(compacted)
-    neighbours = [run for run in bucket if run.add.id not in ids and _is_between(run, start, end)]
+    neighbours = [
+        run
+        for run in bucket
+        if run.add.id not in ids and (end is None or run.begins <= end) and start <= _end(run, start)
+    ]
     newer_ms = [run.metadata.committed_ms for run in neighbours if run.metadata.at[0] > first]
     is_bottommost = len(newer_ms) == len(neighbours)
     return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
@@ -388,10 +382,6 @@ def _greatest_end(runs: Iterable[Run]) -> Key | None:
             return None
         last = max(last, run.ends)
     return last
-
-
-def _is_between(run: Run, start: Key, end: Key | None) -> bool:
-    return (end is None or run.begins <= end) and start <= _end(run, start)
 
 
 def _end(run: Run, key: Key) -> Key:

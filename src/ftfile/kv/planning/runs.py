@@ -111,17 +111,8 @@ class RunMetadata:
         with Decoding(layout.LOG, "the metadata of a run"):
             numbers, keys = numbers_of(text), text["keys"]
             ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
-            purges = decode_ranges(text["purges"])
-            return cls(
-                numbers.at,
-                ends,
-                purges,
-                numbers.ops,
-                numbers.committed_ms,
-                numbers.level,
-                numbers.deletes,
-                numbers.plain_bytes,
-            )
+            counts = numbers.ops, numbers.committed_ms, numbers.level, numbers.deletes, numbers.plain_bytes
+            return cls(numbers.at, ends, decode_ranges(text["purges"]), *counts)
 
     def check_keys(self, kinds: Sequence[pa.DataType]) -> None:
         """Raise a CorruptData for keys that columns of these types cannot have."""
@@ -282,7 +273,8 @@ def _sealed(add: Add, envelope: AesGcm) -> Add:
     stats = dict(add.rolling_stats)
     hidden = {name: stats.pop(name) for name in _HIDDEN if name in stats}
     if _SEALED not in stats:
-        stats[_SEALED] = _seal(hidden, envelope, _identity(add))
+        stream = envelope.encoder(_identity(add))
+        stats[_SEALED] = base64.b64encode(stream.feed(json.dumps(hidden).encode()) + stream.finish()).decode()
     return structs.replace(add, rolling_stats=stats)
 
 
@@ -292,11 +284,6 @@ def _opened(add: Add, keys: Keys) -> Add:
         return add
     with stream_errors(add.path):
         return structs.replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
-
-
-def _seal(value: object, envelope: AesGcm, identity: str) -> str:
-    stream = envelope.encoder(identity)
-    return base64.b64encode(stream.feed(json.dumps(value).encode()) + stream.finish()).decode()
 
 
 @lru_cache(_KEPT)

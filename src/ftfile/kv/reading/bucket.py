@@ -13,7 +13,7 @@ from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
 from ftfile.kv.key_columns import contain, key_reader, order_of
-from ftfile.kv.reading.levels import levels_of, memtable_level
+from ftfile.kv.reading.levels import Level, levels_of
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run.window import TooManyBytes
 from ftfile.rows.buffers import bools_from, from_numpy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.reading.levels import Level, Memtable, Part, RunPart, Sources
+    from ftfile.kv.reading.levels import Memtable, Part, RunPart, Sources
 
     Numbers = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class Bucket:
         if memtable is None:
             return cls(tuple(parts), levels_of(parts), sources.definition)
         older = levels_of(parts[: len(parts) - len(memtable.runs)])
-        return cls(tuple(parts), (memtable_level(memtable), *older), sources.definition, memtable)
+        return cls(tuple(parts), (Level.of([memtable]), *older), sources.definition, memtable)
 
     def without_memtable(self) -> Bucket:
         """Return the same bucket, each run of which is read on its own."""
@@ -85,7 +85,8 @@ class Bucket:
             for part, asked in _shared_out(level, keys, remaining):
                 if part.has_rows:
                     places, rows = part.opened().reader.multi_get(_taken(keys, asked), hashes[asked])
-                    numbers, values = asked[places], self._valued(rows)
+                    numbers, table = asked[places], self.definition.aligned(pa.Table.from_batches([rows]))
+                    values = table.select([*self.definition.values, OP])
                     hits.append((numbers, values))
                     is_partial = operations(values) == MERGE
                     has_several |= bool(is_partial.any())
@@ -117,7 +118,8 @@ class Bucket:
             return
         read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
         sources = [_Rows(parts, definition, start, end, read_bytes) for parts, _ in levels]
-        if len(levels) == 1 and not sources[0].has_ops:
+        has_sets_alone = all(run.metadata.ops == 1 << SET for part in levels[0][0] for run in part.runs)
+        if len(levels) == 1 and has_sets_alone:
             for rows in sources[0].aligned():
                 yield batch_of(rows.select(shown))
             return
@@ -133,17 +135,14 @@ class Bucket:
         is_folded = self.memtable is None or self.memtable.held is not None
         return self.levels if is_folded else levels_of(self.parts)
 
-    def _valued(self, rows: pa.RecordBatch) -> pa.Table:
-        """Return the value columns and the operations of rows, as the store has them."""
-        table = pa.Table.from_batches([rows])
-        names = [*self.definition.values, OP]
-        return self.definition.aligned(table).select(names)
-
     def _folded(
         self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch, *, has_several: bool
     ) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys, folded by the number of the key, which may be there twice; deletes leave."""
-        numbers, rows = self._joined(hits[::-1])
+        schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
+        none = np.empty(0, np.int64), pa.Table.from_batches([], schema)
+        parts = [*zip(*(hits[::-1] or [none]), strict=True)]
+        numbers, rows = np.concatenate(parts[0]), pa.concat_tables(parts[1])
         if has_several:
             return fold_by(
                 numbers, rows, self.definition, lambda row: [column[numbers[row]] for column in keys.columns]
@@ -152,12 +151,6 @@ class Bucket:
         if not has_value.all():
             numbers, rows = numbers[has_value], rows.filter(bools_from(has_value))
         return numbers, rows.drop_columns([OP])
-
-    def _joined(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
-        if not hits:
-            schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
-            return np.empty(0, np.int64), pa.Table.from_batches([], schema)
-        return np.concatenate([numbers for numbers, _ in hits]), pa.concat_tables([rows for _, rows in hits])
 
 
 def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:
@@ -215,11 +208,6 @@ class _Rows:
     start: Key | None
     end: Key | None
     read_bytes: int
-
-    @property
-    def has_ops(self) -> bool:
-        """Return True if rows may be other than sets."""
-        return any(run.metadata.ops != 1 << SET for part in self.parts for run in part.runs)
 
     def aligned(self) -> Iterator[pa.Table]:
         """Yield the rows with the columns of the store, in its types."""

@@ -194,13 +194,14 @@ class Level(NamedTuple):
     """Parts that do not meet, by key. A key is in the last one that begins up to it, or in none."""
 
     begins: tuple[Key, ...]  # of the parts
-    parts: tuple[RunPart, ...] | tuple[Memtable]
+    parts: tuple[RunPart | Memtable, ...]
     purges: tuple[KeyRange, ...]  # of all parts
 
-
-def memtable_level(memtable: Memtable) -> Level:
-    """Return the level of a memtable."""
-    return Level((memtable.begins,), (memtable,), memtable.purges)
+    @classmethod
+    def of(cls, parts: Sequence[RunPart | Memtable]) -> Level:
+        """Return the level of parts, which come by key."""
+        purges = union(purge for part in parts for purge in part.purges)
+        return cls(tuple(part.begins for part in parts), tuple(parts), purges)
 
 
 def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
@@ -218,12 +219,7 @@ def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
             levels.append([])
         level = levels[number]
         level.insert(bisect_right(level, part.begins, key=lambda other: other.begins), part)
-    return tuple(map(_level_of, reversed(levels)))
-
-
-def _level_of(parts: Sequence[RunPart]) -> Level:
-    purges = union(purge for part in parts for purge in part.purges)
-    return Level(tuple(part.begins for part in parts), tuple(parts), purges)
+    return tuple(map(Level.of, reversed(levels)))
 
 
 def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:

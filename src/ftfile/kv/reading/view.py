@@ -14,7 +14,7 @@ from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
 from ftfile.kv.user_keys import UserKeys, row_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
@@ -61,12 +61,10 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
         number = bucket_number(name)
         members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.metadata.at)]
         old = same.buckets.get(number) if same is not None else None
-        buckets[number] = old if old is not None and [*old.parts] == members else _bucket_of(members, sources)
+        if old is None or [*old.parts] != members:
+            old = Bucket.of(members, sources, memtable_of(members, sources))
+        buckets[number] = old
     return View(version, sources, buckets, parts)
-
-
-def _bucket_of(parts: Sequence[RunPart], sources: Sources) -> Bucket:
-    return Bucket.of(parts, sources, memtable_of(parts, sources))
 
 
 def _bucket_finder(definition: StoreDefinition) -> Callable[[Key, int], int]:

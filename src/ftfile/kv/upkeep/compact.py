@@ -17,13 +17,7 @@ from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_
 from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
 from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
 from ftfile.kv.planning.rules import Hold
-from ftfile.kv.planning.runs import (
-    open_state,
-    recorded_key_types,
-    run_of,
-    runs_by_bucket,
-    seal_metadata,
-)
+from ftfile.kv.planning.runs import open_state, recorded_key_types, run_of, runs_by_bucket, seal_metadata
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
@@ -46,7 +40,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.write.messages import TaskIdentity
@@ -138,7 +131,13 @@ class CompactionRounds:
         with self.log.lock:
             record = commit(self.log, self.author, prepare).record
         if record is not None:
-            self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
+            old_paths = {add.path for rewrite in rewrites for add in rewrite.inputs}
+            self.records += 1
+            self.replaced += len(record.removes)
+            self.written += len(record.adds)
+            self.bytes_written += sum(add.length for add in record.adds if add.path not in old_paths)
+            numbers = len(record.removes), len(record.adds), record.version, self.bytes_written
+            _log.info("compacted %d runs to %d in version %d; %d bytes so far", *numbers)
         ended = {remove.id for remove in record.removes} if record is not None else set()
         live = self.log.refresh().segments
         for rewrite in rewrites:
@@ -166,16 +165,6 @@ class CompactionRounds:
             removes=accepted.removes,
             assembly_tasks=due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
-        )
-
-    def _count(self, record: Record, old_paths: set[str]) -> None:
-        self.records += 1
-        self.replaced += len(record.removes)
-        self.written += len(record.adds)
-        self.bytes_written += sum(add.length for add in record.adds if add.path not in old_paths)
-        replaced, written, version = len(record.removes), len(record.adds), record.version
-        _log.info(
-            "compacted %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written
         )
 
 

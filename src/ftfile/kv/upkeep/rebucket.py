@@ -6,17 +6,17 @@ import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
-from ftfile.kv.compactor import FoldedRows, Inputs, Outputs, check_taken
+from ftfile.kv.compactor import FoldedRows, Inputs, Outputs
 from ftfile.kv.definition import check_buckets, code_of, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
-from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.planning.picker import terms_of
@@ -209,34 +209,17 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema
-    folded = _Folded(how, inputs, now_ms, _WINDOW_BYTES // max(len(buckets), 1))
-    sources = [SortedRows(folded.batches(bucket_runs), schema, len(keys)) for bucket_runs in buckets.values()]
+    window_bytes = _WINDOW_BYTES // max(len(buckets), 1)
+
+    def batches(bucket_runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        terms = terms_of(bucket_runs, bucket_runs, how.plan, now_ms)
+        for rows in inputs.folded(bucket_runs, terms, window_bytes):
+            yield from how.definition.aligned(rows).to_batches()
+
+    sources = [SortedRows(batches(bucket_runs), schema, len(keys)) for bucket_runs in buckets.values()]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
         yield tables[0] if len(tables) == 1 else sorted_by(pa.concat_tables(tables), keys)
-
-
-class _Folded(NamedTuple):
-    """The rows of old buckets."""
-
-    how: HowWritten
-    inputs: Inputs
-    now_ms: int
-    window_bytes: int  # of a bucket
-
-    def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a bucket, each key once; of merges without an older row, as the sets that they are."""
-        purges = [run.metadata.purges for run in runs]
-        terms = terms_of(runs, runs, self.how.plan, self.now_ms)
-        sources = [self.inputs.rows(run) for run in runs]
-        definition = self.how.definition
-        for window in windows_of(sources, self.window_bytes):
-            rows = fold(
-                window, definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms
-            )
-            yield from definition.aligned(rows).to_batches()
-        for run, source in zip(runs, sources, strict=True):
-            check_taken(run, source)
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
