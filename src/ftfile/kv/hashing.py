@@ -193,7 +193,12 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
     """
     hashes = np.full(len(columns[0]), SEED, np.uint64)
     for column in columns:
-        column_hashes = _hash_column(column, hashes)
+        if is_byte_key(column.type):
+            offsets, data = byte_ranges(column)
+            column_hashes = _hash_bytes(offsets, np.frombuffer(data, np.uint8), hashes)
+        else:
+            words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
+            column_hashes = _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, hashes, words)
         hashes = np.where(is_valid(column), column_hashes, hashes) if column.null_count else column_hashes
     return hashes
 
@@ -202,14 +207,6 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
     numbers: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
     return numbers.astype(np.int64)
-
-
-def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    if is_byte_key(column.type):
-        offsets, data = byte_ranges(column)
-        return _hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
-    words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
-    return _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, seeds, words)
 
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:

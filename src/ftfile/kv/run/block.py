@@ -83,20 +83,16 @@ def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
             f"the schema cannot be stored: it has columns more than {_NESTED_LEVELS_MAX} levels within others"
         )
     is_struct = pa.types.is_struct(kind)
+    if pa.types.is_map(kind):
+        child_kinds = [pa.struct([kind.key_field, kind.item_field])]
+    else:
+        child_kinds = [field.type for field in kind] if is_struct else [kind.value_type]
     children: list[Column] = []
     end = first + (1 if is_struct else 2)
-    for child_kind in _child_kinds(kind):
+    for child_kind in child_kinds:
         children.append(_column_of(child_kind, end, depth + 1))
         end = children[-1].end
     return Column(kind, "struct" if is_struct else "list", first, end, 0, tuple(children))
-
-
-def _child_kinds(kind: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_struct(kind):
-        return [field.type for field in kind]
-    if pa.types.is_map(kind):
-        return [pa.struct([kind.key_field, kind.item_field])]
-    return [kind.value_type]
 
 
 def encode_block(rows: pa.RecordBatch, layout: Layout) -> bytes:

@@ -42,10 +42,6 @@ MAPPED_BYTES, _BOUND_BYTES = 512, 36
 _Value = TypeVar("_Value")
 
 
-def _in_turn(call: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    return [call(item) for item in items]
-
-
 class RunReader:
     """A run on storage. Several threads may use it.
 
@@ -65,7 +61,7 @@ class RunReader:
         length_bytes: int,
         path: str,
         cache: Cache,
-        parallel: Parallel = _in_turn,
+        parallel: Parallel = lambda call, items: [*map(call, items)],
     ) -> None:
         """Read the index of a run, of which `read_range` returns bytes by offset and length.
 
@@ -152,7 +148,9 @@ class RunReader:
             order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
             remaining = remaining[order]
             rows = self._rows_at(places[order])
-            same = _equal(rows, keys.take(from_numpy(remaining, pa.int64())))
+            same = np.ones(len(remaining), np.bool_)
+            for column, key_column in zip(rows.columns, keys.take(from_numpy(remaining, pa.int64())), strict=False):
+                same &= bools_of(pc.equal(column, key_column))
             numbers.append(remaining[same])
             batches.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
             remaining = remaining[~same]  # another key has the fingerprint
@@ -247,22 +245,17 @@ class RunReader:
 
     def _load_page(self, page: int) -> memoryview:
         index = self._index
-        if not len(index.page_crcs):
-            return self._build_page()
+        if not len(index.page_crcs):  # all rows are in one page
+            windows = self._windows(range(index.blocks), range(index.key_columns))
+            hashes = [np.empty(0, np.uint64), *(hash_rows(batch.columns) for _, batch in windows)]
+            places = places_of(index.block_rows, self._row_bits)
+            (slots,) = build_pages(self._shape, np.concatenate(hashes), places)
+            return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
         data = self._read(*index.page_range(page))
         require_crc(data, int(index.page_crcs[page]), f"page {page}", self._path)
         if not self._shape.has_places_in(np.frombuffer(data, "<u4"), index.blocks, self._row_bits):
             raise CorruptData(self._path, f"in page {page} places of rows, and an empty slot", "others")
         return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
-
-    def _build_page(self) -> memoryview:
-        """Return a page for all rows of a run that has none."""
-        key_places = range(self._index.key_columns)
-        windows = self._windows(range(self._index.blocks), key_places)
-        hashes = [np.empty(0, np.uint64), *(hash_rows(batch.columns) for _, batch in windows)]
-        places = places_of(self._index.block_rows, self._row_bits)
-        (slots,) = build_pages(self._shape, np.concatenate(hashes), places)
-        return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
 
     def _start_of(self, block: int) -> int:
         """Return where a block begins."""
@@ -368,11 +361,3 @@ def _first_of(blocks: range, ends: NDArray[np.uint64], size_bytes: int) -> range
 def _is_mapped(data: memoryview) -> bool:
     """Return True if these bytes are of a file that is mapped into memory."""
     return isinstance(data.obj, mmap.mmap)
-
-
-def _equal(rows: pa.RecordBatch, keys: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Return where the first columns of rows are equal to the columns of keys."""
-    same = np.ones(rows.num_rows, np.bool_)
-    for column, key_column in zip(rows.columns, keys.columns, strict=False):
-        same &= bools_of(pc.equal(column, key_column))
-    return same
