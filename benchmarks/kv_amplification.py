@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.report import Cell, Table
-from ftfile.kv.planning.picker import by_position, cuts_of, pick, size_of, terms_of
+from ftfile.kv.planning.picker import by_position, cuts_of, moves_of, pick, size_of, terms_of
 from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
@@ -251,7 +251,7 @@ class _Bucket:
         cuts = cuts_of(compaction, live, [pa.int64()], self._rules)
         for run in compaction.runs:
             del self._live[run.add.id]
-        for run in cuts.moves:
+        for run in moves_of(compaction, cuts, self._rules.max_file_bytes):
             self._live[run.add.id] = run._replace(metadata=replace(run.metadata, level=1))
         merged = [run for run in compaction.runs if run.add.id not in self._live]
         if not merged:
@@ -259,7 +259,7 @@ class _Bucket:
         rows = _joined([self._rows.pop(run.add.id) for run in merged]).newest()
         rows = rows.live() if terms.is_bottommost else rows
         at = merged[0].metadata.at[0], max(run.metadata.at[1] for run in merged)
-        bounds = sorted({0, len(rows.keys), *np.searchsorted(rows.keys, [key for (key,) in cuts.keys]).tolist()})
+        bounds = sorted({0, len(rows.keys), *np.searchsorted(rows.keys, [key for (key,) in cuts]).tolist()})
         for start, end in pairwise(bounds):
             self.result.merged += self._write(rows.part(start, end), at, compaction.level)
         self.result.read += size_of(merged)

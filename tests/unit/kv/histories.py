@@ -21,11 +21,11 @@ from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
 from ftfile.kv.planning.picker import (
     Compaction,
-    Cuts,
     Terms,
     by_position,
     cuts_of,
     groups_of,
+    moves_of,
     pick,
     purges_between,
     terms_of,
@@ -309,14 +309,15 @@ class Store:
         terms = terms_of(compaction.runs, bucket, self.rules, self.now_ms)
         cuts = cuts_of(compaction, bucket, self.definition.key_types, self.rules)
         self.counts[compaction.kind] += 1
-        self.counts["moved"] += len(cuts.moves)
+        self.counts["moved"] += len(moves_of(compaction, cuts, self.rules.max_file_bytes))
         adds = self._compacted(compaction, terms, cuts)
         return Rewrite(tuple(run.add for run in compaction.runs), tuple(adds), len(self.versions) - 1, "fresh")
 
-    def _compacted(self, compaction: Compaction, terms: Terms, cuts: Cuts) -> list[Add]:
-        moved = {run.add.id for run in cuts.moves}
+    def _compacted(self, compaction: Compaction, terms: Terms, cuts: Sequence[Key]) -> list[Add]:
+        moves = moves_of(compaction, cuts, self.rules.max_file_bytes)
+        moved = {run.add.id for run in moves}
         merged = [run for run in compaction.runs if run.add.id not in moved]
-        adds = [run.with_metadata(replace(run.metadata, level=1), id=self.ids.unique()) for run in cuts.moves]
+        adds = [run.with_metadata(replace(run.metadata, level=1), id=self.ids.unique()) for run in moves]
         if not merged:
             return adds
         purges = [run.metadata.purges for run in merged]
@@ -327,13 +328,13 @@ class Store:
         left_purges = () if terms.is_bottommost else tuple(purge for ranges in purges for purge in ranges)
         at = (merged[0].metadata.at[0], max(run.metadata.at[1] for run in merged))
         committed_ms = min(run.metadata.committed_ms for run in merged)
-        for piece, piece_purges in self._pieces(rows, cuts.keys, left_purges):
+        for piece, piece_purges in self._pieces(rows, cuts, left_purges):
             output = self._output(merged[0].add.directory_key, piece)
             metadata = replace(
                 output.metadata, at=at, purges=piece_purges, committed_ms=committed_ms, level=compaction.level
             )
             adds.append(output.with_metadata(metadata))
-            self.counts["cut"] += bool(cuts.keys)
+            self.counts["cut"] += bool(cuts)
             self.counts["rowless"] += not piece.num_rows
         return adds
 

@@ -28,9 +28,10 @@ from tests.unit.kv.histories import STEPS, TTL_MS, Store
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from ftfile.kv.planning.picker import Compaction, Cuts, Terms
+    from ftfile.kv.key_columns import Key
+    from ftfile.kv.planning.picker import Compaction, Terms
     from ftfile.log.format.model import Add
 
 HISTORIES = 24
@@ -75,7 +76,7 @@ class StoredRuns(Store):
         assert table.num_rows == segment.rows
         return run_of(segment_of(segment, "encoding", Origin("query", 0, 0), {}))
 
-    def _compacted(self, compaction: Compaction, terms: Terms, cuts: Cuts) -> list[Add]:
+    def _compacted(self, compaction: Compaction, terms: Terms, cuts: Sequence[Key]) -> list[Add]:
         compactor = Compactor(
             self.stage,
             self.definition,
@@ -84,13 +85,12 @@ class StoredRuns(Store):
             len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )
-        planned = PlannedCompaction(compaction, terms, cuts.keys, self.rules.max_file_bytes)
-        assert planned.moves == cuts.moves
+        planned = PlannedCompaction(compaction, terms, tuple(cuts), self.rules.max_file_bytes)
         ((_, rewrite, error),) = compactor.compact((planned,))
         assert rewrite is not None, error
-        moved = {run.add.path for run in cuts.moves}
+        moved = {run.add.path for run in planned.moves}
         self.counts["outputs"] += sum(add.path not in moved for add in rewrite.adds)
-        self.counts["cut"] += bool(cuts.keys)
+        self.counts["cut"] += bool(cuts)
         self.counts["rowless"] += sum(not add.rows for add in rewrite.adds)
         return [*rewrite.adds]
 

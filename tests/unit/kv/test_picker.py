@@ -10,10 +10,10 @@ from msgspec import structs
 
 from ftfile.kv.planning.picker import (
     Compaction,
-    Cuts,
     Terms,
     cuts_of,
     groups_of,
+    moves_of,
     pick,
     purges_between,
     runs_in,
@@ -28,7 +28,7 @@ from ftfile.testing.context import SeededIds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.kv.key_columns import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.picker import Kind
 
 RULES = DEFAULT_PLAN
@@ -245,34 +245,37 @@ class TestTerms:
 class TestCuts:
     GROUPS = (below(0, (10, 20), FILE // 8), below(1, (30, 40), FILE // 8 - 1), below(2, (50, 60), FILE))
 
-    def cuts(self, *runs: Run, kind: Kind = "descend", groups: Sequence[Run] = GROUPS) -> Cuts:
+    def cuts(self, *runs: Run, kind: Kind = "descend", groups: Sequence[Run] = GROUPS) -> tuple[Key, ...]:
         return cuts_of(Compaction(kind, runs), [*groups, *runs], KINDS, RULES)
+
+    def moves(self, *runs: Run) -> tuple[Run, ...]:
+        return moves_of(Compaction("descend", runs), self.cuts(*runs), RULES.max_file_bytes)
 
     def test_they_are_where_large_groups_begin_and_behind_the_last(self) -> None:
         run = a_run(5, (0, 99))
-        assert self.cuts(run) == Cuts(((10,), (50,), (61,)), ())
-        assert self.cuts(run, groups=()) == Cuts((), ())
-        assert self.cuts(run, groups=[a_run(0, None, level=1, purges=[((3,), None)])]) == Cuts((), ())
-        assert self.cuts(run, kind="level0") == self.cuts(run, kind="level1") == Cuts((), ())
+        assert self.cuts(run) == ((10,), (50,), (61,))
+        assert self.cuts(run, groups=()) == ()
+        assert self.cuts(run, groups=[a_run(0, None, level=1, purges=[((3,), None)])]) == ()
+        assert self.cuts(run, kind="level0") == self.cuts(run, kind="level1") == ()
 
     def test_the_greatest_key_has_none_behind(self) -> None:
         run, greatest = a_run(5, (0, 99)), (1 << 63) - 1
-        assert self.cuts(run, groups=[below(0, (10, greatest), FILE)]) == Cuts(((10,),), ())
+        assert self.cuts(run, groups=[below(0, (10, greatest), FILE)]) == ((10,),)
 
     def test_a_large_run_that_meets_no_other_moves(self) -> None:
         large = a_run(5, (70, 80), FILE // 4)
-        assert self.cuts(large) == Cuts(((10,), (50,), (61,), (70,)), (large,))
-        assert self.cuts(large, a_run(6, (0, 69))).moves == (large,)
-        assert self.cuts(large, a_run(6, (0, 70))).moves == ()
-        assert self.cuts(large, a_run(6, None, purges=[((75,), (76,))])).moves == ()
-        assert self.cuts(a_run(5, (70, 80), FILE // 4 - 1)).moves == ()
+        assert (self.cuts(large), self.moves(large)) == (((10,), (50,), (61,), (70,)), (large,))
+        assert self.moves(large, a_run(6, (0, 69))) == (large,)
+        assert self.moves(large, a_run(6, (0, 70))) == ()
+        assert self.moves(large, a_run(6, None, purges=[((75,), (76,))])) == ()
+        assert self.moves(a_run(5, (70, 80), FILE // 4 - 1)) == ()
 
     @pytest.mark.parametrize(("keys", "moves"), [((40, 49), 1), ((40, 50), 0), ((50, 55), 1), ((60, 61), 0)])
     def test_none_with_a_cut_in_it(self, keys: tuple[int, int], moves: int) -> None:
-        assert len(self.cuts(a_run(5, keys, FILE // 4)).moves) == moves
+        assert len(self.moves(a_run(5, keys, FILE // 4))) == moves
 
     def test_none_whose_purges_have_a_cut_in_them(self) -> None:
-        assert self.cuts(a_run(5, (50, 55), FILE // 4, purges=[((55,), None)])).moves == ()
+        assert self.moves(a_run(5, (50, 55), FILE // 4, purges=[((55,), None)])) == ()
 
     def test_purges_are_divided_among_results(self) -> None:
         purges = [((0,), (15,)), ((12,), (33,)), ((40,), None)]

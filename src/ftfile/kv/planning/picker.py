@@ -336,31 +336,28 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
     return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
 
 
-class Cuts(NamedTuple):
-    """Where the results of a compaction end, besides their size."""
+def cuts_of(
+    compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings
+) -> tuple[Key, ...]:
+    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves.
 
-    keys: tuple[Key, ...]  # no result has keys on both sides of one
-    moves: tuple[Run, ...]  # large runs that meet no other: their bytes stay, only their level changes
-
-
-def cuts_of(compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings) -> Cuts:
-    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves."""
+    No result has keys on both sides of one.
+    """
     if compaction.kind != "descend":
-        return Cuts((), ())
+        return ()
     groups = groups_of(run for run in bucket if run.metadata.level)
     keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
     if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
         keys.add(key)
-    moves = moves_of(compaction.runs, keys, rules.max_file_bytes)
-    keys |= {run.begins for run in moves}
-    return Cuts(tuple(sorted(keys - {()})), moves)
+    keys |= {run.begins for run in moves_of(compaction, keys, rules.max_file_bytes)}
+    return tuple(sorted(keys - {()}))
 
 
-def moves_of(runs: Iterable[Run], cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
+def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
     """Return the runs of a descent that only change their level: they are large, meet no other, and have no cut."""
     return tuple(
         run
-        for run, *neighbours in groups_of(runs)
+        for run, *neighbours in groups_of(compaction.runs if compaction.kind == "descend" else ())
         if not neighbours
         and run.size >= max_file_bytes // 4
         and not any(run.begins < cut <= _end(run, cut) for cut in cuts)

@@ -52,8 +52,7 @@ class PlannedCompaction:
     @cached_property
     def moves(self) -> tuple[Run, ...]:
         """Return the runs whose bytes stay as they are, and whose level changes."""
-        runs, is_descent = self.compaction.runs, self.compaction.kind == "descend"
-        return moves_of(runs, self.cuts, self.max_file_bytes) if is_descent else ()
+        return moves_of(self.compaction, self.cuts, self.max_file_bytes)
 
     @cached_property
     def merged(self) -> tuple[Run, ...]:
@@ -128,7 +127,7 @@ class Planner:
         """Return a compaction as a task does it, given all live runs of its bucket."""
         terms = terms_of(compaction.runs, bucket, self.rules, self.now_ms)
         cuts = cuts_of(compaction, bucket, self.key_types, self.rules)
-        return PlannedCompaction(compaction, terms, cuts.keys, self.rules.max_file_bytes)
+        return PlannedCompaction(compaction, terms, cuts, self.rules.max_file_bytes)
 
 
 def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list[Piece]:
