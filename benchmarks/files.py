@@ -22,9 +22,9 @@ from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.known import fingerprints
 from ftfile.read.foreign.plan import Plan, Range
+from ftfile.read.foreign.settings import FileDecoding
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 

@@ -17,8 +17,8 @@ from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
+from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
-from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 

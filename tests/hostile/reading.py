@@ -17,8 +17,8 @@ from pathlib import Path
 from ftfile.errors import FtfileError
 from ftfile.formats import reading
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
+from ftfile.read.foreign.settings import FileDecoding
 from tests.hostile.inputs import INPUTS, READ, Input
 from tests.hostile.watched import bound_time, data_bytes
 from tests.unit.read.foreign.planned import Files

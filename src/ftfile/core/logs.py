@@ -18,10 +18,12 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Iterable, Iterator, MutableMapping
 
 
 _HIDDEN = "…"
+# A shorter text may be part of any other.
+_SECRET_LENGTH_MIN = 4
 # Of parameters of URLs, headers, and fields of JSON, the last part of whose names is one of these.
 _NAMES = (
     r"[\w.%-]{0,40}(?:token|delegation|password|passwd|secret|signature|credential)"
@@ -43,6 +45,13 @@ def redacted(text: str) -> str:
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without secrets, and redacted."""
+    for secret in secrets:
+        text = text.replace(secret, _HIDDEN) if len(secret) >= _SECRET_LENGTH_MIN else text
+    return redacted(text)
 
 
 class Redacting(logging.Filter):

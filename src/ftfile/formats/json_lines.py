@@ -30,8 +30,7 @@ from ftfile.rows.buffers import (
     strings_from,
     text_scalar,
 )
-from ftfile.rows.time_text import check_range
-from ftfile.rows.value_text import all_finite, float_text
+from ftfile.rows.value_text import all_finite, check_range, float_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -17,7 +17,7 @@ from ftfile.core.context import is_worker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
-from ftfile.rows.time_text import TimePattern, is_zone
+from ftfile.rows.value_text import TimePattern, is_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Planning: up to where a batch reads, and the shares between two positions. It keeps nothing that matters.
+"""A log as a stream: up to where a batch reads, and the shares between two offsets, by both protocols of Spark.
 
-`plan` may refuse, since nothing stands on what it returns before Spark has written that down. `shares` depends on two
-positions and the log alone, so that a batch that is repeated has the rows that it had.
+A planner keeps nothing that matters. `plan` may refuse, since nothing stands on what it returns before Spark has
+written that down. `shares` depends on two positions and the log alone, so that a batch that is repeated has the rows
+that it had.
 """
 
 from __future__ import annotations
@@ -14,8 +15,19 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
-from ftfile.read.log_positions import Beginning, InLog, InSnapshot, check_position, record_or_gone
+from ftfile.read.log_positions import (
+    Beginning,
+    InLog,
+    InSnapshot,
+    check_position,
+    origin_of,
+    pinned_behind,
+    position_of,
+    record_or_gone,
+    to_offset,
+)
 from ftfile.rows.spark_types import recorded_schema
+from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +37,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
     from ftfile.read.log_positions import Position
@@ -164,7 +177,7 @@ class LogPlanner(ABC, Generic[_Share]):
         head = self._log.refresh()
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
-            start = _origin_of(end)
+            start = origin_of(end)
         all_shares: list[_Share] = []
         if isinstance(start, InSnapshot):
             all_shares += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
@@ -248,12 +261,12 @@ def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int
     if not isinstance(start, Beginning):
         return start
     if settings.starting_version == "latest":
-        return _pinned_behind(log, head, end, end + 1)
+        return pinned_behind(log, head, end, end + 1)
     if settings.starting_time is not None:
         first = first_since(log, settings.starting_time)
         if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
             raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
-        return _pinned_behind(log, head, end, min(first, end + 1))
+        return pinned_behind(log, head, end, min(first, end + 1))
     if settings.starting_version is not None:
         if settings.starting_version > end + 1:
             newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
@@ -261,21 +274,8 @@ def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int
         if settings.starting_version < head.log_start:
             oldest = f"the oldest version that vacuum has left is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
-        return _pinned_behind(log, head, end, settings.starting_version)
+        return pinned_behind(log, head, end, settings.starting_version)
     return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else start
-
-
-def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
-    """Return where the first batch began, by its end alone."""
-    if isinstance(end, InSnapshot) or end.first is None:
-        return InSnapshot(end.version, end.nonce, 0)
-    return InLog(end.first - 1, "")
-
-
-def _pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
-    """Return the position before version `first`, which may be the one that follows the end."""
-    nonce = record_or_gone(log, head, end).nonce if first > end >= 0 else ""
-    return InLog(first - 1, nonce, first=first)
 
 
 class _FollowedColumns:
@@ -316,3 +316,81 @@ class _FollowedColumns:
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
         schema = recorded_schema(recorded)
         return (schema.names, schema.types) == (self._requested.names, self._requested.types)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowConfig:
+    """A directory and the options with which it is followed. It is plain data, which travels to tasks."""
+
+    path: str
+    key_provider: str | None
+    storage: dict[str, str]
+    schema_json: str  # Spark's, of the columns that are read
+    settings: FollowSettings
+    merge: str | None = None  # of a store, as its user gives it
+
+    @classmethod
+    def from_options(
+        cls, parsed: ParsedOptions, schema_json: str, example: str = "format('ftfile').load('/data/out')"
+    ) -> FollowConfig:
+        """Return the checked options; a ConfigError where they contradict each other, or name no path."""
+        if parsed["path"] is None:
+            raise ConfigError(f"the stream has no `path`: spark.readStream.{example}")
+        settings = FollowSettings.from_options(parsed)
+        path = normalise(parsed["path"])
+        return cls(path, parsed["keyProvider"], parsed.prefixed("storage"), schema_json, settings)
+
+
+class LogStream(ABC, Generic[_Share]):
+    """The position of one query in a log, in the process that Spark asks.
+
+    Spark 4.0 and 4.1 ask for the newest offset without saying where the last batch ended, and tell that by asking for
+    its partitions: the stream remembers it.
+    """
+
+    def __init__(self) -> None:
+        self.marker: DirectoryMarker | None = None  # of the directory, if it has one; known with the first shares
+        self._position: Position = Beginning()
+        self._planned: Position = Beginning()
+        self._end_version: int | None = None
+
+    def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
+        """Return the offset up to which the next batch reads; `start` itself if there is nothing to read.
+
+        It begins, by default, where the last shares ended.
+
+        Raises:
+            ConfigError: the directory is of another kind, or there is no such version to begin with.
+            SourceError, StaleFiles: the log cannot be followed from there.
+            SchemaError: the next version has other columns than are read.
+        """
+        begin = self._position if start is None else position_of(start)
+        self._planned = self._open().plan(begin, self._end_version, limited=limited)
+        return to_offset(self._planned)
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Share]:
+        """Return the shares between two offsets, one for each task; the same rows at every call.
+
+        Raises:
+            SourceError, StaleFiles: the log cannot be read from there any more.
+        """
+        self._position = position_of(end)
+        return self._open().shares(position_of(start), self._position)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what was read is in Spark's checkpoint alone."""
+
+    def stop_at_head(self) -> None:
+        """Read nothing that is committed from now on."""
+        self._end_version = self._open().refresh().version
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest version, and how many follow those that were planned."""
+        if isinstance(self._planned, Beginning):
+            return None
+        head = self._open().head_version
+        return {"version": head, "versionsBehind": max(0, head - self._planned.version)}
+
+    @abstractmethod
+    def _open(self) -> LogPlanner[_Share]:
+        """Return the planner of the log."""

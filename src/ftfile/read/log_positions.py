@@ -146,3 +146,16 @@ def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
     # The head knows the newest ones, so that a version of which it does not is followed by others.
     following = log.read_record(version + 1) if version + 1 >= head.log_start else None
     return following.previous_nonce if following is not None else None
+
+
+def origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
+    """Return where the first batch began, by its end alone."""
+    if isinstance(end, InSnapshot) or end.first is None:
+        return InSnapshot(end.version, end.nonce, 0)
+    return InLog(end.first - 1, "")
+
+
+def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
+    """Return the position before version `first`, which may be the one that follows the end."""
+    nonce = record_or_gone(log, head, end).nonce if first > end >= 0 else ""
+    return InLog(first - 1, nonce, first=first)

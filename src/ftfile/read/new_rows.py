@@ -16,9 +16,8 @@ from ftfile.log.format.model import MaintenanceAuthor, Origin, StreamAuthor
 from ftfile.log.places import list_or_empty, open_add, stat_or_none
 from ftfile.log.read.snapshot import last_restore, moved_since, take_snapshot
 from ftfile.log.sealed import open_with_keys
-from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
 from ftfile.read.log_positions import START, InLog, InSnapshot, check_kept, position_of, to_offset
-from ftfile.read.log_stream import LogStream
 from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
+    from ftfile.read.log_planner import FollowConfig
     from ftfile.read.log_positions import Position
-    from ftfile.read.log_stream import FollowConfig
 
 
 _log = get_logger(__name__)

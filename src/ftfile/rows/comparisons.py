@@ -18,8 +18,7 @@ import pyarrow as pa
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.rows import kernels as pc
-from ftfile.rows.time_text import clocks_of
-from ftfile.rows.value_text import UTC, value_of, value_type
+from ftfile.rows.value_text import UTC, clocks_of, value_of, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows.comparisons import Cursor, TimeText, typed, unquoted
-from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of
-from ftfile.rows.value_text import UTC, offset_text, value_texts
+from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, clocks_of, offset_text, value_texts
 
 if TYPE_CHECKING:
     from ftfile.rows.comparisons import Token

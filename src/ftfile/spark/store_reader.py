@@ -22,7 +22,7 @@ from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import check_marker
 from ftfile.log.sealed import open_with_keys
-from ftfile.read.log_stream import FollowConfig
+from ftfile.read.log_planner import FollowConfig
 from ftfile.read.shares import in_small_batches
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.spark.pushdown import check_pushdown_enabled

@@ -13,11 +13,11 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.decoding.settings import FileDecoding, default_schema, require_columns
 from ftfile.read.foreign.plan import FileShare
+from ftfile.read.foreign.settings import FileDecoding, default_schema, require_columns
 from ftfile.read.foreign.stream import FilesConfig, FileStream
+from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
-from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import Share, in_small_batches, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json

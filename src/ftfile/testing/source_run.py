@@ -16,8 +16,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.sealed import open_with_keys
+from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START, Beginning, InLog, InSnapshot, position_of
-from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import read_share
 from ftfile.rows.spark_types import arrow_schema

@@ -18,9 +18,8 @@ from ftfile.kv.planning.plan import due
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
-from ftfile.read.log_planner import FollowSettings
+from ftfile.read.log_planner import FollowConfig, FollowSettings
 from ftfile.read.log_positions import START
-from ftfile.read.log_stream import FollowConfig
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -28,9 +28,8 @@ from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import read_marker
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
 from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
-from ftfile.read.log_stream import LogStream
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
 from ftfile.write.schema_change import check_requested
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
-    from ftfile.read.log_stream import FollowConfig
+    from ftfile.read.log_planner import FollowConfig
 
 
 _TASK_BYTES = 32 << 20  # of new runs that a task reads

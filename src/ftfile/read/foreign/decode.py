@@ -23,14 +23,14 @@ from ftfile.formats.reading import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
 from ftfile.read.foreign.decoding.lines import LINE_BYTES_MAX, RangeContent, filters_of_range
-from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
+from ftfile.read.foreign.settings import columns_in_path, require_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut, FileShare, Range
+    from ftfile.read.foreign.settings import FileDecoding
     from ftfile.storage.api import FileInfo, FileSystem
 
     Reader = Callable[[RangeContent, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]

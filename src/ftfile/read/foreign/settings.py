@@ -1,20 +1,238 @@
-"""The options with which files are found and planned; and patterns of names as Hadoop, and so Spark, has them."""
+"""The options by which foreign files are read, found and planned; and patterns of names as Hadoop has them."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import values_of_fields
-from ftfile.read.foreign.decoding.settings import FileDecoding
+from ftfile.core.options.kinds import FORMATS
+from ftfile.formats.binary_records import framing_from_options
+from ftfile.formats.line_formats import check_characters, overlaps_itself
+from ftfile.formats.partition_paths import columns_of_directory
+from ftfile.formats.parts import recorded_names
+from ftfile.formats.reading import TimeFormats, columns_within
+from ftfile.read.shares import TASK_BYTES
 from ftfile.storage.paths import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from ftfile.core.options import ParsedOptions
+    from ftfile.core.options.kinds import FileRange
+    from ftfile.formats.binary_records import Framing
+
+
+# Of these, the bytes of a line depend on those before it, or a line feed is more than the byte 0x0A.
+_STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
+_UTF_8 = "utf-8"
+_ISO_TIMES = TimeFormats.from_options({})
+_LATIN_TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\n"
+
+# Of a file that is one row, as in Spark's `binaryFile`.
+_WHOLE_FILE = pa.schema(
+    [
+        ("path", pa.string()),
+        ("modificationTime", pa.timestamp("us", tz="UTC")),
+        ("length", pa.int64()),
+        ("content", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDecoding:
+    """How foreign files are read. It is plain data, which travels to tasks; options have the names of the fields."""
+
+    file_format: str
+    encoding: str = _UTF_8  # by Python's name
+    line_sep: str = "\n"  # a carriage return before a line feed goes with it
+    multi_line: bool = False
+    header: bool = False
+    sep: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    comment: str = ""  # empty for none
+    null_value: str = ""
+    times: TimeFormats = _ISO_TIMES
+    delimiter: bytes | None = None  # of binary records; without it and a prefix, a file is one row
+    length_prefix: str | None = None
+    bad_records: Literal["fail", "drop"] = "fail"
+    column_name_of_corrupt_record: str = "_corrupt_record"
+    ignore_missing_files: bool = False
+    ignore_corrupt_files: bool = False
+    skip_ranges: tuple[FileRange, ...] = ()  # planned ranges that have no rows, with paths as plans have them
+    file_identity: Literal["native", "content"] = "native"  # by which a file is looked for that is gone
+    key_provider: str | None = None
+    allow_clear_files: bool = False  # read files in the clear, too, where a key provider is given
+    max_partition_bytes: int = TASK_BYTES
+
+    def __post_init__(self) -> None:
+        if self.file_format not in FORMATS:
+            raise ConfigError(f"fileFormat={self.file_format!r}: foreign files are read as {', '.join(FORMATS)}")
+        object.__setattr__(self, "encoding", _python_name(self.encoding))
+        if not self.line_sep or overlaps_itself(self.line_sep):
+            raise ConfigError(f"option lineSep={self.line_sep!r}: it takes text that does not end as it begins")
+        if not _tells_line_ends(self.line_sep, self.encoding):
+            raise ConfigError(
+                f"option lineSep={self.line_sep!r}: in {self.encoding} it cannot be written, or its bytes may be part "
+                "of other characters; a line feed never is"
+            )
+        if self.bad_records not in {"fail", "drop"}:
+            raise ConfigError(f"option badRecords={self.bad_records!r}: for files that are read it takes fail or drop")
+        if len(self.comment) > 1 or not self.comment.isascii() or self.comment in {self.sep, self.quote, "\r", "\n"}:
+            raise ConfigError(
+                f"option comment={self.comment!r}: it takes one ASCII character that no field begins with"
+            )
+        if self.multi_line and self.file_format not in {"json", "csv"}:
+            raise ConfigError(f"multiLine is for fileFormat=json|csv, and fileFormat is {self.file_format}")
+        if self.framing is not None and self.file_format != "binary":
+            raise ConfigError("delimiter and lengthPrefix tell records of fileFormat=binary apart")
+        check_characters(self.sep, self.quote, self.escape)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> FileDecoding:
+        """Return the settings of the options that were given, parsed, by their names in the table.
+
+        Raises:
+            ConfigError: no format is given, or a value is wrong, or contradicts another.
+        """
+        if options.get("fileFormat") is None:
+            raise ConfigError("fileFormat is missing: give the one of the files, such as fileFormat=text")
+        return cls(**values_of_fields(cls, options), times=TimeFormats.from_options(options))
+
+    @property
+    def encrypted_only(self) -> bool:
+        """Return True if files in the clear are refused: who names keys trusts what these authenticate."""
+        return self.key_provider is not None and not self.allow_clear_files
+
+    @property
+    def framing(self) -> Framing | None:
+        """Return how binary records are told apart; None where a file is one row."""
+        if self.delimiter is None and self.length_prefix is None:
+            return None
+        return framing_from_options(self.delimiter, self.length_prefix)
+
+    @property
+    def separator(self) -> bytes:
+        """Return the bytes that end a line."""
+        return self.line_sep.encode(self.encoding)
+
+
+def _python_name(encoding: str) -> str:
+    """Return Python's name of an encoding in which the byte 0x0A is a line feed, and nothing else."""
+    try:
+        name = codecs.lookup(encoding).name
+        fits = not name.startswith(_STATEFUL) and _LATIN_TEXT.encode(name) == _LATIN_TEXT.encode("ascii")
+    except (LookupError, ValueError):
+        name, fits = "", False
+    if not fits:
+        raise ConfigError(
+            f"option encoding={encoding!r}: it takes one in which the byte 0x0A is a line feed, such as UTF-8, "
+            "ISO-8859-1, windows-1252 or GBK"
+        )
+    return name
+
+
+def _tells_line_ends(line_sep: str, encoding: str) -> bool:
+    """Return True if the bytes of a line end are found in an encoding where it is, and nowhere else."""
+    try:
+        first = line_sep.encode(encoding)[0]
+    except UnicodeEncodeError:
+        return False
+    # The second byte of a character of GBK, Shift_JIS and the like may be that of a digit or a later sign in ASCII.
+    every_byte = bytes(range(256))
+    is_single_byte = len(every_byte.decode(encoding, "replace")) == len(every_byte)
+    return first < ord("0") or is_single_byte or encoding == _UTF_8
+
+
+def default_schema(decoding: FileDecoding) -> pa.Schema | None:
+    """Return the columns of formats that always have the same; None for those that need a schema."""
+    if decoding.file_format == "text":
+        return pa.schema([("value", pa.string())])
+    if decoding.file_format == "binary":
+        return _WHOLE_FILE if decoding.framing is None else pa.schema([("value", pa.binary())])
+    return None
+
+
+def own_columns(schema: pa.Schema, decoding: FileDecoding) -> pa.Schema:
+    """Return the columns that are in the file: all but that of the text of bad records."""
+    return pa.schema([field for field in schema if field.name != decoding.column_name_of_corrupt_record])
+
+
+def columns_in_path(path: str, requested: pa.Schema) -> dict[str, str]:
+    """Return the columns that the directories of a path name, case aside, with their spelling there."""
+    named = columns_of_directory(path.rpartition("/")[0])
+    spelled = zip(requested.names, recorded_names(named, requested.names), strict=True)
+    return {name: spelling for name, spelling in spelled if spelling in named}
+
+
+def require_columns_beside(paths: Iterable[str], schema: pa.Schema, decoding: FileDecoding) -> None:
+    """Raise `ConfigError` for columns that files cannot have, beside those that their directories name."""
+    if default_schema(decoding) is None:
+        return
+    for path in {path.rpartition("/")[0]: path for path in paths}.values():
+        in_path = columns_in_path(path, schema)
+        require_columns(pa.schema([field for field in schema if field.name not in in_path]), decoding, path=path)
+
+
+def require_columns(
+    schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool = False, path: str | None = None
+) -> None:
+    """Raise `ConfigError` for columns that files of the format cannot have.
+
+    Directories may name some of the columns if these `may_be_in_paths`; those of a file that is to be read name none.
+    """
+    problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
+    if problems:
+        which = "" if path is None else f" of {path!r}, beside the columns that its directories name"
+        raise ConfigError(
+            f"fileFormat={decoding.file_format} cannot be read with this schema{which}:\n  " + "\n  ".join(problems)
+        )
+
+
+def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
+    file_format = decoding.file_format
+    corrupt = decoding.column_name_of_corrupt_record
+    if file_format in {"csv", "json"} and corrupt in schema.names:
+        kind = schema.field(corrupt).type
+        if not pa.types.is_string(kind):
+            yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
+    if file_format == "csv":
+        for field in schema:
+            if pa.types.is_nested(field.type):
+                yield f"column `{field.name}`: {field.type}; read it as a string, and take it apart with from_json"
+    if file_format == "json":
+        for path, kind in columns_within(schema):
+            if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
+                yield f"column `{path}`: {kind}; keys in JSON are strings"
+    if default_schema(decoding) is not None and not may_be_in_paths:
+        yield from _of_fixed(schema, decoding)
+
+
+def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
+    if decoding.file_format == "binary" and decoding.framing is None:
+        fields = {field.name.lower(): field for field in _WHOLE_FILE}
+        for field in schema:
+            known = fields.get(field.name.lower())
+            if known is None:
+                yield f"column `{field.name}`: a file that is one row has {', '.join(_WHOLE_FILE.names)}"
+            elif known.type != field.type:
+                yield f"column `{field.name}`: {field.type}; it is {known.type}"
+        return
+    if len(schema) > 1:
+        names = ", ".join(schema.names)
+        yield f"columns {names}: give one in .schema(…), beside those that directories name as in `day=7`"
+    for field in schema:
+        if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
+            yield f"column `{field.name}`: {field.type}; make it a string, or binary for the bytes as they are"
 
 
 _GROWING = ("text", "json", "csv")

@@ -1,20 +1,27 @@
-"""The files in a directory of another program: those that count, those that do not, and logs."""
+"""The files in a directory of another program: those that count, and those that do not.
+
+The log of Spark's own file sink tells it, and the names of files of Flink, Kafka Connect and Malhar.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 from ftfile.core.errors import ConfigError, CorruptData, NotADirectory
-from ftfile.core.units import names_text
+from ftfile.core.units import first_text, names_text
 from ftfile.log.format import layout
-from ftfile.log.format.record import FILE_BYTES_MAX, read_within
-from ftfile.log.places import list_own, stat_or_none
+from ftfile.log.format.record import FILE_BYTES_MAX, json_value, read_within
+from ftfile.log.places import list_or_empty, list_own, stat_or_none
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ftfile.storage.api import FileInfo, FileSystem
 
@@ -124,3 +131,269 @@ def read_entry(fs: FileSystem, path: str) -> bytes:
             f"{path!r} has more than {FILE_BYTES_MAX} bytes, as no file of a log that ftfile reads: restore it from a "
             "copy, or write the table anew with ftfile. Nothing was changed"
         ) from error
+
+
+_NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
+LENGTH_BYTES_MAX = 40  # of a file with the length of another
+_AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+
+
+def entries_of(fs: FileSystem) -> dict[int, tuple[str, bool]]:
+    """Return the files of the log by batch, each with True if it stands for all before it, too."""
+    entries: dict[int, tuple[str, bool]] = {}
+    for info in list_or_empty(fs, SPARK_LOG):
+        match = _NAME.fullmatch(info.path.rpartition("/")[2])
+        if match is not None:
+            is_compact = match["compact"] is not None
+            if is_compact or int(match["batch"]) not in entries:
+                entries[int(match["batch"])] = info.path, is_compact
+    return entries
+
+
+def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the files that the log names; all others were written by attempts that failed, or their entries expired.
+
+    Raises:
+        ConfigError: the log is damaged, or a file that it names is not here as it was.
+    """
+    entries = entries_of(fs)
+    if not entries:
+        raise ConfigError(
+            f"{SPARK_LOG!r} names no files: there is nothing to migrate. Delete that directory to write here"
+        )
+    newest = max(entries)
+    first = max((batch for batch, (_, is_compact) in entries.items() if is_compact), default=0)
+    if missing := [batch for batch in range(first, newest + 1) if batch not in entries]:
+        raise ConfigError(f"{SPARK_LOG!r} lacks batch {missing[0]}: restore it from a copy. Nothing was changed")
+    needed = [entries[batch][0] for batch in range(first, newest + 1)]
+    contents = parallel(fs, lambda path: read_entry(fs, path), needed)
+    sizes: dict[str, int] = {}
+    for path, content in zip(needed, contents, strict=True):
+        for action, text, size_bytes in _parsed(path, content):
+            if action == "delete":
+                sizes.pop(text, None)
+            else:
+                sizes[text] = size_bytes
+    paths = _relative(sizes, files.keys())
+    for text, path in paths.items():
+        if files[path].size_bytes != sizes[text]:
+            raise ConfigError(
+                f"{path!r} has {files[path].size_bytes} bytes, and {sizes[text]} in {SPARK_LOG!r}: another program "
+                "changed it. Restore it from a copy. Nothing was changed"
+            )
+    named = set(paths.values())
+    left_out = [path for path in files if path not in named and not is_hidden(path)]
+    return Inventory(
+        "spark",
+        [files[path] for path in paths.values()],
+        [LeftOut(path, files[path].size_bytes, f"it is not in {SPARK_LOG}", moved=True) for path in left_out],
+        log=SPARK_LOG,
+        last_entry=newest,
+    )
+
+
+def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
+    lines = content.decode("utf-8", "replace").splitlines()
+    if not lines or lines[0] != "v1":
+        raise ConfigError(
+            f"{path!r} begins with {''.join(lines[:1])[:40]!r} instead of 'v1': it is damaged, or a Spark that ftfile "
+            "does not know wrote it"
+        )
+    try:
+        entries = [_entry(json_value(line.encode())) for line in lines[1:]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{path!r} is damaged, a line of it does not tell a file: restore it from a copy. Nothing was changed"
+        ) from error
+    return entries
+
+
+def _entry(value: Any) -> tuple[str, str, int]:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(value["path"], str):
+        raise TypeError(f"a path is {value['path']!r:.40}")
+    return value.get("action", "add"), value["path"], value["size"]
+
+
+def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
+    """Return the paths of files here, wherever they were when Spark wrote their URLs; ConfigError if one is gone."""
+    plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
+    base = next((base for path in plain.values() if (base := _base_of(path, listed_paths)) is not None), "")
+    paths = {url: path.removeprefix(base) for url, path in plain.items()}
+    if missing := [url for url, path in paths.items() if path not in listed_paths]:
+        raise ConfigError(
+            f"{SPARK_LOG!r} names files that are not here: {names_text(missing)}. Restore them from a copy. Nothing "
+            "was changed"
+        )
+    return paths
+
+
+def _base_of(path: str, listed_paths: Collection[str]) -> str | None:
+    """Return the piece of a path in front of its shortest ending that is known."""
+    at = len(path)
+    while (at := path.rfind("/", 0, at)) >= 0:
+        if path[at + 1 :] in listed_paths:
+            return path[: at + 1]
+    return None
+
+
+# BucketingSink's defaults are `_` and these; a job may have set the prefix to nothing.
+_BUCKETING = re.compile(r"(?P<directory>(?:.*/)?)_?(?P<name>[^/]+)\.(?P<state>in-progress|pending|valid-length)")
+_FILE_SINK = re.compile(r"(?P<directory>(?:.*/)?)\.(?P<name>[^/]+)\.inprogress\.[0-9a-fA-F-]+")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# FileSink hides files by a dot until it has compacted them; Flink's tables do by `.uncompacted-`.
+_COMPACTING = re.compile(rf"(?:.*/)?(?:\.|compacted-)[^/]*-{_UUID}-\d+[^/]*(?<!\.crc)")
+# `topic+partition+start+end.ext` of its connector for HDFS, `topic+partition+start.ext` of that for S3.
+_KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+(?P<end>\d+))?(?:\.[^/]+)?")
+_KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
+_APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
+
+_BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint tells if its rows count"
+_BY_WINDOW = "Apex has not published it: only its window state tells if its rows count"
+_NOT_COMPACTED = (
+    "Flink has not compacted it, or has not deleted it afterwards: only its state tells. `flink stop --drain` compacts"
+)
+
+
+def is_named_by_flink(names: Iterable[str]) -> bool:
+    """Return True if a file is named as Flink's sinks name those that they have not finished."""
+    return any(pattern.fullmatch(name) for name in names for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING))
+
+
+def is_named_by_apex(names: Iterable[str]) -> bool:
+    """Return True if a file is named as AbstractFileOutputOperator names one that it writes."""
+    return any(_APEX.fullmatch(name) for name in names)
+
+
+def is_named_by_kafka(names: Iterable[str]) -> bool:
+    """Return True if there are files that plain readers see, and all are named as Kafka Connect does."""
+    visible = [name for name in names if not is_hidden(name) and not _KAFKA_TEMPORARY.fullmatch(name)]
+    return bool(visible) and all(_KAFKA.fullmatch(name.rpartition("/")[2]) for name in visible)
+
+
+def plain_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return all files that plain readers see."""
+    return Inventory("files", [info for path, info in files.items() if not is_hidden(path)])
+
+
+def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return finished files of Flink's sinks; ConfigError if one is not as long as its `.valid-length` says."""
+    inventory = Inventory("flink", [])
+    too_long: list[tuple[FileInfo, int]] = []
+    for path, info in files.items():
+        match = _BUCKETING.fullmatch(path) or _FILE_SINK.fullmatch(path)
+        if match is None:
+            if not is_hidden(path):
+                inventory.files.append(info)
+            elif _may_be_uncompacted(path):
+                inventory.unfinished.append(LeftOut(path, info.size_bytes, _NOT_COMPACTED))
+            continue
+        moved = not is_hidden(path)
+        if match.groupdict().get("state") == "valid-length":
+            part = files.get(match["directory"] + match["name"])
+            length = _valid_length(fs, path, part)
+            if part is not None and part.size_bytes > length:
+                too_long.append((part, length))
+            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only says how long another file is", moved))
+        else:
+            inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
+    _require_cut(too_long)
+    return inventory
+
+
+def _may_be_uncompacted(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return name[0] == "." and not name.endswith(".crc") and not (directory and is_hidden(directory))
+
+
+def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
+    """Return the length of a file that counts: the decimal number that Java's `writeUTF` wrote to `path`."""
+    content = fs.read(path, LENGTH_BYTES_MAX)
+    digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
+    if not digits.strip().isdigit() or len(content) > LENGTH_BYTES_MAX:
+        raise ConfigError(f"{path!r} should hold a number of bytes, and holds {content[:40]!r}. Nothing was changed")
+    length = int(digits)
+    if info is None:
+        raise ConfigError(f"{path!r} says that a file of {length} bytes counts, and that file is gone")
+    if info.size_bytes < length:
+        raise ConfigError(
+            f"{info.path!r} has {info.size_bytes} bytes, and {path!r} says that {length} count: rows are missing. "
+            "Restore the file from a copy"
+        )
+    return length
+
+
+def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
+    """Raise a ConfigError if files are longer than what counts of them: they are never changed here."""
+    if not too_long:
+        return
+    examples = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
+    info, length = too_long[0]
+    raise ConfigError(
+        "Flink could not cut files after a failure, and only their first bytes count, as files .valid-length say: "
+        f"{examples}. Cut each, such as by `truncate -s {length} {shlex.quote(info.path)}` in the directory, on "
+        f"HDFS by `hdfs dfs -truncate -w {length} …/{shlex.quote(info.path)}`, or write its first bytes anew where a "
+        "store cannot cut; docs/migrating/flink.md shows it for many. Then migrate again. Nothing was changed"
+    )
+
+
+def apex_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the finished files of AbstractFileOutputOperator."""
+    inventory = Inventory("apex", [])
+    for path, info in files.items():
+        match = _APEX.fullmatch(path)
+        if match is None:
+            if not is_hidden(path):
+                inventory.files.append(info)
+            continue
+        is_published = match["name"] in files
+        why = f"an older copy of {match['name']!r}" if is_published else _BY_WINDOW
+        left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
+        (inventory.left_out if is_published else inventory.unfinished).append(left_out)
+    return inventory
+
+
+def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the committed files of one topic of Kafka Connect's HDFS or S3 sink.
+
+    Raises:
+        ConfigError: a file has another name, there are several topics, or offsets are in two files of a directory.
+    """
+    inventory = Inventory("kafka-connect", [])
+    topics: dict[str, str] = {}  # with a file of each
+    strangers: list[str] = []
+    ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
+    for path, info in files.items():
+        if _KAFKA_TEMPORARY.fullmatch(path):
+            why = "The connector has not committed it: only its log tells if it will"
+            inventory.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
+            continue
+        if is_hidden(path):
+            continue
+        directory, _, name = path.rpartition("/")
+        match = _KAFKA.fullmatch(name)
+        if match is None:
+            strangers.append(path)
+            continue
+        topics.setdefault(match["topic"], path)
+        start = int(match["start"])
+        ranges[directory, int(match["partition"])].append((start, int(match["end"] or start), path))
+        inventory.files.append(info)
+    if strangers:
+        raise ConfigError(
+            "not named as files of Kafka Connect, such as topic+0+0000000000+0000000999.avro: "
+            f"{names_text(strangers)}. Move them away, or let their names begin with an underscore"
+        )
+    if len(topics) > 1:
+        examples = ", ".join(f"{topic} ({path!r})" for topic, path in sorted(topics.items()))
+        raise ConfigError(
+            f"there are files of several topics: {examples}. Migrate the directory of each topic by itself"
+        )
+    for some in ranges.values():
+        some.sort()
+        for (_, end, path), (start, _, other) in itertools.pairwise(some):
+            if start <= end:
+                raise ConfigError(
+                    f"{path!r} and {other!r} both have offset {start}, whose row would be there twice: move away the "
+                    "one that does not count"
+                )
+    return inventory

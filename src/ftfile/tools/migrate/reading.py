@@ -1,12 +1,12 @@
-"""Foreign files read once, whole, for the facts that the log keeps, and as ftfile's readers will read them.
-
-Some writers store days and times of long ago by the Julian calendar, and ftfile's readers do not convert them.
-"""
+"""Foreign files read once, whole: their columns in Spark's types, and the facts that the log keeps."""
 
 from __future__ import annotations
 
 import datetime
 import io
+import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,25 +16,233 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.core.codecs import filters_of_name
-from ftfile.core.errors import ConfigError, FtfileError, SchemaError, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, plain_pieces
 from ftfile.formats.api import LineFormat, format_from_definition
-from ftfile.formats.avro_container import read_metadata
+from ftfile.formats.avro_container import read_header, read_metadata
+from ftfile.formats.avro_files import arrow_type
 from ftfile.log.format.record import FILE_BYTES_MAX, json_value
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.read.foreign.known import codec_as_written
-from ftfile.rows.buffers import leaf_types, leaves
-from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.buffers import leaf_types, leaves, map_leaf_types
+from ftfile.rows.spark_types import (
+    JSON_NAMES,
+    arrow_schema,
+    as_nullable,
+    is_wider,
+    quoted_name,
+    spark_schema_json,
+    sql_types,
+)
 from ftfile.storage.api import FileInfo, RangeFile, as_file
-from ftfile.tools.migrate.schemas import SELF_DESCRIBING, SPARK_ROWS, schema_of_file
 from ftfile.write.workers import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.storage.api import FileSystem, InputFile
     from ftfile.write.messages import TaskIdentity
+
+
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
+SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
+
+_UTC = pa.timestamp("us", tz="UTC")
+_EACH_KIND = (
+    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
+    "schema was given, give one that fits. Nothing was changed"
+)
+# A name as SQL has it, in backticks if it has others than letters, and a type; then the next column, or the end.
+_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+([^`,(]+(?:\([^()]*\))?)\s*(?:,|$)")
+_SIMPLE = re.compile(r"([a-z_]+)\s*(\([\d\s,]*\))?", re.IGNORECASE)
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+
+
+def given_schema(schema: object) -> str:
+    """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
+    if isinstance(schema, Mapping):
+        text = _struct([_field(name, kind) for name, kind in schema.items()])
+    elif isinstance(schema, pa.Schema):
+        text = spark_schema_json(_as_spark(schema, frozenset()))
+    elif isinstance(schema, str):
+        text = schema if schema.lstrip().startswith("{") else _parsed(schema)
+    elif hasattr(schema, "json"):
+        text = str(schema.json())  # a StructType
+    else:
+        raise SchemaError(f"schema={schema!r}: it takes a StructType, a pyarrow.Schema, or a text as in 'id long'")
+    arrow_schema(text)
+    return as_nullable(text)
+
+
+def _parsed(text: str) -> str:
+    """Return the JSON of a schema like `id long, `a name` string`; a backtick in a name is doubled."""
+    fields: list[dict[str, Any]] = []
+    position = 0
+    while position < len(text) or not fields or text.rstrip().endswith(","):
+        match = _COLUMN.match(text, position)
+        if match is None:
+            raise _not_simple(text[position:].strip())
+        quoted, plain, kind = match.groups()
+        fields.append(_field(plain if quoted is None else quoted.replace("``", "`"), kind))
+        position = match.end()
+    return _struct(fields)
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    """Return a column of a simple type of SQL as JSON."""
+    match = _SIMPLE.fullmatch(kind.strip())
+    if match is None:
+        raise _not_simple(f"{quoted_name(name)} {kind}")
+    type_name = match[1].lower()
+    spelled = JSON_NAMES.get(type_name, type_name) + re.sub(r"\s", "", match[2] or "")
+    return {"name": name, "type": spelled, "nullable": True, "metadata": {}}
+
+
+def _struct(fields: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _not_simple(text: str) -> SchemaError:
+    return SchemaError(
+        f"schema: {text!r} is not the name of a column and its simple type, as in 'id long'; a name with spaces, "
+        "commas or backticks is in backticks, and those in it are doubled. For nested types, give a StructType, on the "
+        "command line its JSON"
+    )
+
+
+def schema_of_file(name: str, file: BinaryIO) -> str:
+    """Return the JSON of the columns of a file of a `SELF_DESCRIBING` format, as Spark reads them.
+
+    Raises:
+        SchemaError: a column has no type of Spark's, or not every reader takes its values alike.
+        CorruptData: it is no file of this format.
+    """
+    try:
+        return as_nullable(_READERS[name](file))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"its columns are described otherwise than Spark does it ({error!r})") from error
+
+
+def _of_parquet(file: BinaryIO) -> str:
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
+    if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
+        return str(text.decode())
+    columns = (parquet.schema.column(number) for number in range(len(parquet.schema)))
+    instants = frozenset(column.path.partition(".")[0] for column in columns if column.physical_type == "INT96")
+    return spark_schema_json(_as_spark(parquet.schema_arrow, instants))
+
+
+def _of_orc(file: BinaryIO) -> str:
+    schema = orc.ORCFile(file).schema
+    for field in schema:
+        if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
+            raise SchemaError(
+                f"column {quoted_name(field.name)}: what a timestamp without a time zone means in ORC depends on its "
+                "writer's zone: write these files anew with ftfile"
+            )
+    return spark_schema_json(_as_spark(schema, frozenset()))
+
+
+def _of_avro(file: BinaryIO) -> str:
+    described, _, _ = read_header(file)
+    return spark_schema_json(pa.schema(list(arrow_type(described))))
+
+
+_READERS: dict[str, Any] = {
+    "parquet": _of_parquet,
+    "orc": _of_orc,
+    "avro": _of_avro,
+    "arrow": lambda file: spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset())),
+}
+
+
+def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
+    """Return columns in Spark's types; local times of the `instants` are in UTC."""
+    return pa.schema(
+        [
+            pa.field(field.name, map_leaf_types(field.type, _instant if field.name in instants else _leaf))
+            for field in schema
+        ]
+    )
+
+
+def _instant(kind: pa.DataType) -> pa.DataType:
+    return _UTC if pa.types.is_timestamp(kind) else _leaf(kind)
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    """Return the type of Spark's that has all values of another one; the same type if there is none."""
+    if pa.types.is_dictionary(kind):
+        return _leaf(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us") if kind.tz is None else _UTC
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return _WIDENED.get(kind, kind)
+
+
+def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:
+    """Return the columns of all files: those of `user_schema`, or all there are, numbers in the wider type.
+
+    `files` has the path of one file for each schema.
+
+    Raises:
+        SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
+    """
+    merged: dict[str, pa.DataType] = {}
+    columns: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
+    if user_schema is not None:
+        merged = {field.name: field.type for field in arrow_schema(user_schema)}
+        columns = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(user_schema).items()}
+    for schema, path in files.items():
+        texts = sql_types(schema)
+        for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
+            if user_schema is not None and name.lower() not in columns:
+                raise SchemaError(
+                    f"{path!r} has a column {quoted_name(name)} that the schema does not have: give all columns"
+                )
+            spelled, text, where = columns.setdefault(name.lower(), (name, texts[name], repr(path)))
+            if spelled != name:
+                raise SchemaError(
+                    f"column {quoted_name(name)} of {path!r} is {quoted_name(spelled)} in {where}. {_EACH_KIND}"
+                )
+            merged_type = merged.setdefault(name, kind)
+            if merged_type.equals(kind) or is_wider(kind, merged_type):
+                continue
+            if user_schema is not None or not is_wider(merged_type, kind):
+                raise SchemaError(
+                    f"column {quoted_name(name)} is {texts[name]} in {path!r}, and {text} in {where}: the second type "
+                    f"does not have all values of the first. {_EACH_KIND}"
+                )
+            merged[name] = kind
+            columns[name.lower()] = name, texts[name], repr(path)
+    text = user_schema if user_schema is not None else spark_schema_json(pa.schema(list(merged.items())))
+    return as_nullable(text)
+
+
+def without_columns(schema: str, names: Iterable[str]) -> str:
+    """Return a schema without the columns that paths have, by name, case aside."""
+    left_out = {name.lower() for name in names}
+    return spark_schema_json(pa.schema([field for field in arrow_schema(schema) if field.name.lower() not in left_out]))
+
+
+def joined(in_files: str, in_paths: str | None) -> str:
+    """Return all columns: those in files, then those in paths."""
+    if in_paths is None:
+        return in_files
+    return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
 
 
 _SPARK_VERSION = b"org.apache.spark.version"

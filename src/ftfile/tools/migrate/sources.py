@@ -1,31 +1,216 @@
-"""The programs whose directories are migrated: which one it is, and its files."""
+"""The programs whose directories are migrated: which one it is, and its files; and the log of a Delta table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import io
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
-from ftfile.core.errors import CommitError, ConfigError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ftfile.core.errors import CommitError, ConfigError, CorruptData
 from ftfile.core.units import count_text, names_text
+from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path
 from ftfile.log.directory import list_new_directory
-from ftfile.tools.migrate.delta_log import commits_of, delta_files
-from ftfile.tools.migrate.file_sinks import (
+from ftfile.log.format import layout
+from ftfile.log.format.record import json_value
+from ftfile.log.places import list_or_empty, walk
+from ftfile.tools.migrate.inventory import (
+    DELTA_LOG,
+    SPARK_LOG,
+    Inventory,
+    LeftOut,
     apex_files,
     entries_of,
     flink_files,
+    is_hidden,
     is_named_by_apex,
     is_named_by_flink,
     is_named_by_kafka,
     kafka_files,
+    list_foreign,
     plain_files,
+    read_entry,
     spark_files,
 )
-from ftfile.tools.migrate.inventory import DELTA_LOG, SPARK_LOG, LeftOut, is_hidden, list_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
     from ftfile.storage.api import FileInfo, FileSystem
-    from ftfile.tools.migrate.inventory import Inventory, Source
+    from ftfile.tools.migrate.inventory import Source
+
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+# Of what a table may need its readers to know, what changes nothing about rows unless a file uses it.
+_KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+_COLUMNS = ("add", "metaData", "protocol")
+
+
+class _File(NamedTuple):
+    """A file of the table, with the rows that its deletion vector leaves."""
+
+    path: str
+    vector_id: tuple[Any, ...] | None
+
+
+def commits_of(fs: FileSystem) -> dict[int, str]:
+    """Return the files of the log by version."""
+    names = ((_COMMIT.fullmatch(info.path.rpartition("/")[2]), info.path) for info in list_or_empty(fs, DELTA_LOG))
+    return {int(match[1]): path for match, path in names if match is not None}
+
+
+def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the files of the newest version; others belong to older ones, or to no version.
+
+    Raises:
+        ConfigError: the log is damaged, a file is not here as it was, or readers must know more than which files count.
+    """
+    commits = commits_of(fs)
+    if not commits:
+        raise ConfigError(
+            f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are no Delta table"
+        )
+    if any(walk(fs, f"{DELTA_LOG}/{name}") for name in ("_staged_commits", "_commits")):
+        raise ConfigError(
+            "a catalog keeps commits of this table, and only it knows which of them count: write the table anew, as by "
+            "spark.read.table(…).write.format('ftfile')"
+        )
+    adds, described = _replayed(fs, commits, max(commits))
+    _check_protocol(described)
+    columns = tuple(described["metaData"].get("partitionColumns") or ())
+    paths: dict[str, dict[str, Any]] = {unquote(path): add for path, add in adds.items()}
+    for path, add in paths.items():
+        _check_file(path, add, files, columns)
+    left_out = [path for path in files if path not in paths and not is_hidden(path)]
+    why = "it is not in the newest version of the table"
+    return Inventory(
+        "delta",
+        [files[path] for path in paths],
+        [LeftOut(path, files[path].size_bytes, why, moved=True) for path in left_out],
+        log=DELTA_LOG,
+        last_entry=max(commits),
+        schema=described["metaData"]["schemaString"],
+        partition_by=columns,
+    )
+
+
+def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the adds of the newest version by path, and its protocol and metadata."""
+    adds: dict[_File, Any] = {}
+    described: dict[str, Any] = {}
+    checkpoint, parts = _checkpoint(fs, newest)
+    first = checkpoint + 1
+    if missing := [version for version in range(first, newest + 1) if version not in commits]:
+        raise ConfigError(
+            f"{DELTA_LOG!r} has no version {missing[0]}, nor a checkpoint that ftfile reads behind it: let the program "
+            "that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was changed"
+        )
+    try:
+        for path in parts:
+            for action in _checkpoint_actions(read_entry(fs, path)):
+                _apply(action, adds, described)
+        for version in range(first, newest + 1):
+            for line in read_entry(fs, commits[version]).splitlines():
+                if line.strip():
+                    _apply(json_value(line), adds, described)
+        described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # missing ones are damage
+    except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"{DELTA_LOG!r} is damaged ({error!r}): restore it from a copy. Nothing was changed"
+        ) from error
+    return {file.path: add for file, add in adds.items()}, described
+
+
+def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
+    """Return the version of the newest whole checkpoint, and its files; -1 for none."""
+    checkpoints: dict[tuple[int, int], list[str]] = {}
+    for info in list_or_empty(fs, DELTA_LOG):
+        match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])
+        if match is not None:
+            checkpoints.setdefault((int(match[1]), int(match[3] or 1)), []).append(info.path)
+    whole = [key for key, paths in checkpoints.items() if len(paths) == key[1] and key[0] <= newest]
+    return (max(whole)[0], checkpoints[max(whole)]) if whole else (-1, [])
+
+
+def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
+    table = pq.read_table(io.BytesIO(content))
+    if "sidecar" in table.column_names and table["sidecar"].null_count < len(table):
+        raise ConfigError(
+            f"{DELTA_LOG!r} has a checkpoint with sidecars, which ftfile does not read: let the program that writes "
+            "the table write a classic one (delta.checkpointPolicy=classic). Nothing was changed"
+        )
+    columns = [name for name in _COLUMNS if name in table.column_names]
+    for row in table.select(columns).to_pylist():
+        yield {name: action for name, action in row.items() if action is not None}
+
+
+def _apply(action: Mapping[str, Any], adds: dict[_File, Any], described: dict[str, Any]) -> None:
+    for name, text in action.items():
+        if name in {"add", "remove"}:
+            # A new deletion vector removes the file with the old one, in any order of lines.
+            if not isinstance(text["path"], str):
+                raise TypeError(f"a path is {text['path']!r:.40}")
+            file = _File(text["path"], _vector_id(text.get("deletionVector")))
+            if name == "add":
+                adds[file] = text
+            else:
+                adds.pop(file, None)
+        elif name in {"metaData", "protocol"}:
+            described[name] = text
+
+
+def _vector_id(descriptor: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+    # Checkpoints have all fields of it, and commits leave out those that are null.
+    if descriptor is None:
+        return None
+    return tuple(descriptor.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
+
+
+def _check_protocol(described: Mapping[str, Any]) -> None:
+    settings = dict(described["metaData"].get("configuration") or {})
+    features = set(described["protocol"].get("readerFeatures") or ())
+    mapping = settings.get("delta.columnMapping.mode", "none")
+    if mapping != "none":
+        raise ConfigError(
+            f"the table maps columns (delta.columnMapping.mode={mapping}): its files have other names of columns. "
+            "Write it anew, as by "
+            "spark.read.format('delta').load(…).write.format('ftfile')"
+        )
+    if unknown := sorted(features - _KNOWN_FEATURES):
+        raise ConfigError(
+            f"the table needs readers that know {', '.join(unknown)}, and ftfile does not: write it anew with ftfile"
+        )
+
+
+def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo], columns: tuple[str, ...]) -> None:
+    if add.get("deletionVector"):
+        raise ConfigError(
+            f"rows of {path!r} are deleted by a deletion vector: let Delta write such files anew by REORG TABLE … "
+            "APPLY (PURGE), then migrate"
+        )
+    info = files.get(path)
+    if info is None or info.size_bytes != add["size"]:
+        actual = "is not here" if info is None else f"has {info.size_bytes} bytes here"
+        raise ConfigError(
+            f"{path!r}, of {add['size']} bytes by {DELTA_LOG!r}, {actual}: restore it from a copy. Nothing was changed"
+        )
+    directory = layout.parent(path)
+    values = dict(add.get("partitionValues") or {})
+    try:
+        path_values = parse_partition_path(directory, pa.schema([(column, pa.string()) for column in columns]))
+    except CorruptData:
+        path_values = {}
+    same = {column: path_values[column].as_py() if column in path_values else path for column in columns}
+    if columns_of_directory(directory) != columns or {column: values[column] or None for column in columns} != same:
+        partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
+        raise ConfigError(
+            f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory does not say "
+            "so: write the table anew with ftfile"
+        )
 
 
 class Program(NamedTuple):

@@ -20,8 +20,15 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.tools.migrate.reading import FileFacts, Reading
-from ftfile.tools.migrate.schemas import SELF_DESCRIBING, given_schema, joined, merged_schema, without_columns
+from ftfile.tools.migrate.reading import (
+    SELF_DESCRIBING,
+    FileFacts,
+    Reading,
+    given_schema,
+    joined,
+    merged_schema,
+    without_columns,
+)
 from ftfile.write.files.file_options import SinkConfig
 
 if TYPE_CHECKING:

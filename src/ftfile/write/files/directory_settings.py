@@ -11,8 +11,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
 from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
-from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of
-from ftfile.rows.value_text import value_type
+from ftfile.rows.value_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of, value_type
 from ftfile.write.files.directories import (
     Assignment,
     Destination,

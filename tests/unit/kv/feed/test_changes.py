@@ -17,9 +17,8 @@ from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.log.commit_log import CommitLog
-from ftfile.read.log_planner import FollowSettings, Limits
+from ftfile.read.log_planner import FollowConfig, FollowSettings, Limits
 from ftfile.read.log_positions import START
-from ftfile.read.log_stream import FollowConfig
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ftfile.filters.chain import codec
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.known import fingerprints
 from ftfile.read.foreign.plan import Plan, Range
+from ftfile.read.foreign.settings import FileDecoding
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 

@@ -10,7 +10,7 @@ import pytest
 from ftfile.formats.reading import TimeFormats
 from ftfile.read.foreign.decoding.csv_lines import CsvRows
 from ftfile.read.foreign.decoding.records import Lines, finished_rows
-from ftfile.read.foreign.decoding.settings import FileDecoding, own_columns
+from ftfile.read.foreign.settings import FileDecoding, own_columns
 
 BAD = pa.field("_corrupt_record", pa.string())
 NUMBERS = ["1", "-0", "+5", "007", "0x1F", "1e3", "1.5", ".5", "1_000", "99999999999", "inf", "NaN", "1\xa0", "1\x0b"]

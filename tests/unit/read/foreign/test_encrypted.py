@@ -12,7 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.read.foreign.decoding.settings import FileDecoding
+from ftfile.read.foreign.settings import FileDecoding
 from ftfile.read.log_positions import START
 from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun

@@ -19,8 +19,8 @@ from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats import parquet_files as parquet_format
 from ftfile.read.foreign.decoding import columnar, lines
-from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
+from ftfile.read.foreign.settings import FileDecoding
 from ftfile.read.shares import TASK_BYTES
 from ftfile.storage.api import RangeFile
 from tests.kit.parameters import parametrize

@@ -24,8 +24,8 @@ from ftfile.core.options import OPTIONS
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding import json_lines, lines
 from ftfile.read.foreign.decoding.lines import as_utf_8
-from ftfile.read.foreign.decoding.settings import FileDecoding, default_schema, require_columns
 from ftfile.read.foreign.plan import Plan
+from ftfile.read.foreign.settings import FileDecoding, default_schema, require_columns
 from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.planned import LINE, Files
 

@@ -12,7 +12,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.rows.spark_types import arrow_schema, quoted_name
-from ftfile.tools.migrate.schemas import given_schema
+from ftfile.tools.migrate.reading import given_schema
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.read.foreign.decoding.lines import RangeContent
-    from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
+    from ftfile.read.foreign.settings import FileDecoding
 
 
 _BATCH_ROWS = 65_536

@@ -25,7 +25,7 @@ from ftfile.read.foreign.decoding.records import (
     lines_of,
     read_texts,
 )
-from ftfile.read.foreign.decoding.settings import own_columns
+from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import text_scalar
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.decoding.records import Lines
-    from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
+    from ftfile.read.foreign.settings import FileDecoding
 
 
 _BLANK_MAX = ord(" ")  # Java trims all of these

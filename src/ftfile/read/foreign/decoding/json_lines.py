@@ -30,7 +30,7 @@ from ftfile.read.foreign.decoding.records import (
     lines_of,
     read_texts,
 )
-from ftfile.read.foreign.decoding.settings import own_columns
+from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import map_leaf_types, rebuild
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.read.foreign.decoding.lines import RangeContent
-    from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut
+    from ftfile.read.foreign.settings import FileDecoding
 
 
 _QUOTE, _OPEN, _CLOSE = b'"{}'

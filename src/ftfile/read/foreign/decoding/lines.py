@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ftfile.filters.keys import Keys
-    from ftfile.read.foreign.decoding.settings import FileDecoding
     from ftfile.read.foreign.plan import Cut, Range
+    from ftfile.read.foreign.settings import FileDecoding
     from ftfile.storage.api import InputFile
 
 

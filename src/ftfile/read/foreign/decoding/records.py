@@ -15,7 +15,7 @@ from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.rows.buffers import text_scalar
-from ftfile.rows.time_text import instants_of
+from ftfile.rows.value_text import instants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.formats.reading import TimeFormats
-    from ftfile.read.foreign.decoding.settings import FileDecoding
+    from ftfile.read.foreign.settings import FileDecoding
 
 
 _log = get_logger(__name__)
