@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.formats.api import RowFilter
     from ftfile.log.commit_log import CommitLog
@@ -164,8 +163,6 @@ _TASKS_MAX = 100_000  # about as many: of more, each reads more
 _ROWS_MAX = 8_192
 _BYTES = 256 << 10  # about as many
 
-_P = ParamSpec("_P")
-
 
 class Piece(NamedTuple):
     """An add, or a share of its rows."""
@@ -247,13 +244,3 @@ def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         count = max(1, min(_ROWS_MAX, _BYTES * batch.num_rows // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, count):
             yield batch if count >= batch.num_rows else batch.slice(start, count)
-
-
-def in_small_batches(read: Callable[_P, Iterable[pa.RecordBatch]]) -> Callable[_P, Iterator[pa.RecordBatch]]:
-    """Return a method whose batches come as small ones."""
-
-    @functools.wraps(read)
-    def reading(*args: _P.args, **kwargs: _P.kwargs) -> Iterator[pa.RecordBatch]:
-        return small_batches(read(*args, **kwargs))
-
-    return reading

@@ -16,7 +16,7 @@ from ftfile.formats.api import RowFilter
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
 from ftfile.read.selection import Selection
-from ftfile.read.shares import Share, in_small_batches, pack, read_share
+from ftfile.read.shares import Share, pack, read_share, small_batches
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
@@ -100,12 +100,12 @@ class FtFileReader(Shipped, DataSourceReader):
         del recorded
         return snapshot.adds.values(), None
 
-    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
         fs, requested = self._place.open(), arrow_schema(self._schema_json)
-        return read_share(fs, partition.share, requested, is_old=self._is_old, row_filter=partition.row_filter)
+        rows = read_share(fs, partition.share, requested, is_old=self._is_old, row_filter=partition.row_filter)
+        return small_batches(rows)
 
 
 class _PushingReader(FtFileReader):

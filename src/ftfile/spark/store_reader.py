@@ -23,7 +23,7 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import check_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.read.log_planner import FollowConfig
-from ftfile.read.shares import in_small_batches
+from ftfile.read.shares import small_batches
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.spark.pushdown import check_pushdown_enabled
 from ftfile.spark.settings import absolute_options, check_shared, struct_type
@@ -94,7 +94,6 @@ class FtKvReader(Shipped, DataSourceReader):
             partitions = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
         return partitions or [_StorePartition()]
 
-    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task, in an executor."""
         assert isinstance(partition, _StorePartition)
@@ -112,7 +111,7 @@ class FtKvReader(Shipped, DataSourceReader):
                 else pa.nulls(batch.num_rows, field.type)
                 for name, field in zip(names, requested, strict=True)
             ]
-            yield pa.RecordBatch.from_arrays(columns, schema=requested)
+            yield from small_batches([pa.RecordBatch.from_arrays(columns, schema=requested)])
 
 
 def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -226,7 +225,6 @@ class FtKvStreamReader(StreamReader):
         check_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
         super().__init__(config, settings_for_others(config.path, config.storage))
 
-    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a task, in an executor."""
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
@@ -234,8 +232,8 @@ class FtKvStreamReader(StreamReader):
         config, requested = self._config, arrow_schema(self._config.schema_json)
         fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
         check_marker(fs, config.path, partition.marker)
-        for batch in changed_rows(OpenFiles(fs), partition.share):
-            yield as_requested(batch, requested)
+        changes = changed_rows(OpenFiles(fs), partition.share)
+        yield from small_batches(as_requested(batch, requested) for batch in changes)
 
     def _open(self) -> FeedStream:
         return FeedStream(self._config, SYSTEM)

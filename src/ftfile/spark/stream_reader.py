@@ -19,7 +19,7 @@ from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
 from ftfile.read.new_rows import FollowStream
-from ftfile.read.shares import Share, in_small_batches, read_share
+from ftfile.read.shares import Share, read_share, small_batches
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
@@ -150,7 +150,6 @@ class FtFileStreamReader(StreamReader):
         check_shared(open_filesystem(root, SYSTEM, config.storage), root)
         super().__init__(config, settings_for_others(root, config.storage))
 
-    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
@@ -159,10 +158,10 @@ class FtFileStreamReader(StreamReader):
         if isinstance(config, FilesConfig):
             assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return read_files(fs, share, requested, config.settings.decoding)
+            return small_batches(read_files(fs, share, requested, config.settings.decoding))
         assert isinstance(share, Share), f"a share of another source: {share!r}"
         place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
-        return read_share(place.open(), share, requested)
+        return small_batches(read_share(place.open(), share, requested))
 
     def _open(self) -> FollowStream | FileStream:
         config = self._config

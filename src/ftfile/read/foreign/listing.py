@@ -23,7 +23,7 @@ from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def list_files(
         StorageError: a directory cannot be listed.
         ConfigError: files are those of a directory that ftfile writes.
     """
-    visit = partial(_visit, fs, watch, _filter(settings), settings.recursive_file_lookup)
+    visit = partial(_visit, fs, watch, _Filter.of(settings), settings.recursive_file_lookup)
     visits: list[_Visit] = []
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
@@ -147,7 +147,7 @@ class _Visit(NamedTuple):
 def _visit(
     fs: FileSystem,
     watch: Watch | None,
-    accepts: Callable[[str], bool] | None,
+    chosen: _Filter | None,
     is_recursive: bool,  # noqa: FBT001 - see `list_files`
     directory: str,
     patterns: set[_Pattern],
@@ -187,10 +187,10 @@ def _visit(
                     entries.append((info, pattern[1:]))
     directories += [(info.path, rest) for info, rest in entries if info.is_directory]
     files += [info for info, rest in entries if not (info.is_directory or rest)]
-    return _Visit(_accepted(files, cut, accepts), directories, logs)
+    return _Visit(_accepted(files, cut, chosen), directories, logs)
 
 
-def _accepted(infos: Iterable[FileInfo], cut: int, accepts: Callable[[str], bool] | None) -> _Files:
+def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _Filter | None) -> _Files:
     """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
     # Several patterns may name one file. The ends of nearly all names show, without a call, that they are not hidden.
     shown = {
@@ -198,7 +198,8 @@ def _accepted(infos: Iterable[FileInfo], cut: int, accepts: Callable[[str], bool
         for info in infos
         if (info.path[cut] not in "_." and info.path[-1] != "_") or not _is_hidden(info.path[cut:])
     }
-    return _Files.of(shown.values() if accepts is None else [info for info in shown.values() if accepts(info.path)])
+    infos = shown.values()
+    return _Files.of(infos if chosen is None else [info for info in infos if chosen.accepts(info.path)])
 
 
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
@@ -213,15 +214,6 @@ def _is_hidden(name: str) -> bool:
     return (name[0] in "_." and (name[0] == "." or "=" not in name)) or name.endswith("._COPYING_")
 
 
-def _filter(settings: FilesSettings) -> Callable[[str], bool] | None:
-    """Return the test that paths of files pass; None if all do."""
-    wanted = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
-    tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in wanted if text is not None]
-    if settings.path_glob_filter is not None:
-        tests.append(_Test(glob_pattern(settings.path_glob_filter), is_included=True))
-    return partial(_passes, parse(settings.root).path.rstrip("/"), tests) if tests else None
-
-
 class _Test(NamedTuple):
     """An option that names the files to read."""
 
@@ -230,12 +222,28 @@ class _Test(NamedTuple):
     is_of_path: bool = False  # not of the name alone
 
 
-def _passes(above: str, tests: list[_Test], path: str) -> bool:
-    name = path[path.rfind("/") + 1 :]
-    return all(
-        (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_included
-        for pattern, is_included, is_of_path in tests
-    )
+class _Filter(NamedTuple):
+    """The options that name the files to read, of which there is at least one."""
+
+    above: str  # the path of the directory that is read
+    tests: list[_Test]
+
+    @classmethod
+    def of(cls, settings: FilesSettings) -> _Filter | None:
+        """Return the filter of these settings; None if all files are read."""
+        texts = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
+        tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in texts if text is not None]
+        if settings.path_glob_filter is not None:
+            tests.append(_Test(glob_pattern(settings.path_glob_filter), is_included=True))
+        return cls(parse(settings.root).path.rstrip("/"), tests) if tests else None
+
+    def accepts(self, path: str) -> bool:
+        """Return True for the path of a file that is read."""
+        name = path[path.rfind("/") + 1 :]
+        return all(
+            (pattern.fullmatch(f"{self.above}/{path}" if is_of_path else name) is not None) == is_included
+            for pattern, is_included, is_of_path in self.tests
+        )
 
 
 def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> Listing:
