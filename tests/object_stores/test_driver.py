@@ -29,8 +29,7 @@ from ftfile.core.errors import (
 from ftfile.storage.api import copy_range
 from ftfile.storage.s3 import filesystem as s3
 from ftfile.storage.s3.bucket import S3Bucket
-from ftfile.storage.s3.client import S3Settings
-from ftfile.storage.s3.errors import meaning_of_answer
+from ftfile.storage.s3.client import S3Settings, meaning_of_answer
 from ftfile.storage.s3.filesystem import S3Upload
 from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write

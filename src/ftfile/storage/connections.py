@@ -1,4 +1,4 @@
-"""Connections of `urllib3` that one thread cuts while another waits on them, and faults that no waiting helps."""
+"""Connections of `urllib3` that one thread cuts while another waits, what is sent in pieces, and lasting faults."""
 
 from __future__ import annotations
 
@@ -195,3 +195,26 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
             return None
     except (OSError, ValueError) as error:
         return error
+
+
+# Bytes given to a socket at once; each piece must be sent within the time limit of connecting.
+_PIECE_BYTES = 128 << 10
+
+
+def send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
+    """Have the body of a request sent in pieces, if it is larger than one."""
+    if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
+        request.body = _Pieces(request.body)
+
+
+class _Pieces:
+    """The body of a request, sent in pieces."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        self._content = memoryview(content)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
+
+    def seek(self, _: int) -> None:
+        """Do nothing: iterating again begins anew."""

@@ -12,8 +12,7 @@ from ftfile.core.context import retry_until
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.storage.calls import digest_of_variables
 from ftfile.storage.paths import check_path, join
-from ftfile.storage.s3.client import clients
-from ftfile.storage.s3.errors import TooLargeToCopy
+from ftfile.storage.s3.client import TooLargeToCopy, clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

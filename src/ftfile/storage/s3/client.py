@@ -1,4 +1,4 @@
-"""Requests to an S3 store by `botocore`: settings, one time limit and one sending each, errors of the port."""
+"""Requests to an S3 store by `botocore`: settings, one time limit and one sending each, and answers as errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
+    AlreadyExists,
     ConfigError,
+    NotFound,
     OutcomeUnknown,
+    OutOfSpace,
     PermissionDenied,
     StorageError,
     Unavailable,
@@ -20,14 +23,83 @@ from ftfile.core.errors import (
 )
 from ftfile.core.units import parse_size_bytes
 from ftfile.storage.calls import NoThreadError, PerProcess, limit_s, run_within
-from ftfile.storage.connections import CancellableConnection, cancellable_pools, speaks_tls, tls_fault
+from ftfile.storage.connections import (
+    CancellableConnection,
+    cancellable_pools,
+    send_in_pieces,
+    speaks_tls,
+    tls_fault,
+)
 from ftfile.storage.paths import read_seconds
-from ftfile.storage.s3.errors import UNKNOWN_USER, meaning_of_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from ftfile.storage.paths import Location
+
+
+class UploadGone(StorageError):
+    """The upload was completed or aborted; for the driver alone."""
+
+
+class TooLargeToCopy(StorageError):
+    """The file cannot be copied by one request; for the driver alone."""
+
+
+_DENIED = "the store refuses it to these credentials: see which they are, and what the bucket's policy allows"
+_DAMAGED = "the request was damaged on its way"
+_OTHER_REGION = "the bucket is in another region: set storage.region, or AWS_REGION"
+_UNKNOWN_USER = (
+    "the store does not know these credentials, or not any more: docs/object-stores.md says where to give others"
+)
+
+# By the store's codes, and by the status of HTTP: an answer to HEAD, or of a proxy, has no code.
+_ANSWERS = (
+    (NotFound, "nothing is there", "NoSuchKey 404"),
+    (NotFound, "the file is shorter than it was", "416"),
+    (StorageError, "there is no such bucket: create it, or correct the path", "NoSuchBucket"),
+    (UploadGone, "the upload was aborted, or its time is over", "NoSuchUpload"),
+    (AlreadyExists, "something is there already; nothing is ever overwritten", "PreconditionFailed 412"),
+    (Unavailable, "another request for the same name is under way", "ConditionalRequestConflict OperationAborted 409"),
+    (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
+    (PermissionDenied, _UNKNOWN_USER, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken"),
+    (PermissionDenied, "this machine's clock is wrong: set it", "RequestTimeTooSkewed"),
+    (OutOfSpace, "the store is full, or a quota is used up", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
+    (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
+    (Unavailable, "the store asks to slow down", "TooManyRequests"),
+    (Unavailable, "the request did not arrive whole", "RequestTimeout IncompleteBody"),
+    (Unavailable, _DAMAGED, "BadDigest XAmzContentSHA256Mismatch XAmzContentChecksumMismatch"),
+    (Unsupported, "the path is too long for the store; shorten it", "KeyTooLongError"),
+    (Unsupported, "the store cannot do this", "NotImplemented MethodNotAllowed 501"),
+    (TooLargeToCopy, "it is larger than one request may be", "EntityTooLarge"),
+    (Unavailable, "the bucket is new, and its name not known everywhere", "TemporaryRedirect"),
+    (StorageError, _OTHER_REGION, "PermanentRedirect AuthorizationHeaderMalformed 301"),
+    (StorageError, _OTHER_REGION, "IllegalLocationConstraintException"),
+)
+_MEANINGS = {code: (kind, advice) for kind, advice, codes in _ANSWERS for code in codes.split()}
+UNKNOWN_USER = frozenset(code for code, (_, advice) in _MEANINGS.items() if advice is _UNKNOWN_USER)
+# The error may arrive inside a 200 response.
+_FAILURES = frozenset({"InternalError", "ServiceUnavailable"})
+_CONFLICTING = 409
+_SERVER_FAILED = 500
+
+
+def meaning_of_answer(
+    where: str, *, code: str, status: int, message: str, reads: bool
+) -> tuple[type[StorageError], str]:
+    """Return class and detail of the port's error for an answer that is no success; `code` may be the status."""
+    named = bool(code) and not code.isdecimal()
+    # A conflict with an unknown name may last: it is not tried again.
+    meaning = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
+    kind, advice = _MEANINGS.get(code) or meaning or (None, "")
+    if code == "InvalidRequest" and "maximum allowable size" in message:
+        kind, advice = TooLargeToCopy, "it is larger than one request may be"
+    if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
+        # Also 503 without a code: a proxy may have handed the request on.
+        kind = Unavailable if reads else OutcomeUnknown
+        advice = "the store failed"
+    text = f"{code or 'an answer'} ({status}) below {where}: {message or 'no text'}"
+    return kind or StorageError, f"{text}: {advice}" if advice else text
 
 
 _SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience", "partSize")
@@ -114,8 +186,6 @@ PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
 # The library's variable for certificates to trust.
 BUNDLE = "AWS_CA_BUNDLE"
-# Bytes given to a socket at once; each piece must be sent within the time limit of connecting.
-_PIECE_BYTES = 128 << 10
 _REFUSED = 300
 # Requests that change nothing, also where they fail.
 _READS = frozenset({"get_object", "head_object", "list_objects_v2"})
@@ -174,7 +244,7 @@ class S3Client:
             raise ConfigError(f"s3:// cannot be opened: {error}") from error
         events = self._client.meta.events
         events.register_last("before-call.s3", _drop_expect)
-        events.register("before-send.s3", _send_in_pieces)
+        events.register("before-send.s3", send_in_pieces)
         events.register("before-parse.s3", self._check_whole)
         # Without these attributes of the library, a call that takes too long keeps its thread; all else works.
         with contextlib.suppress(AttributeError):
@@ -323,21 +393,3 @@ def _close(answer: Mapping[str, Any]) -> None:
 def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
     # The library waits a second for "100 Continue" that never comes, and for ever for one that is cut short.
     params["headers"].pop("Expect", None)
-
-
-def _send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
-    if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
-        request.body = _Pieces(request.body)
-
-
-class _Pieces:
-    """The body of a request, sent in pieces."""
-
-    def __init__(self, content: bytes | bytearray) -> None:
-        self._content = memoryview(content)
-
-    def __iter__(self) -> Iterator[memoryview]:
-        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
-
-    def seek(self, _: int) -> None:
-        """Do nothing: iterating again begins anew."""

@@ -21,8 +21,7 @@ from ftfile.storage.api import Capabilities, CopyingStream, FileInfo, FileSystem
 from ftfile.storage.calls import NoThreadError, start
 from ftfile.storage.paths import join, parent_of, room_below
 from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range
-from ftfile.storage.s3.client import CONCURRENCY, PART_BYTES_MIN, S3Settings
-from ftfile.storage.s3.errors import TooLargeToCopy, UploadGone
+from ftfile.storage.s3.client import CONCURRENCY, PART_BYTES_MIN, S3Settings, TooLargeToCopy, UploadGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
