@@ -209,6 +209,7 @@ def checked(function: _Function) -> _Function:
                 bound.arguments[name] = operator.index(value)
         return function(*bound.args, **bound.kwargs)
 
+    # What `help` and the site show: that of `function` has no names of what it shares. Functions declare no such field.
     call.__signature__ = signature  # type: ignore[attr-defined]
     return cast("_Function", call)
 

@@ -200,7 +200,7 @@ DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 999
 _DATE_WIDTHS = {"yyyy": 4, "MM": 2, "dd": 2}
 _TIME_WIDTHS = {"HH": 2, "mm": 2, "ss": 2} | {"S" * digits: digits for digits in range(1, 7)}
 _WIDTHS = _DATE_WIDTHS | _TIME_WIDTHS
-_ZONE = "XXX"
+_ZONE = "XXX"  # in patterns of Spark: an offset such as +01:00, or Z
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[\[\]]|[^']", re.DOTALL)
 
 # One item for all digits of a number: looking up items is ten times faster than looking up rows of bytes.

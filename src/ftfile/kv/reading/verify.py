@@ -185,8 +185,8 @@ def check_bytes(add: Add, files: OpenFiles) -> None:
     read, crc = files.open(add.path), Crc32()
     for offset in range(0, add.length, _READ_BYTES):
         piece = read(add.offset + offset, min(_READ_BYTES, add.length - offset))
-        crc.update(piece)
         if not piece:
-            break
+            raise CorruptData(add.path, f"a run of {add.length} bytes at {add.offset}", "a shorter file")
+        crc.update(piece)
     if crc.text() != add.checksum:
         raise CorruptData(add.path, f"a run at {add.offset} with {add.checksum}", crc.text())

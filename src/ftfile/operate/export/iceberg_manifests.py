@@ -155,8 +155,8 @@ def write_avro(fs: FileSystem, kind: str, content: Content) -> tuple[str, int]:
         fastavro.writer(
             file, content.schema, content.records, codec=_CODEC, metadata=content.texts, sync_marker=_MARKER
         )
-    except OverflowError as error:
-        raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", f"{error}") from None
+    except OverflowError:
+        raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", "larger ones") from None
     data = file.getvalue()
     path = f"{METADATA}/{kind}-{hashlib.blake2b(data, digest_size=_NAME_BYTES).hexdigest()}.avro"
     with contextlib.suppress(AlreadyExists):  # it is the same

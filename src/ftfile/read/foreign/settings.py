@@ -142,7 +142,7 @@ def _python_name(encoding: str) -> str:
 
 
 def _tells_line_ends(line_sep: str, encoding: str) -> bool:
-    """Return True if the bytes of a line end are found in an encoding where it is, and nowhere else."""
+    """Return True if text in an encoding has the bytes of a line end where the line end is, and nowhere else."""
     try:
         first = line_sep.encode(encoding)[0]
     except UnicodeEncodeError:
@@ -221,11 +221,11 @@ def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
     if decoding.file_format == "binary" and decoding.framing is None:
         fields = {field.name.lower(): field for field in _WHOLE_FILE}
         for field in schema:
-            known = fields.get(field.name.lower())
-            if known is None:
+            expected = fields.get(field.name.lower())
+            if expected is None:
                 yield f"column `{field.name}`: a file that is one row has {', '.join(_WHOLE_FILE.names)}"
-            elif known.type != field.type:
-                yield f"column `{field.name}`: {field.type}; it is {known.type}"
+            elif expected.type != field.type:
+                yield f"column `{field.name}`: {field.type}; it is {expected.type}"
         return
     if len(schema) > 1:
         names = ", ".join(schema.names)

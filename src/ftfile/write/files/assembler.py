@@ -222,7 +222,7 @@ class _Job:
             self._left_bytes -= live_bytes(segment) * taken.rows / max(segment.rows, 1)
             self._left_rows -= taken.rows
             rows -= taken.rows
-            if part.is_full() and not (is_new and not taken.rows):
+            if part.is_full() and (taken.rows or not is_new):
                 self._finish(part)
             elif rows:  # a new part has room for one row at least
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
