@@ -17,6 +17,7 @@ from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold, fold_values
 from ftfile.kv.merge_functions import merge_function
+from tests.kit.parameters import parametrize
 from tests.unit.kv.histories import Expected
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ MERGED: list[tuple[str, pa.DataType, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.packages
-@pytest.mark.parametrize("case", MERGED, ids=lambda case: f"{case[0]}-{case[1]}")
+@parametrize("case", MERGED, quick=2, ids=lambda case: f"{case[0]}-{case[1]}")
 @given(data=st.data())
 def test_values_are_folded_as_rows(case: tuple[str, pa.DataType, st.SearchStrategy[Any]], data: st.DataObject) -> None:
     """Whatever the operations, types and nulls: also what is an error is one."""
