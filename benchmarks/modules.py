@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import ftfile
 from benchmarks.report import Table
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

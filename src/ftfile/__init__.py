@@ -14,7 +14,7 @@ from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
     from ftfile import errors, kv, spark
-    from ftfile.core.version import __version__
+    from ftfile.core import __version__
     from ftfile.log.vacuum import expire, vacuum
     from ftfile.operate.compact import compact
     from ftfile.operate.delete import delete, drop
@@ -67,7 +67,7 @@ __getattr__ = lazy_names(
     {
         "FtFileDataSource": "ftfile.spark.datasource",
         "FtKvDataSource": "ftfile.spark.datasource",
-        "__version__": "ftfile.core.version",
+        "__version__": "ftfile.core",
         "compact": "ftfile.operate.compact",
         "delete": "ftfile.operate.delete",
         "doctor": "ftfile.operate.doctor",

@@ -93,7 +93,7 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
         "The log and the protocol know no rows": ("log/again", "import ftfile.rows.buffers"),
         "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("write/planted", "import pyspark.sql"),
         "Storage SDKs stay in the file systems": ("write/again", "import fsspec"),
-        "File systems do not know each other": ("storage/s3/planted", "import ftfile.storage.local.filesystem"),
+        "File systems do not know each other": ("storage/s3/planted", "import ftfile.storage.local"),
         "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
         "The test kit runs without Spark": ("testing/planted", "import ftfile.spark"),
         "No cycles inside a layer": ("log/format/model", "import ftfile.log.commit_log"),

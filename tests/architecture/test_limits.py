@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/internals/testing.md"
 ROOMS = ("log", "write", "operate", "kv", "tools/migrate")
 MODULES = [
-    ROOT / "src/ftfile/core/progress.py",
+    ROOT / "src/ftfile/core/context.py",
     ROOT / "src/ftfile/storage/calls.py",
     ROOT / "src/ftfile/read/foreign/plan_log.py",
     *(ROOT / "src/ftfile/read").glob("log_*.py"),

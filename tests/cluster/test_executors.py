@@ -133,7 +133,7 @@ def test_another_version_in_one_worker_is_refused(
 ) -> None:
     shutil.copytree(Path(ftfile.__file__).parent, altered / "ftfile", ignore=shutil.ignore_patterns("__pycache__"))
     try:
-        version = altered / "ftfile/core/version.py"
+        version = altered / "ftfile/core/__init__.py"
         version.write_text(version.read_text().replace(ftfile.__version__, "0.0.9"))
         text = error_of(put, spark, tmp_path, str(tmp_path / "out"))
     finally:

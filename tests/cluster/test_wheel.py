@@ -127,5 +127,5 @@ def test_a_wheel_and_an_environment_by_archives(
     path = "spark.executorEnv.PYTHONPATH=./ftfile:./filters"
     found = submitted(tmp_path, cluster, variables, "--archives", archives, "--conf", path)
     assert all(place.startswith(f"{cluster.home}/") for place, _ in found), found
-    assert all(place.endswith("/ftfile/ftfile/core/version.py") for place, _ in found), found
+    assert all(place.endswith("/ftfile/ftfile/core/__init__.py") for place, _ in found), found
     assert all(started == "./environment/bin/python" for _, started in found), found

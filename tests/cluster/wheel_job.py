@@ -29,9 +29,9 @@ def main() -> None:
     def places(_: Iterable[int]) -> Iterable[tuple[str, str | None]]:
         import os
 
-        from ftfile.core import version
+        from ftfile import core
 
-        yield str(version.__file__), os.environ.get("STARTED_AS")
+        yield str(core.__file__), os.environ.get("STARTED_AS")
 
     found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
     (home / "result.json").write_text(json.dumps({"rows": sorted(row.id for row in rows), "places": found}))

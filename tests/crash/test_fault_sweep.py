@@ -18,8 +18,8 @@ from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.testing.fs.tree import PickledByReference
-from ftfile.testing.sweep import fault_sweep
 from tests.crash.faults import FAULTS
 from tests.crash.scenarios import (
     BATCHES,

@@ -22,7 +22,7 @@ from ftfile.log.wal import Opening, list_wal, opening_of
 from ftfile.storage.registry import register
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
-from ftfile.testing.sweep import fault_sweep
+from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.write.options import forget_logs
 from tests.crash.faults import FAULTS
 from tests.crash.share import THOROUGH, some

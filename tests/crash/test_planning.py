@@ -25,9 +25,9 @@ from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
+from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.source_run import Killed
-from ftfile.testing.sweep import fault_sweep
 from tests.crash.alike import Alike
 from tests.crash.faults import FAULTS
 from tests.crash.planning import Planning

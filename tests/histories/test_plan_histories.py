@@ -15,7 +15,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
 from ftfile.read.foreign import plan_log
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.source_run import Killed
 from tests.kit.files_run import FilesRun

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftfile.log.format.layout import is_staged
-from ftfile.storage.local import filesystem as local
+from ftfile.storage import local
 from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:

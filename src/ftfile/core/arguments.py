@@ -16,8 +16,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.context import Context
-    from ftfile.core.progress import OnProgress
+    from ftfile.core.context import Context, OnProgress
 
 
 class DirectoryArguments(TypedDict, total=False):

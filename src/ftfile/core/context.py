@@ -1,4 +1,7 @@
-"""A process's surroundings: clock, random names, retries, threads, directory; nothing else reads or draws them."""
+"""A process's surroundings: clock, random names, retries, threads, directory; nothing else reads or draws them.
+
+And how far an operation is, by that clock: for who asked for it, and in the log from time to time.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,31 @@ import os
 import platform
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ftfile.core.errors import ConfigError, FtfileError, Retry, Unavailable
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import TypeAlias
 
 
 __all__ = (
     "AWAY_S",
+    "LOG_EVERY_S",
     "SYSTEM",
     "Clock",
     "Context",
     "IdSource",
+    "OnProgress",
+    "Progress",
     "Result",
     "RetryPolicy",
     "SystemClock",
     "SystemIds",
+    "Tracker",
     "absolute_path",
     "call_with_retries",
     "cores",
@@ -212,3 +220,71 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
             )
     is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text
+
+
+# Between two log lines of an operation that goes on.
+LOG_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an operation is."""
+
+    operation: str  # such as `compact`; `publish` for files that a new record shows or hides
+    done: int  # files, or others of the unit, that are done
+    total: int  # it may grow on the way, where what is done makes more to do
+    done_bytes: int  # of files that are read, on storage
+    total_bytes: int  # 0 where files are not read
+    elapsed_s: float
+    unit: str = "files"  # or `lists`, `merges`, `steps`, `versions`; pieces of open files count as files
+
+    @property
+    def left_s(self) -> float | None:
+        """Return the seconds that the rest takes at the speed so far; None before anything is done."""
+        done, total = (self.done_bytes, self.total_bytes) if self.total_bytes else (self.done, self.total)
+        return self.elapsed_s * (total / done - 1) if done else None
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+
+
+class Tracker:
+    """Tells how far an operation is: calls `on_progress` after each piece, and logs a line from time to time.
+
+    `total` and `total_bytes` are those of all that it does.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        clock: Clock,
+        on_progress: OnProgress | None,
+        total: int,
+        total_bytes: int = 0,
+        *,
+        unit: str = "files",
+    ) -> None:
+        self._clock = clock
+        self._on_progress = on_progress
+        self._began_s = self._logged_s = clock.monotonic_s()
+        self._now = Progress(operation, 0, total, 0, total_bytes, 0.0, unit)
+
+    def expect(self, more: int, more_bytes: int) -> None:
+        """Take in how much there still is to do."""
+        now = self._now
+        self._now = replace(now, total=now.done + more, total_bytes=now.done_bytes + more_bytes)
+
+    def add(self, files: int = 1, size_bytes: int = 0) -> None:
+        """Count what is done."""
+        now_s, before = self._clock.monotonic_s(), self._now
+        # Of an open piece, a part may be read again.
+        done = min(before.done + files, before.total)
+        done_bytes = min(before.done_bytes + size_bytes, before.total_bytes)
+        self._now = now = replace(before, done=done, done_bytes=done_bytes, elapsed_s=now_s - self._began_s)
+        if now_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now_s
+            left_text = "" if now.left_s is None else f", about {now.left_s:.0f} s left"
+            size = f", {now.done_bytes / 1e6:.0f} of {now.total_bytes / 1e6:.0f} MB" if now.total_bytes else ""
+            _log.info("%s: %d of %d %s%s%s", now.operation, now.done, now.total, now.unit, size, left_text)
+        if self._on_progress is not None:
+            self._on_progress(now)

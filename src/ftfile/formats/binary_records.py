@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.options import Settings
-    from ftfile.formats.line_formats import Encode
 
 
 _BLOCK_BYTES = 4 << 20
@@ -293,9 +292,6 @@ class BinaryRecords(Lines):
         advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
         check_one_text_column(self.name, schema, advice, "BINARY")
 
-    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
-        return self._encode
-
     def without_head(self, schema: pa.Schema) -> BinaryRecords:
         return self if self.user is not None else replace(self, column=schema.names[0])
 
@@ -313,7 +309,7 @@ class BinaryRecords(Lines):
             except pa.ArrowException as error:
                 raise corrupt(file, f"records for {', '.join(schema.names)}", error) from error
 
-    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         framing, user = self.framing, self.user
         if user is not None:
             return framing.frame(user.encode(batch).view(pa.binary()))

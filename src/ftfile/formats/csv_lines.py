@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.formats.line_formats import Encode
-
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
@@ -95,8 +93,8 @@ class CsvLines(Lines):
             )
         check_problems(self.name, problems)
 
-    def rows(self, schema: pa.Schema) -> Encode:
-        return _CsvRows(schema, self).encode
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        return _CsvRows(batch.schema, self).encode(batch)
 
     def head(self, schema: pa.Schema) -> bytes:
         return _CsvRows(schema, self).names() if self.header else b""

@@ -6,7 +6,6 @@ import binascii
 import io
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
-
-    from ftfile.formats.line_formats import Encode
 
 
 _PAD = ord("=")
@@ -197,11 +194,6 @@ class JsonLines(Lines):
             ),
         )
 
-    def rows(self, schema: pa.Schema) -> Encode:
-        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
-        rebuilt = [pa.types.is_nested(kind) or any(map(self._is_text, leaf_types(kind))) for kind in schema.types]
-        return partial(self._encode, rebuilt=rebuilt)
-
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         line_sep = self.line_sep.encode()
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
@@ -221,10 +213,12 @@ class JsonLines(Lines):
             if rows != (expected := lines.count(b"\n")):
                 raise corrupt(file, f"{expected} JSON objects, one a line", rows)
 
-    def _encode(self, batch: pa.RecordBatch, rebuilt: list[bool]) -> EncodedRows:
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
         names, columns, is_plain = batch.schema.names, [], True
-        for name, array, is_rebuilt in zip(names, batch.columns, rebuilt, strict=True):
+        for name, array in zip(names, batch.columns, strict=True):
+            # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+            is_rebuilt = pa.types.is_nested(array.type) or any(map(self._is_text, leaf_types(array.type)))
             with naming(f"column `{name}`"):
                 column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
                 is_plain = _is_plain(column) and is_plain

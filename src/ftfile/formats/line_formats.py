@@ -8,10 +8,9 @@ from __future__ import annotations
 import io
 import re
 from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from ftfile.formats.reading import corrupt
 from ftfile.rows.buffers import string_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 
 __all__ = (
-    "Encode",
     "EncodedRows",
     "LineEncoder",
     "LineJoiner",
@@ -62,9 +60,6 @@ class EncodedRows:
     ends: Callable[[], NDArray[np.integer]]  # the offset after each row; called only where a file ends among them
 
 
-Encode: TypeAlias = Callable[[pa.RecordBatch], EncodedRows]
-
-
 def rows_of(lines: pa.StringArray) -> EncodedRows:
     """Return the rows that are the strings of a column without nulls."""
     offsets, _ = string_parts(lines)
@@ -82,15 +77,16 @@ def naming(what: str) -> Iterator[None]:
 
 
 class Lines(LineFormat):
-    """A line format made of a function from rows to text."""
+    """A line format whose rows are encoded batch by batch."""
 
     line_sep: str = DEFAULTS["lineSep"]  # stands after each row, and nowhere else
 
     @abstractmethod
-    def rows(self, schema: pa.Schema) -> Encode:
-        """Return the function that encodes batches of `schema`, none of them empty.
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        """Return the rows of a batch, which is not empty, as text.
 
-        It raises `EncodingError` for a value that cannot be encoded, and names the column.
+        Raises:
+            EncodingError: a value cannot be encoded; the error names the column.
         """
 
     def head(self, schema: pa.Schema) -> bytes:  # noqa: ARG002 - for those that have one
@@ -102,10 +98,10 @@ class Lines(LineFormat):
         return self
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        return LineEncoder(target, self.rows(schema), self.head(schema))
+        return LineEncoder(target, self, self.head(schema))
 
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        return LineSegments(self.rows(schema), self.without_head(schema))
+        return LineSegments(self, self.without_head(schema))
 
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
         head = self.head(schema)
@@ -118,9 +114,9 @@ class Lines(LineFormat):
 class LineEncoder(Encoder):
     """Writes rows as text, exact to the row; the head of the file is written at once."""
 
-    def __init__(self, target: ByteWriter, encode: Encode, head: bytes) -> None:
+    def __init__(self, target: ByteWriter, lines: Lines, head: bytes) -> None:
         self._target = target
-        self._encode = encode
+        self._lines = lines
         self._rows = 0
         self._start_bytes = target.position
         if head:
@@ -131,7 +127,7 @@ class LineEncoder(Encoder):
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
             try:
-                encoded = _encoded(self._encode, batch.slice(taken, rows))
+                encoded = _encoded(self._lines, batch.slice(taken, rows))
             except UnencodableRows:
                 if taken:
                     break
@@ -168,8 +164,8 @@ class LineEncoder(Encoder):
 class LineSegments(SegmentCodec):
     """Segments whose data is that of the file; `headless` reads them."""
 
-    def __init__(self, encode: Encode, headless: Format) -> None:
-        self._encode = encode
+    def __init__(self, lines: Lines, headless: Format) -> None:
+        self._lines = lines
         self._headless = headless
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
@@ -177,7 +173,7 @@ class LineSegments(SegmentCodec):
         row = 0
         while row < batch.num_rows:
             rows = _slice_rows(batch.slice(row))
-            encoded = _encoded(self._encode, batch.slice(row, rows))
+            encoded = _encoded(self._lines, batch.slice(row, rows))
             first = int(np.searchsorted(bounds, row, side="right")) - 1
             last = int(np.searchsorted(bounds, row + rows, side="left")) - 1
             ends = encoded.ends() if last > first else None
@@ -273,13 +269,13 @@ def _slice_rows(batch: pa.RecordBatch) -> int:
     return rows
 
 
-def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
+def _encoded(lines: Lines, batch: pa.RecordBatch) -> EncodedRows:
     try:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             with naming(f"column `{name}`"):
                 column.validate(full=True)  # Spark's strings may hold any bytes, and text is UTF-8
         with naming("a row"):
-            return encode(batch)
+            return lines.encode(batch)
     except EncodingError as error:
         raise UnencodableRows(str(error)) from error
 

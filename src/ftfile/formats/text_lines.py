@@ -17,8 +17,6 @@ from ftfile.rows.buffers import text_scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.formats.line_formats import Encode
-
 
 @dataclass(frozen=True, slots=True)
 class TextLines(Lines):
@@ -49,9 +47,6 @@ class TextLines(Lines):
     def check_schema(self, schema: pa.Schema) -> None:
         check_one_text_column(self.name, schema, "select one, or use csv, json or parquet", "STRING")
 
-    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
-        return self._encode
-
     def without_head(self, schema: pa.Schema) -> TextLines:
         return replace(self, column=schema.names[0])
 
@@ -70,7 +65,7 @@ class TextLines(Lines):
                 raise corrupt(file, "text in UTF-8", error) from error
             yield batch_of(columns, schema, len(lines))
 
-    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+    def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         values = batch.column(0)
         if pc.any(pc.match_substring(values, self.line_sep)).as_py():
             raise EncodingError(

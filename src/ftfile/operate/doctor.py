@@ -12,11 +12,11 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from ftfile.core import __version__
 from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
-from ftfile.core.version import __version__
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.operate.findings import DirectoryReport, check, find, worst_first
@@ -128,9 +128,7 @@ def _worker() -> Finding:
     if program is None:
         actual = f"{command!r}, which Spark starts, is no program"
         return replace(find("workers", "", expected, actual, remedy=remedy), severity="error")
-    code = (
-        "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core.version as own; print(own.__version__)"
-    )
+    code = "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core as own; print(own.__version__)"
     lines = _output([program, "-c", code]).split()
     version = lines[0] if lines else "unknown"
     release = lines[1] if len(lines) > 1 else "none"

@@ -12,11 +12,10 @@ from msgspec import convert, structs
 
 from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import is_away
+from ftfile.core.context import Tracker, is_away
 from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
-from ftfile.core.progress import Tracker
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
+    from ftfile.core.context import OnProgress
     from ftfile.core.options import Settings
-    from ftfile.core.progress import OnProgress
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
+from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.progress import Tracker
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.progress import OnProgress
+    from ftfile.core.context import OnProgress
     from ftfile.operate.verify.verify_directory import VerifyReport
 
 

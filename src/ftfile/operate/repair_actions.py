@@ -34,8 +34,7 @@ from ftfile.operate.verify.log_scan import LogScan
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from ftfile.core.context import IdSource
-    from ftfile.core.progress import Tracker
+    from ftfile.core.context import IdSource, Tracker
     from ftfile.log.format.model import Add, MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.operate.findings import Action

@@ -23,10 +23,10 @@ from msgspec import Struct
 from pyspark import __version__ as spark_version
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from ftfile.core import __version__
 from ftfile.core.context import is_worker, main_module
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
-from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -276,10 +276,10 @@ def _opener() -> Callable[..., Any]:
         import dataclasses  # noqa: PLC0415 - code that is unpickled has no module around it
         import pkgutil  # noqa: PLC0415
 
-        from ftfile.core import version as found  # noqa: PLC0415
+        from ftfile import core  # noqa: PLC0415
 
-        if found.__version__ != version:
-            return f"ftfile {found.__version__} from {found.__file__}, and the driver {version}"
+        if core.__version__ != version:
+            return f"ftfile {core.__version__} from {core.__file__}, and the driver {version}"
         for name, expected in fields.items():
             try:
                 kind = pkgutil.resolve_name(name)
@@ -287,7 +287,7 @@ def _opener() -> Callable[..., Any]:
             except (AttributeError, TypeError):
                 names = []
             if names != expected:
-                return f"another build of ftfile {version} from {found.__file__} than the driver: {name} differs"
+                return f"another build of ftfile {version} from {core.__file__} than the driver: {name} differs"
         return None
 
     def open_here(version: str, fields: dict[str, list[str]], content: bytes) -> Any:  # noqa: ANN401 - what was shipped

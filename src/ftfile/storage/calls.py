@@ -19,7 +19,7 @@ from ftfile.core.errors import FtfileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ftfile.core.progress import Tracker
+    from ftfile.core.context import Tracker
     from ftfile.storage.api import FileSystem
 
 

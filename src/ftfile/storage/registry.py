@@ -205,7 +205,7 @@ class RetryingFileSystem(WrapperFileSystem):
 ENTRY_POINT_GROUP = "ftfile.filesystems"
 
 _BUILT_IN = {
-    "file": "ftfile.storage.local.filesystem:open_location",
+    "file": "ftfile.storage.local:open_location",
     "hdfs": "ftfile.storage.hdfs.native:open_location",
     "memory": "ftfile.testing.fs.memory:open_location",
     "s3": "ftfile.storage.s3.filesystem:open_location",
@@ -258,7 +258,7 @@ def open_filesystem(
     parsed = parse(url)
     where = parsed.scheme, parsed.authority, parsed.path
     location = Location(*where, dict(settings or {}), dict(optional_settings or {}), context)
-    return RetryingFileSystem(_factory(parsed.scheme, url)(location), context)
+    return RetryingFileSystem(_open(location, url), context)
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -280,12 +280,13 @@ def _by_fsspec(scheme: str) -> str | None:
     import fsspec  # noqa: PLC0415 - for foreign schemes alone
 
     is_known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
-    return "ftfile.storage.fsspec.filesystem:open_location" if is_known else None
+    return "ftfile.storage.fsspec:open_location" if is_known else None
 
 
-def _factory(scheme: str, url: str) -> Factory:
+def _open(location: Location, url: str) -> FileSystem:
+    scheme = location.scheme
     if scheme in _registered:
-        return _registered[scheme]
+        return _registered[scheme](location)
     name = _BUILT_IN.get(scheme) or _places.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         schemes = ", ".join(known_schemes())
@@ -296,4 +297,4 @@ def _factory(scheme: str, url: str) -> Factory:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}") from error
     _places[scheme] = name
-    return factory
+    return factory(location)

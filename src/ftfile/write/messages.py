@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
 
+from ftfile.core import __version__
 from ftfile.core.errors import FtfileError, InvalidMessages
-from ftfile.core.version import __version__
 from ftfile.log.commit_log import in_seconds
 from ftfile.log.format import layout
 from ftfile.log.format.layout import dead_letter_path

@@ -17,7 +17,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Body, Fingerprint, Origin, Record, Remove, StreamAuthor
 from ftfile.log.policy import DEFAULT_POLICY, Policy
 from ftfile.log.protocol import Committed, commit
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

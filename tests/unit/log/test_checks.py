@@ -14,7 +14,7 @@ from ftfile.log.checks import FinalPaths, Rewrite
 from ftfile.log.commit_log import DIRECTORIES_KEPT, KnownPaths
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.policy import DEFAULT_POLICY
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -23,7 +23,7 @@ from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import cover, list_compacted, merge_all, reach, write_range
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.records import PublishedHint, read_published, write_published
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from tests.kit.parameters import parametrize

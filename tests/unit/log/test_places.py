@@ -22,7 +22,7 @@ from ftfile.log.protocol import catch_up
 from ftfile.log.publish import still_live
 from ftfile.log.records import read_published
 from ftfile.log.state import SharedMap
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.fs.crashing import CrashingFileSystem

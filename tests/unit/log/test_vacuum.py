@@ -27,7 +27,7 @@ from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.operate.compact import merge_ranges
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, repeatable

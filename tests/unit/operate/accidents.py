@@ -249,7 +249,7 @@ class Scene:
 
     def _full(self) -> None:
         """Run the next batch on a disk without space."""
-        with mock.patch("ftfile.storage.local.filesystem.os.write", side_effect=OSError(errno.ENOSPC, "")):
+        with mock.patch("ftfile.storage.local.os.write", side_effect=OSError(errno.ENOSPC, "")):
             self._job({})
 
     def _add_word(self) -> None:

@@ -18,7 +18,7 @@ from ftfile.log.places import read_note, walk
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.verify.verify_directory import verify
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.tools.migrate.inventory import list_foreign
 from ftfile.tools.migrate.undo import put_back, remove_empty
 from tests.kit.parameters import parametrize

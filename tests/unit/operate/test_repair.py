@@ -29,7 +29,7 @@ from ftfile.log.state import Unpublished
 from ftfile.operate import repair as run
 from ftfile.operate import repair_actions as mending
 from ftfile.operate.findings import ACTIONS
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem

@@ -538,7 +538,7 @@ class TestDerived:
 
 
 def test_directories_are_missing(tmp_path: Any) -> None:
-    from ftfile.storage.local.filesystem import LocalFileSystem
+    from ftfile.storage.local import LocalFileSystem
 
     fs = LocalFileSystem(str(tmp_path / "out"), SYSTEM)
     Driver(fs).commit_new(0)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.types import LongType, StructType
 
 import ftfile
-import ftfile.core.version
+import ftfile.core
 import ftfile.write.files.file_options
 from ftfile.log import directory as kind_of_directory
 from ftfile.spark.datasource import FtFileDataSource
@@ -89,7 +89,7 @@ def test_the_same_ftfile_gets_the_same(kind: str, path: str) -> None:
 @KINDS
 def test_another_version_is_named(kind: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = shipped(kind, path)
-    monkeypatch.setattr(ftfile.core.version, "__version__", "0.0.9")
+    monkeypatch.setattr(ftfile.core, "__version__", "0.0.9")
     with pytest.raises(RuntimeError, match=rf"{sys.executable} .* runs ftfile 0\.0\.9 from .*, and the driver "):
         pickle.loads(content)
 
@@ -126,7 +126,7 @@ def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.Mon
 def test_a_class_is_that_of_the_python_which_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that talks to a server of Spark's runs what is installed there, whatever its own version is."""
     content = pickled(FtFileDataSource)
-    monkeypatch.setattr(ftfile.core.version, "__version__", "0.0.9")
+    monkeypatch.setattr(ftfile.core, "__version__", "0.0.9")
     assert pickle.loads(content) is FtFileDataSource
 
 

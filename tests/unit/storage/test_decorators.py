@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.core.context import Context, RetryPolicy, call_with_retries
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states

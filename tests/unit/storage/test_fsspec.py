@@ -32,7 +32,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.storage.fsspec.client import BLOCK_BYTES, remote_error
+from ftfile.storage.fsspec_client import BLOCK_BYTES, remote_error
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
@@ -543,9 +543,9 @@ def test_a_file_that_shrank_is_not_read_short() -> None:
 
 
 def test_large_files_are_sent_copied_and_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("client", "filesystem"):
-        monkeypatch.setattr(f"ftfile.storage.fsspec.{module}.BLOCK_BYTES", 100)
-    monkeypatch.setattr("ftfile.storage.fsspec.client.READ_BYTES", 70)
+    for module in ("fsspec", "fsspec_client"):
+        monkeypatch.setattr(f"ftfile.storage.{module}.BLOCK_BYTES", 100)
+    monkeypatch.setattr("ftfile.storage.fsspec_client.READ_BYTES", 70)
     known_as("objects", Objects)
     filesystem = open_filesystem(f"objects://{next(names)}")
     content = bytes(range(256)) * 4
@@ -720,9 +720,9 @@ def test_each_row_once_whatever_change_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: str, effect: str
 ) -> None:
     known_as("failing", Failing)
-    for module in ("client", "filesystem"):
-        monkeypatch.setattr(f"ftfile.storage.fsspec.{module}.BLOCK_BYTES", 100)
-    monkeypatch.setattr("ftfile.storage.fsspec.filesystem.ROUNDS", 0)
+    for module in ("fsspec", "fsspec_client"):
+        monkeypatch.setattr(f"ftfile.storage.{module}.BLOCK_BYTES", 100)
+    monkeypatch.setattr("ftfile.storage.fsspec.ROUNDS", 0)
     url, letters = f"failing://{next(names)}/data", "abcdefghijklmnopqrstuvwxyz"
     options = {"fileFormat": "text", "publish": publish}
     query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))

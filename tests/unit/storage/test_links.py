@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotADirectory, NotAFile, NotFound, StorageError
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from tests.kit.parameters import parametrize
 

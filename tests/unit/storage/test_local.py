@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import ftfile.storage.local.system
+import ftfile.storage.local_system
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -27,8 +27,8 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.storage.local.filesystem import LocalFileSystem
-from ftfile.storage.local.system import storage_error
+from ftfile.storage.local import LocalFileSystem
+from ftfile.storage.local_system import storage_error
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.contracts.exclusive import ExclusiveContract
 from ftfile.testing.contracts.filesystem import FileSystemContract
@@ -86,7 +86,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-        monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
+        monkeypatch.setattr(ftfile.storage.local_system, "_libc", lambda: None)
         filesystem = LocalFileSystem(str(tmp_path), SYSTEM)
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
@@ -282,7 +282,7 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
 
 def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = os.link, True
-    monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local_system, "_libc", lambda: None)
 
     def link(source: str, target: str, **options: Any) -> None:
         if lost:
@@ -305,7 +305,7 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.put("source", b"data")
-    monkeypatch.setattr(ftfile.storage.local.system, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.storage.local_system, "_libc", lambda: None)
 
     def unlink(path: str, **_: Any) -> None:
         raise PermissionError(errno.EACCES, "no", path)

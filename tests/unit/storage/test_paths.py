@@ -10,7 +10,7 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StorageError
 from ftfile.storage.api import Capabilities
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.paths import parent_of
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import RootedFileSystem

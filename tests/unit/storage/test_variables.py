@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import OutcomeUnknown, Unsupported
-from ftfile.storage.fsspec.client import clients
+from ftfile.storage.fsspec_client import clients
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.storage.fake_objects import Objects, known_as

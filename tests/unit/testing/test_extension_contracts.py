@@ -28,9 +28,8 @@ from ftfile.formats.columnar import CollectingEncoder, RowJoiner, RowSegments
 from ftfile.formats.csv_lines import CsvLines
 from ftfile.formats.json_lines import JsonLines
 from ftfile.formats.line_formats import LineEncoder, LineJoiner, Lines, LineSegments
-from ftfile.testing.contracts.filter import FilterContract
+from ftfile.testing.contracts.filter import FilterContract, KeyProviderContract
 from ftfile.testing.contracts.format import FormatContract
-from ftfile.testing.contracts.key_provider import KeyProviderContract
 from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import Cipher
 

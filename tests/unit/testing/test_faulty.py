@@ -15,9 +15,8 @@ from ftfile.core.errors import (
     StreamClosed,
     Unavailable,
 )
-from ftfile.testing.fs.faulty import STANDARD_FAULTS, Call, Fault, FaultyFileSystem
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Call, Fault, FaultyFileSystem, fault_sweep
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.sweep import fault_sweep
 from tests.unit.storage.layered import LayeredContract
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
+from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
-from ftfile.core.progress import Tracker
 from ftfile.formats.parts import read_add
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
@@ -30,7 +30,7 @@ from ftfile.write.workers import Threads, Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-    from ftfile.core.progress import OnProgress
+    from ftfile.core.context import OnProgress
     from ftfile.log.format.model import Record
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState

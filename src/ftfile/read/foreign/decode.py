@@ -138,7 +138,9 @@ def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 
 
 def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    rows, planned = _reader(decoding)(content, cut, schema, decoding), content.planned
+    readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
+    read: Reader = pkgutil.resolve_name(readers[decoding.file_format])  # imported when it is asked for
+    rows, planned = read(content, cut, schema, decoding), content.planned
     if decoding.file_format == "json":
         return rows  # its parser ends the process where memory runs out; records of JSON have limits of their own
     stored_bytes = content.file.size_bytes if planned.whole else min(planned.end, LINE_BYTES_MAX)
@@ -167,13 +169,6 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
     values = parse_partition_path(path.rpartition("/")[0], schema, time_zone)
     return {name: values[spelling] for name, spelling in found.items()}
-
-
-def _reader(decoding: FileDecoding) -> Reader:
-    """Return the reader of a format, whose module is imported when it is asked for."""
-    readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
-    reader: Reader = pkgutil.resolve_name(readers[decoding.file_format])
-    return reader
 
 
 class Elsewhere:

@@ -143,7 +143,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
     odd_names: Sequence[str] = ODD_NAMES  # but those that the store loses without a word
 
     def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
-        below = self.numbers(request)
+        below = self.numbers(request).below
         content = bytes(below(256) for _ in range(10_000))
         write(filesystem, "file", content)
         with filesystem.open("file") as file:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, OutputStream
 
 
-__all__ = ("EVENTUALLY_S", "ContractSupport", "make_directory", "write")
+__all__ = ("EVENTUALLY_S", "ContractSupport", "SeededNumbers", "make_directory", "write")
 
 
 EVENTUALLY_S = 300.0
@@ -121,17 +120,23 @@ class ContractSupport:
                     stream.write(b"refused")
         return caught.value
 
-    def numbers(self, request: pytest.FixtureRequest) -> Callable[[int], int]:
-        """Return a source of random numbers below a limit; a failure shows the seed for `--seed`."""
+    def numbers(self, request: pytest.FixtureRequest) -> SeededNumbers:
+        """Return a source of random numbers; a failure shows the seed for `--seed`."""
         seed = request.config.getoption("--seed", None)
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "big")  # noqa: TID251 - another one in each run, and printed
         print(f"seed {seed}")  # noqa: T201 - pytest shows it with a failure
-        return partial(_number_below, SeededIds(seed))
+        return SeededNumbers(SeededIds(seed))
 
 
-def _number_below(ids: SeededIds, limit: int) -> int:
-    return int(ids.unique(), 16) % limit
+class SeededNumbers(NamedTuple):
+    """A source of random numbers."""
+
+    ids: SeededIds
+
+    def below(self, limit: int) -> int:
+        """Return a number from 0 on, below a limit."""
+        return int(self.ids.unique(), 16) % limit
 
 
 def write(filesystem: FileSystem, path: str, content: bytes) -> OutputStream:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ftfile.core.version import __version__
+from ftfile.core import __version__
 from ftfile.tools.cli import look_commands as looking
 from ftfile.tools.cli import migrate_commands as migrating
 from ftfile.tools.cli import read_commands as reading

@@ -64,11 +64,10 @@ class RowPrinter:
         csv = {"header": True, "escape": '"'}
         options = csv if self._format == "csv" else {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format, options)
-        encode = lines.rows(schema)
         if not self._begun:
             write_bytes(lines.head(schema))
         for batch in batches:
-            _write_lines(encode(_flattened(batch, schema)).data)
+            _write_lines(lines.encode(_flattened(batch, schema)).data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types

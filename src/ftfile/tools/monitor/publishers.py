@@ -6,8 +6,8 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from ftfile.core import __version__
 from ftfile.core.errors import ConfigError
-from ftfile.core.version import __version__
 from ftfile.tools.monitor.metrics import BUCKETS_S, METRICS
 
 if TYPE_CHECKING:

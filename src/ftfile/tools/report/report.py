@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ftfile.core import __version__
 from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.logs import redacted
 from ftfile.core.remedies import in_commands
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, names_text, time_text
-from ftfile.core.version import __version__
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.filters.key_providers import CommandRing, EnvironmentRing, FileRing
-from ftfile.testing.contracts.key_provider import KeyProviderContract
+from ftfile.testing.contracts.filter import KeyProviderContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.layout import WalName
 from ftfile.log.wal import WalFiles, list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
-from ftfile.testing.fs.faulty import STANDARD_FAULTS
-from ftfile.testing.sweep import fault_sweep
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, fault_sweep
 from tests.unit.kv.operator.stores import UnsyncedDisk
 
 if TYPE_CHECKING:

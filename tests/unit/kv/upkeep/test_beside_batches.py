@@ -13,9 +13,8 @@ from ftfile.core.errors import FtfileError, StaleFiles, StorageError
 from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.testing.fs.faulty import Fault
+from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.sweep import fault_sweep
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of, runs_of

@@ -31,7 +31,7 @@ from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
-    from ftfile.core.progress import Progress
+    from ftfile.core.context import Progress
     from ftfile.kv.planning.runs import Run
 
 

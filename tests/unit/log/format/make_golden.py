@@ -34,7 +34,7 @@ from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.known import key_of
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
 from ftfile.read.foreign.plan_log import PlanLog
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.files.file_writer import forget_caches

@@ -41,7 +41,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.read.foreign.known import KnownFiles, key_of
 from ftfile.read.foreign.plan import FileEntry, Late, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog, columns_files, read_columns
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import keys_of, numbered, open_run
 from tests.unit.log.format.make_golden import GOLDEN, KEY, MAKERS, files_of, open_golden_store

@@ -16,10 +16,9 @@ from ftfile.operate.export.export import ExportReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
-from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.sweep import fault_sweep
 from tests.crash.share import THOROUGH
 from tests.kit.parameters import parametrize
 from tests.unit.operate.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows

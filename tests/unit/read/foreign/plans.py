@@ -11,7 +11,7 @@ from ftfile.log import checkpoints
 from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.plan import Plan, PlanPosition, Range
 from ftfile.read.foreign.plan_log import PlanLog
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans
 

@@ -18,7 +18,7 @@ from ftfile.read.foreign import decode
 from ftfile.read.foreign.decoding.lines import RangeContent
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.read.foreign.settings import FileDecoding
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from tests.kit.rotating import RotatingLog
 from tests.unit.read.foreign.planned import LINE, packed
 

@@ -17,7 +17,7 @@ from ftfile.log.format import layout
 from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.known import KnownFiles
 from ftfile.read.foreign.plan import PlanPosition, to_offset
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.log_check import InvariantViolation

@@ -9,7 +9,7 @@ import ftfile
 from ftfile.errors import ConfigError, PermissionDenied
 from ftfile.read.foreign.plan import Plan, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from tests.kit.files_run import FilesRun
 from tests.unit.read.foreign.plans import COLUMNS, Source

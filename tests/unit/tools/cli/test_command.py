@@ -19,8 +19,7 @@ import pytest
 import typer
 
 import ftfile
-from ftfile.core import errors
-from ftfile.core.version import __version__
+from ftfile.core import __version__, errors
 from ftfile.log.format import layout
 from ftfile.tools.cli import output
 from ftfile.tools.cli.__main__ import MISSING
@@ -280,7 +279,7 @@ def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -
     code = f"""
 import pathlib, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.tools.cli.__main__ import main
 real, calls = LocalFileSystem.{call}, []
 def slow(self, *paths):

@@ -13,7 +13,7 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format import layout
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.tools.migrate import inventory, reading, undo
 from ftfile.tools.migrate.undo import REASON, foreign_in_quarantine

@@ -12,7 +12,7 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, EncodingError, NameCollision, NotFound, OutcomeUnknown, UnknownQuery
 from ftfile.log.checkpoints import encode_checkpoint
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable

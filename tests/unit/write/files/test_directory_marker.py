@@ -11,7 +11,7 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.directory import read_marker, write_marker
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.storage.local.filesystem import open_location
+from ftfile.storage.local import open_location
 from ftfile.storage.registry import register, unregister
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files.file_writer import forget_caches

@@ -14,7 +14,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, StorageError, UserCodeError
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, spark_schema

@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, FtfileError
-from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import register, unregister
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch, StoreBatch
 from ftfile.testing.source_run import SourceRun

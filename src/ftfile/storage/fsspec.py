@@ -19,7 +19,7 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.storage.calls import digest_of_variables, parallel
-from ftfile.storage.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, FsspecSettings, NewFile, clients
+from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, FsspecSettings, NewFile, clients
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from ftfile.core.logs import get_logger
 from ftfile.storage.api import READING, FileInfo, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from inotify_simple import INotify
 
@@ -224,22 +224,23 @@ _RENAME_NOREPLACE = 1
 
 
 @functools.cache
-def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+def _libc() -> ctypes.CDLL | None:
+    """Return the C library, if it has `renameat2`."""
     try:
-        function = ctypes.CDLL(None, use_errno=True).renameat2
+        library = ctypes.CDLL(None, use_errno=True)
+        library.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     except (AttributeError, OSError):
         return None
-    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    return function
+    return library
 
 
 def rename_in_one_step(source: Name, target: Name) -> bool:
     """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
-    function = _renameat2()
-    if function is None:
+    library = _libc()
+    if library is None:
         return False
     old, new = (_AT_FDCWD if name.directory is None else name.directory for name in (source, target))
-    if function(old, os.fsencode(source.text), new, os.fsencode(target.text), _RENAME_NOREPLACE) == 0:
+    if library.renameat2(old, os.fsencode(source.text), new, os.fsencode(target.text), _RENAME_NOREPLACE) == 0:
         return True
     code = ctypes.get_errno()
     if code in {errno.ENOSYS, errno.EINVAL}:

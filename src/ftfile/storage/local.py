@@ -23,7 +23,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
-from ftfile.storage.local.system import (
+from ftfile.storage.local_system import (
     LEADS_NOWHERE,
     Name,
     beside,

@@ -1,1 +1,0 @@
-"""Any file system of fsspec that passes a probe."""
