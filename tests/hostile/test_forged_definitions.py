@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import shutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile import kv
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
@@ -19,7 +22,7 @@ from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import RunMetadata
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.hostile.forging import forged_header
 from tests.unit.write.files.encrypted import forget_all
 
@@ -140,3 +143,22 @@ def test_a_segment_of_lines_with_rows_to_pass_over_is_damage(tmp_path: Path) -> 
     forget_all()
     with pytest.raises(CorruptData, match="no rows to pass over"):
         ftfile.flush(str(out))
+
+
+@pytest.mark.parametrize("name", ["segment", "b=segment", "b=-0001", "b=1", "", "b=0000\u0661"])
+def test_a_run_in_no_bucket_is_damage(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "store"
+    batches = StoreBatch(str(path), {"key": "string", "n": "long"}, {"keyColumns": "key", "buckets": "4"})
+    for number in range(2):
+        batches.run(number, [[{"key": "a", "n": number}]])
+    [*_, record] = sorted((path / "_ftfile/log").glob("*.record"))
+    header, *lines = from_checked_text(record.read_bytes(), record.name)
+    changed = [re.sub(rb'"b=[0-9]{5}"', lambda _: json.dumps(name).encode(), line) for line in lines]
+    assert changed != lines
+    record.write_bytes(to_checked_text([header, *changed]))
+    for derived in ("hints", "checkpoints", "compacted"):
+        shutil.rmtree(path / "_ftfile" / derived, ignore_errors=True)
+    forget_all()
+    for call in (lambda: kv.open(str(path)).get("a"), lambda: kv.rebucket(str(path), 8), lambda: kv.verify(str(path))):
+        with pytest.raises(CorruptData, match="buckets with names such as b=00001"):
+            call()

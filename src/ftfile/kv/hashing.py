@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
+from ftfile.core.errors import CorruptData
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
+from ftfile.log.format import layout
 from ftfile.rows.buffers import byte_ranges, from_numpy, is_valid
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ _ALL = slice(None)
 _LONG_BYTES = 2048
 _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
 _PREFIX = "b="
+_NAME = re.compile(rf"{_PREFIX}[0-9]{{5}}")
 
 
 def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
@@ -239,7 +243,9 @@ def bucket_name(number: int) -> str:
 
 
 def bucket_number(name: str) -> int:
-    """Return the number of a bucket by its name."""
+    """Return the number of a bucket by its name; CorruptData for the name of none."""
+    if _NAME.fullmatch(name) is None:
+        raise CorruptData(layout.LOG, f"buckets with names such as {bucket_name(1)}", f"{name!r:.80}")
     return int(name.removeprefix(_PREFIX))
 
 

@@ -290,8 +290,13 @@ def _bound(key: Key, definition: StoreDefinition) -> tuple[Any, ...]:
 
 
 def _python_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - of a key
-    """Return the value of a scalar; itself if Python has no such value, such as the day behind the last one."""
+    """Return the value of a scalar; itself if Python has no such value, such as the day behind the last one.
+
+    A string that is not UTF-8 is given as its bytes.
+    """
     try:
         return scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.as_buffer().to_pybytes()
     except (OverflowError, ValueError):
         return scalar

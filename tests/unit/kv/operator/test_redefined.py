@@ -211,6 +211,17 @@ def test_windows_are_read_whole(tmp_path: Path, *, encrypted: bool) -> None:
     ]
 
 
+def test_a_purge_of_keys_that_are_no_text_is_read(path: str) -> None:
+    """Who can write there can put such a file there; their bytes are given, which can be printed."""
+    store = opened(path)
+    store.begin_window(8)
+    store._pending.buffer.purge((b"\xae,",), None)  # noqa: SLF001 - no key of Python is such a string
+    store.end_window()
+    [*_, last] = kv.read_windows(path, "w")
+    assert last.purges == [((b"\xae,",), None)]
+    assert "xae" in repr(last)
+
+
 @parametrize("event", ["commit", "opening"], quick=1)
 def test_windows_are_read_beside_a_writer_that_goes_on(path: str, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(path)
