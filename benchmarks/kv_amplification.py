@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.report import Cell, Table
-from ftfile.kv.planning.picker import by_position, cuts_of, moves_of, pick, size_of, terms_of
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings, by_position, pick, size_of
+from ftfile.kv.planning.plan import cuts_of, moves_of, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
 

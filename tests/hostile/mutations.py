@@ -199,7 +199,7 @@ class _Mutator:
                 return not old
             if isinstance(old, int):
                 return generator.choice(
-                    [old + 1, old - 1, old * 2, -old, float(old), 0, 1 << 31, 1 << 40, (1 << 63) - 1]
+                    [old + 1, old - 1, old * 2, -old, float(min(old, 1 << 100)), 0, 1 << 31, 1 << 40, (1 << 63) - 1]
                 )
             if isinstance(old, str):
                 return generator.choice([old[:-1], old + "x", old.upper(), f"../{old}", f"/{old}", old * 3, [old]])

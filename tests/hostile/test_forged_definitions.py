@@ -18,7 +18,7 @@ from ftfile import kv
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.driver import how_written
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import RunMetadata
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.fs.memory import MemoryFileSystem

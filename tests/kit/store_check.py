@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.definition import DELETE, StoreDefinition, code_of, operations, ops_in
-from ftfile.kv.feed.rows import differ
+from ftfile.kv.feed_rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall

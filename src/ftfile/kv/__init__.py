@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
-    from ftfile.kv.feed.changes import changes
+    from ftfile.kv.feed import changes
     from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
     from ftfile.kv.operator.opening import read_windows
     from ftfile.kv.operator.store import KeyValueStore
@@ -54,7 +54,7 @@ __getattr__ = lazy_names(
         "DELETED": "ftfile.kv.operator.windows",
         "KeyValueStore": "ftfile.kv.operator.store",
         "Reader": "ftfile.kv.reading.reader",
-        "changes": "ftfile.kv.feed.changes",
+        "changes": "ftfile.kv.feed",
         "compact": "ftfile.kv.upkeep.compact",
         "open": "ftfile.kv.reading.reader:open_store",
         "purge": "ftfile.kv.upkeep.purge",

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.picker import Compaction, Terms
-    from ftfile.kv.planning.plan import Piece, PlannedCompaction, Planner
+    from ftfile.kv.planning.picker import Compaction
+    from ftfile.kv.planning.plan import Piece, PlannedCompaction, Planner, Terms
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool

@@ -14,7 +14,7 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
-from ftfile.kv.planning.rules import PlanSettings
+from ftfile.kv.planning.picker import PlanSettings
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json

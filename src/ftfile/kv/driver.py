@@ -14,8 +14,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
+from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import Planner, acceptable, due, holds_after, holds_of, job_of
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_metadata
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES

@@ -15,8 +15,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.formats.parts import recorded_names
 from ftfile.kv.definition import FOUND
-from ftfile.kv.feed.changes import FeedStream
-from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
+from ftfile.kv.feed import FeedStream
+from ftfile.kv.feed_rows import Share, as_requested, changed_rows, feed_schema
 from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ftfile.kv.feed.changes import FeedStream
-    from ftfile.kv.feed.rows import Share as StoreShare
+    from ftfile.kv.feed import FeedStream
+    from ftfile.kv.feed_rows import Share as StoreShare
     from ftfile.log.directory import DirectoryMarker
 
 

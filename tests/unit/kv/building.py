@@ -16,8 +16,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
+from ftfile.kv.planning.picker import DEFAULT_PLAN
 from ftfile.kv.planning.plan import Planner
-from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import Run, RunMetadata, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys

@@ -19,19 +19,8 @@ from msgspec import structs
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
-from ftfile.kv.planning.picker import (
-    Compaction,
-    Terms,
-    by_position,
-    cuts_of,
-    groups_of,
-    moves_of,
-    pick,
-    purges_between,
-    terms_of,
-)
-from ftfile.kv.planning.plan import acceptable
-from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold, PlanSettings
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold, PlanSettings, by_position, groups_of, pick
+from ftfile.kv.planning.plan import Terms, acceptable, cuts_of, moves_of, purges_between, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata, apart, placed, run_of, runs_by_bucket
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Origin

@@ -13,7 +13,7 @@ import pytest
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
+from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.log.format.model import Transaction
 from ftfile.rows.spark_types import spark_schema_json
 

@@ -13,8 +13,8 @@ from msgspec import structs
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.compactor import Compactor
+from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import PlannedCompaction
-from ftfile.kv.planning.rules import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.planning.picker import Compaction, Terms
+    from ftfile.kv.planning.picker import Compaction
+    from ftfile.kv.planning.plan import Terms
     from ftfile.log.format.model import Add
 
 HISTORIES = 24

@@ -12,11 +12,9 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import compactor, pushdown
+from ftfile.kv import compactor, feed, feed_rows, pushdown
 from ftfile.kv.compactor import FoldedRows, Outputs
 from ftfile.kv.definition import define
-from ftfile.kv.feed import changes as feed_changes
-from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
@@ -167,10 +165,10 @@ class TestFeed:
         for batch in range(3):
             query.run(batch, [rows(*"abcdefghij", n=batch + 1)])
         whole = [row for batch in kv.changes(out) for row in batch.to_pylist()]
-        monkeypatch.setattr(feed_changes, "_TASK_BYTES", 1)
+        monkeypatch.setattr(feed, "_TASK_BYTES", 1)
         monkeypatch.setattr(feed_rows, "_WINDOW_BYTES", 1)
         log = CommitLog(open_filesystem(out))
-        followed = feed_changes.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
+        followed = feed.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
         head = log.refresh()
         assert len(followed.shares(InLog(0, ""), InLog(head.version, head.nonce))) == 4
         found = [row for batch in kv.changes(out) for row in batch.to_pylist()]

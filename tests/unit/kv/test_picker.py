@@ -8,19 +8,8 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from ftfile.kv.planning.picker import (
-    Compaction,
-    Terms,
-    cuts_of,
-    groups_of,
-    moves_of,
-    pick,
-    purges_between,
-    runs_in,
-    sorted_runs,
-    terms_of,
-)
-from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold, groups_of, pick, runs_in, sorted_runs
+from ftfile.kv.planning.plan import Terms, cuts_of, moves_of, purges_between, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds

@@ -10,11 +10,12 @@ from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.compactor import named as named_compactions
-from ftfile.kv.planning.picker import Compaction, Terms
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold
 from ftfile.kv.planning.plan import (
     PlannedCompaction,
     Planner,
     Result,
+    Terms,
     acceptable,
     failed_ids,
     holds_after,
@@ -23,7 +24,6 @@ from ftfile.kv.planning.plan import (
     job_of,
     pieces_of,
 )
-from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
 from ftfile.kv.planning.runs import Run, RunMetadata, placed, run_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, AssemblyTask, Origin

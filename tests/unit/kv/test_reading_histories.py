@@ -15,9 +15,8 @@ from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading import levels
-from ftfile.kv.reading.get import find
 from ftfile.kv.reading.levels import Sources
-from ftfile.kv.reading.view import View, view_of
+from ftfile.kv.reading.view import View, find, view_of
 from ftfile.kv.run import writer
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles

@@ -11,9 +11,8 @@ import pytest
 
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.planning.picker import Compaction
+from ftfile.kv.planning.picker import Compaction, Hold
 from ftfile.kv.planning.plan import job_of
-from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.index import TRAILER
 from ftfile.kv.run.window import COMPRESSIONS

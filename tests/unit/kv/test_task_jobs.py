@@ -17,9 +17,8 @@ from ftfile.kv import compactor
 from ftfile.kv.compactor import Compactor, run_compactions, share_of
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.picker import Compaction, Terms
-from ftfile.kv.planning.plan import PlannedCompaction, job_of
-from ftfile.kv.planning.rules import DEFAULT_PLAN, Hold
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold
+from ftfile.kv.planning.plan import PlannedCompaction, Terms, job_of
 from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader

@@ -11,8 +11,8 @@ import pytest
 
 from ftfile import kv
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.feed.changes import FeedStream
-from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
+from ftfile.kv.feed import FeedStream
+from ftfile.kv.feed_rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.planning.plan import due
 from ftfile.kv.run_files import OpenFiles
@@ -33,7 +33,7 @@ from tests.unit.kv.stores import FIRST, SECOND, rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.kv.planning.rules import PlanSettings
+    from ftfile.kv.planning.picker import PlanSettings
 
 PATH = "memory://widened/store"
 NARROW = {"k": "string", "n": "integer", "text": "string", "gone": "boolean"}

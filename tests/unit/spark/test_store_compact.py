@@ -15,9 +15,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.key_columns import encode_key
-from ftfile.kv.planning.picker import Compaction, Terms
-from ftfile.kv.planning.plan import PlannedCompaction
-from ftfile.kv.planning.rules import DEFAULT_PLAN
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction
+from ftfile.kv.planning.plan import PlannedCompaction, Terms
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.kv.planning.rules import PlanSettings
+from ftfile.kv.planning.picker import PlanSettings
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.write.files.naming import Naming
 from ftfile.write.files.rolling_rules import RollingSettings

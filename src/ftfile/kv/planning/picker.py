@@ -1,4 +1,4 @@
-"""Which runs of a bucket are to be compacted: a function of what the log says of its live runs.
+"""Which runs of a bucket are to be compacted: a function of what the log says of its live runs, its rules and holds.
 
 A bucket has two levels. Runs of level 0 may reach over all of its keys: batches write them, and compactions within
 level 0 make fewer and larger ones of them. When they have a tenth of level 1, or half a file, they descend: their rows
@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ftfile.kv.key_columns import behind, clip, union
+import msgspec
+from msgspec import Struct
+
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.log.format.model import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
-    from ftfile.kv.key_columns import Key, KeyRange
-    from ftfile.kv.planning.rules import Hold, PlanSettings
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
 
     Kind = Literal["level0", "descend", "level1"]
@@ -38,6 +39,51 @@ _DEPTH_MAX = 8
 _LEVEL0_SHARE = 0.1
 # Neighbouring groups of one run below this part of a file are joined.
 _SMALL_GROUP_SHARE = 1 / 16
+
+
+class PlanSettings(Struct, frozen=True, rename="camel"):
+    """The rules by which runs of a bucket are compacted; JSON in the log."""
+
+    flush_runs: Count  # new runs are compacted when there are as many,
+    flush_bytes: Count  # or they have as many bytes,
+    flush_rows: Count  # or rows
+    fan_in: Count  # runs of similar size that are merged to one
+    max_file_bytes: Count = msgspec.field(name="maxBytesPerFile")  # of a run that a job writes
+    # With a sequence column, how long a deleted row stays deleted when older rows come late.
+    tombstone_ttl_ms: Count
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> PlanSettings:
+        """Return the rules that a writer's options name."""
+        return cls(
+            flush_runs=parsed["flushIntervalCount"],
+            flush_bytes=parsed["flushBytes"],
+            flush_rows=parsed["flushSize"],
+            fan_in=4,
+            max_file_bytes=parsed["maxFileSize"],
+            tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
+        )
+
+    @property
+    def read_bytes(self) -> int:
+        """Return the bytes that a compaction reads, but for its two oldest sorted runs."""
+        return 2 * self.max_file_bytes
+
+
+DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
+
+
+class Hold(NamedTuple):
+    """Neighbouring runs of a bucket that could not be compacted, such as a damaged one, or values without a sum.
+
+    They are tried again with all newer runs of their level, or of their group, since one of these may have ended or
+    replaced the rows that fail. Meanwhile other runs are compacted without them.
+    """
+
+    run: str  # id of the oldest; the hold ends with it
+    last: int  # position of the newest row
+    attempts: int = 1  # that failed
+    not_before: int = 0  # version before which no task tries again
 
 
 class SortedRun(NamedTuple):
@@ -309,78 +355,3 @@ def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
 def _tier(size: int, rules: PlanSettings) -> int:
     """Return the power of `fan_in` that a size is nearest to."""
     return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, rules.fan_in) + 0.5)
-
-
-class Terms(NamedTuple):
-    """The rows that a compaction may leave out."""
-
-    is_bottommost: bool  # no older run has its keys: deletes and purges leave, and merges become sets
-    expired_ms: int  # with a sequence column, deletes before this time leave; see `fold`
-
-
-def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSettings, now_ms: int) -> Terms:
-    """Return the terms of a compaction of runs, given all live runs of their bucket.
-
-    A delete has expired once it is older than `tombstone_ttl_ms`, both now and when newer runs with its keys were
-    committed: their rows may be older ones that came in time, and are deleted.
-    """
-    ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
-    start, end = min(run.begins for run in compacted), _greatest_end(compacted)
-    neighbours = [
-        run
-        for run in bucket
-        if run.add.id not in ids and (end is None or run.begins <= end) and start <= _end(run, start)
-    ]
-    newer_ms = [run.metadata.committed_ms for run in neighbours if run.metadata.at[0] > first]
-    is_bottommost = len(newer_ms) == len(neighbours)
-    return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
-
-
-def cuts_of(
-    compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings
-) -> tuple[Key, ...]:
-    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves.
-
-    No result has keys on both sides of one.
-    """
-    if compaction.kind != "descend":
-        return ()
-    groups = groups_of(run for run in bucket if run.metadata.level)
-    keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
-    if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
-        keys.add(key)
-    keys |= {run.begins for run in moves_of(compaction, keys, rules.max_file_bytes)}
-    return tuple(sorted(keys - {()}))
-
-
-def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
-    """Return the runs of a descent that only change their level: they are large, meet no other, and have no cut."""
-    return tuple(
-        run
-        for run, *neighbours in groups_of(compaction.runs if compaction.kind == "descend" else ())
-        if not neighbours
-        and run.size >= max_file_bytes // 4
-        and not any(run.begins < cut <= _end(run, cut) for cut in cuts)
-    )
-
-
-def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
-    """Return the purges of results: each has those from its start to that of the next one, the last up to `end`."""
-    merged = union(purges)
-    bounds: list[Key | None] = [*starts[1:], end]
-    return [clip(merged, start, next_start) for start, next_start in zip(starts, bounds, strict=True)]
-
-
-def _greatest_end(runs: Iterable[Run]) -> Key | None:
-    """Return a key behind which runs have neither rows nor purges; None if there is none."""
-    last: Key = ()
-    for run in runs:
-        if run.ends is None:
-            return None
-        last = max(last, run.ends)
-    return last
-
-
-def _end(run: Run, key: Key) -> Key:
-    """Return where a run ends, or a key if it ends nowhere."""
-    return key if run.ends is None else run.ends

@@ -1,4 +1,4 @@
-"""Compactions that are due, as tasks do them, those that a record can take, and holds, of runs that fail."""
+"""Compactions that are due, with their terms and cuts; those that a record can take; and holds, of runs that fail."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.picker import cuts_of, moves_of, pick, purges_between, size_of, terms_of
-from ftfile.kv.planning.rules import Hold
+from ftfile.kv.key_columns import behind, clip, union
+from ftfile.kv.planning.picker import Hold, groups_of, pick, size_of
 from ftfile.kv.planning.runs import Run, apart, run_of, runs_by_bucket
 from ftfile.log.format.model import AssemblyTask
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import IdSource
     from ftfile.kv.key_columns import Key, KeyRange
-    from ftfile.kv.planning.picker import Compaction, Terms
-    from ftfile.kv.planning.rules import PlanSettings
+    from ftfile.kv.planning.picker import Compaction, PlanSettings
     from ftfile.log.checks import Rewrite
     from ftfile.log.format.model import Add
 
@@ -31,6 +30,81 @@ _log = get_logger(__name__)
 
 # A retry that failed as often is left out for a number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
+
+
+class Terms(NamedTuple):
+    """The rows that a compaction may leave out."""
+
+    is_bottommost: bool  # no older run has its keys: deletes and purges leave, and merges become sets
+    expired_ms: int  # with a sequence column, deletes before this time leave; see `fold`
+
+
+def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSettings, now_ms: int) -> Terms:
+    """Return the terms of a compaction of runs, given all live runs of their bucket.
+
+    A delete has expired once it is older than `tombstone_ttl_ms`, both now and when newer runs with its keys were
+    committed: their rows may be older ones that came in time, and are deleted.
+    """
+    ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
+    start, end = min(run.begins for run in compacted), _greatest_end(compacted)
+    neighbours = [
+        run
+        for run in bucket
+        if run.add.id not in ids and (end is None or run.begins <= end) and start <= _end(run, start)
+    ]
+    newer_ms = [run.metadata.committed_ms for run in neighbours if run.metadata.at[0] > first]
+    is_bottommost = len(newer_ms) == len(neighbours)
+    return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
+
+
+def cuts_of(
+    compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings
+) -> tuple[Key, ...]:
+    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves.
+
+    No result has keys on both sides of one.
+    """
+    if compaction.kind != "descend":
+        return ()
+    groups = groups_of(run for run in bucket if run.metadata.level)
+    keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
+    if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
+        keys.add(key)
+    keys |= {run.begins for run in moves_of(compaction, keys, rules.max_file_bytes)}
+    return tuple(sorted(keys - {()}))
+
+
+def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
+    """Return the runs of a descent that only change their level: they are large, meet no other, and have no cut."""
+    return tuple(
+        run
+        for run, *neighbours in groups_of(compaction.runs if compaction.kind == "descend" else ())
+        if not neighbours
+        and run.size >= max_file_bytes // 4
+        and not any(run.begins < cut <= _end(run, cut) for cut in cuts)
+    )
+
+
+def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
+    """Return the purges of results: each has those from its start to that of the next one, the last up to `end`."""
+    merged = union(purges)
+    bounds: list[Key | None] = [*starts[1:], end]
+    return [clip(merged, start, next_start) for start, next_start in zip(starts, bounds, strict=True)]
+
+
+def _greatest_end(runs: Iterable[Run]) -> Key | None:
+    """Return a key behind which runs have neither rows nor purges; None if there is none."""
+    last: Key = ()
+    for run in runs:
+        if run.ends is None:
+            return None
+        last = max(last, run.ends)
+    return last
+
+
+def _end(run: Run, key: Key) -> Key:
+    """Return where a run ends, or a key if it ends nowhere."""
+    return key if run.ends is None else run.ends
 
 
 class Result(NamedTuple):

@@ -14,9 +14,8 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
-from ftfile.kv.planning.picker import Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
+from ftfile.kv.planning.picker import Compaction, Hold, by_position, groups_of, is_small_group, size_of, sorted_runs
 from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
-from ftfile.kv.planning.rules import Hold
 from ftfile.kv.planning.runs import open_state, recorded_key_types, run_of, runs_by_bucket, seal_metadata
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import OnProgress
     from ftfile.kv.compactor import CompactionResult
     from ftfile.kv.driver import HowWritten
+    from ftfile.kv.planning.picker import PlanSettings
     from ftfile.kv.planning.plan import Piece
-    from ftfile.kv.planning.rules import PlanSettings
     from ftfile.kv.planning.runs import Run
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog

@@ -19,7 +19,7 @@ from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
-from ftfile.kv.planning.picker import terms_of
+from ftfile.kv.planning.plan import terms_of
 from ftfile.kv.planning.runs import open_metadata, position_of, run_of, runs_by_bucket, seal_metadata
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.format.model import Body, Origin, Remove

@@ -16,8 +16,8 @@ from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.kv.compactor import CompactionResult, Compactor
 from ftfile.kv.driver import how_written
+from ftfile.kv.planning.picker import DEFAULT_PLAN
 from ftfile.kv.planning.plan import Planner
-from ftfile.kv.planning.rules import DEFAULT_PLAN
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep import compact as compaction

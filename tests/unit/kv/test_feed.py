@@ -12,23 +12,33 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
-from ftfile.kv.feed.changes import FeedStream
-from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
+from ftfile.kv.feed import FeedStream
+from ftfile.kv.feed_rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.upkeep.automatic import vacuum_if_due
+from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.read.log_planner import FollowConfig, FollowSettings, Limits
 from ftfile.read.log_positions import START
 from ftfile.rows.spark_types import spark_schema_json
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
+from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 
 if TYPE_CHECKING:
-    from ftfile.testing.context import ManualClock
+    from collections.abc import Iterator
 
 PATH = "memory://feed/store"
 COLUMNS = {"word": "string", "n": "long", "gone": "boolean"}
 Change = tuple[int, str, str, Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[ManualClock]:
+    clock = ManualClock(tick_ms=1)
+    with repeatable(clock):
+        yield clock
+    MemoryFileSystem.drop("feed")
+    forget_vacuums()
 
 
 def store(**options: str) -> StoreBatch:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.units import packed
 from ftfile.kv.definition import BUCKETS_MAX
-from ftfile.kv.feed.rows import (
+from ftfile.kv.feed_rows import (
     Change,
     Share,
     applied,
