@@ -12,7 +12,7 @@ from benchmarks.kv_engines import ENGINES, Design
 from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
-from ftfile.kv.hashing import hash_rows, key_hasher
+from ftfile.kv.hashing import KeyHasher, hash_rows
 from ftfile.kv.key_columns import key_array
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
@@ -84,7 +84,7 @@ class Run(Design):
 
         self._file = file
         self._reader = RunReader(read_range, length_bytes, str(self.path), Cache(1 << 30))
-        self._hash = key_hasher([pa.binary()])
+        self._hash = KeyHasher([pa.binary()]).hash
 
     def getter(self) -> Callable[[bytes], Any]:
         get, hash_key = self._reader.get, self._hash

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,8 @@ FUNCTION_LINES_MAX = 50
 # Functions that take seven values or more: those of a user, by name, and steps of the protocol. The number only falls.
 MANY_PARAMETERS = 7
 MANY_PARAMETERS_MAX = 12
+# Functions that return a function: decorators and the like. Others return a value with methods. The number only falls.
+FUNCTION_MAKERS_MAX = 9
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
 # Somebody's home, and this very checkout: what names them works on one machine.
 HOMES = ("/home/", "/Users/", f"{Path.home()}/", f"{ROOT}/")
@@ -83,6 +85,7 @@ class Module(NamedTuple):
     defined: set[str]  # functions and classes at its top, without a leading underscore
     long: list[str]  # functions
     broad: list[str]  # functions with many parameters
+    makers: list[str]  # functions that return a function
     imported: list[tuple[str, str]]  # modules, and names of theirs
     bound: list[str]  # variables and parameters, each time that they are bound
 
@@ -95,6 +98,7 @@ def parsed(path: Path) -> Module:
         {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_"},
         [node.name for node in everywhere if isinstance(node, ast.FunctionDef) and is_long(node)],
         [node.name for node in everywhere if isinstance(node, ast.FunctionDef) and is_broad(node)],
+        [*functions_that_make_functions(everywhere)],
         [
             (node.module, alias.name)
             for node in everywhere
@@ -105,6 +109,23 @@ def parsed(path: Path) -> Module:
     )
 
 
+def functions_that_make_functions(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Yield those that say so, by `Callable` or a name for it, and those that return one of their own."""
+    names = {"Callable"}
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value and "Callable[" in ast.unparse(node.value):
+            names.add(ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target))
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            kind = ast.unparse(node.returns) if node.returns else ""
+            inner = [*statements(node)]
+            own = {each.name for each in inner if isinstance(each, ast.FunctionDef) and each is not node}
+            results = [each.value for each in inner if isinstance(each, ast.Return)]
+            is_own = any(isinstance(it, ast.Lambda) or (isinstance(it, ast.Name) and it.id in own) for it in results)
+            if kind.strip('"').partition("[")[0] in names or is_own:
+                yield node.name
+
+
 def bound_names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
@@ -113,7 +134,7 @@ def bound_names(tree: ast.Module) -> Iterator[str]:
             yield node.id
 
 
-def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+def statements(tree: ast.Module | ast.FunctionDef) -> Iterator[ast.stmt]:
     """Yield each statement, however deep; expressions, most of a tree, have none."""
     left: list[ast.stmt] = [*tree.body]
     while left:
@@ -139,6 +160,14 @@ def test_functions_take_few_values() -> None:
     assert len(broad) == MANY_PARAMETERS_MAX, (
         "Values that go together are one: see `Access` of core/arguments.py. Fewer than "
         f"{MANY_PARAMETERS_MAX}? Lower MANY_PARAMETERS_MAX. There are: {broad}"
+    )
+
+
+def test_functions_that_return_functions_are_few() -> None:
+    makers = [f"{short(path)}: {name}" for path in SOURCES for name in parsed(path).makers]
+    assert len(makers) == FUNCTION_MAKERS_MAX, (
+        "Return a value with methods, as `KeyHasher` of kv/hashing.py. Fewer than "
+        f"{FUNCTION_MAKERS_MAX}? Lower FUNCTION_MAKERS_MAX. There are: {makers}"
     )
 
 

@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
-from ftfile.kv.key_columns import key_reader
+from ftfile.kv.key_columns import StoredKeys
 from ftfile.kv.planning.plan import failed_ids, holds_of, is_held, pieces_of
 from ftfile.kv.planning.runs import open_metadata, run_of
 from ftfile.kv.run.pages import Cache
@@ -131,14 +131,14 @@ class FoldedRows:
         is_begun = False
         while self.has_more():
             batch = self._batches.pop()
-            key = key_reader(batch.columns[: self._key_columns])
-            passed = bisect.bisect_right(self._cuts, key(0))
+            keys = StoredKeys(batch.columns[: self._key_columns])
+            passed = bisect.bisect_right(self._cuts, keys[0])
             del self._cuts[:passed]
             if passed and is_begun:
                 self._batches.append(batch)
                 return
-            if self._cuts and self._cuts[0] <= key(batch.num_rows - 1):
-                end = bisect.bisect_left(range(batch.num_rows), self._cuts[0], key=key)
+            if self._cuts and self._cuts[0] <= keys[-1]:
+                end = bisect.bisect_left(keys, self._cuts[0])
                 self._batches.append(batch.slice(end))
                 batch = batch.slice(0, end)
             is_begun = True

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, order_of, shown_value, to_scalar, union
+from ftfile.kv.key_columns import StoredKeys, bools_of, contain, first_fall, order_of, shown_value, to_scalar, union
 from ftfile.kv.merge_functions import LAST, combine_pairs, combine_values, is_merge_name, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
@@ -287,7 +287,7 @@ def _error(function: str, column: str, key: Sequence[pa.Scalar], cause: Exceptio
 
 class _Held(NamedTuple):
     rows: pa.RecordBatch
-    key: Callable[[int], Key]
+    keys: StoredKeys
 
 
 class SortedRows:
@@ -308,7 +308,7 @@ class SortedRows:
             if batch is None:
                 self._is_ended = True
             elif batch.num_rows:
-                self._held.append(_Held(batch, key_reader(batch.columns[: self._key_columns])))
+                self._held.append(_Held(batch, StoredKeys(batch.columns[: self._key_columns])))
                 self._held_bytes += batch.nbytes
 
     @property
@@ -316,8 +316,7 @@ class SortedRows:
         """Return the last key that is held, behind which more may come; None if all that are left are held."""
         if self._is_ended:
             return None
-        last = self._held[-1]
-        return last.key(last.rows.num_rows - 1)
+        return self._held[-1].keys[-1]
 
     @property
     def is_empty(self) -> bool:
@@ -328,17 +327,15 @@ class SortedRows:
         """Return the rows that are held up to a key, itself included; None for all."""
         taken: list[pa.RecordBatch] = []
         while self._held:
-            rows, key = self._held[0]
-            end = rows.num_rows
-            if bound is not None and bound < key(end - 1):
-                end = bisect.bisect_right(range(end), bound, key=key)
+            rows, keys = self._held[0]
+            end = rows.num_rows if bound is None else bisect.bisect_right(keys, bound)
             if end:
                 taken.append(rows.slice(0, end))
             self._held_bytes -= rows.nbytes
             self._held.popleft()
             if end < rows.num_rows:
                 rest = rows.slice(end)
-                self._held.appendleft(_Held(rest, key_reader(rest.columns[: self._key_columns])))
+                self._held.appendleft(_Held(rest, StoredKeys(rest.columns[: self._key_columns])))
                 self._held_bytes += rest.nbytes
                 break
         return pa.Table.from_batches(taken, self._schema)

@@ -213,28 +213,30 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
-def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:
-    """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1."""
-    packers = [_packer(kind) for kind in kinds]
-    if packers == [bytes]:
-        return lambda key: xxh64_intdigest(key[0], SEED)
-    if len(packers) == 1:
-        (pack_one,) = packers
-        return lambda key: xxh64_intdigest(pack_one(key[0]), SEED)
+class KeyHasher:
+    """Hashes keys by their stored values, one of each type."""
 
-    def hash_key(key: tuple[Any, ...]) -> int:
+    def __init__(self, kinds: Sequence[pa.DataType]) -> None:
+        # None for values that are bytes already.
+        formats = [None if is_byte_key(kind) else "<i" if is_hashed_as_int(kind) else "<q" for kind in kinds]
+        self._packers: list[Any] = [None if numbers is None else struct.Struct(numbers).pack for numbers in formats]
+        # Returns the hash of a key, from 0 to 2**64 - 1.
+        self.hash: Callable[[tuple[Any, ...]], int] = self._of_values
+        if len(kinds) == 1:
+            (self._pack,) = self._packers
+            self.hash = self._of_bytes if self._packers[0] is None else self._of_number
+
+    def _of_bytes(self, key: tuple[Any, ...]) -> int:
+        return xxh64_intdigest(key[0], SEED)
+
+    def _of_number(self, key: tuple[Any, ...]) -> int:
+        return xxh64_intdigest(self._pack(key[0]), SEED)
+
+    def _of_values(self, key: tuple[Any, ...]) -> int:
         hashed = SEED
-        for value, pack in zip(key, packers, strict=True):
-            hashed = xxh64_intdigest(pack(value), hashed)
+        for value, pack in zip(key, self._packers, strict=True):
+            hashed = xxh64_intdigest(value if pack is None else pack(value), hashed)
         return hashed
-
-    return hash_key
-
-
-def _packer(kind: pa.DataType) -> Callable[[Any], bytes]:
-    if is_byte_key(kind):
-        return bytes
-    return struct.Struct("<i" if is_hashed_as_int(kind) else "<q").pack
 
 
 def bucket_name(number: int) -> str:

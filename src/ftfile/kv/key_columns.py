@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import decimal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, string_parts, strings_from, text_scalar, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -138,26 +139,44 @@ def bools_of(array: pa.Array) -> NDArray[np.bool_]:
     return values_of(array.cast(pa.uint8()), np.bool_)
 
 
-def key_reader(columns: Sequence[pa.Array]) -> Callable[[int], Key]:
-    """Return the function from the number of a row to its key; columns have no nulls."""
-    readers = [stored_reader(column) for column in columns]
-    if len(readers) == 1:
-        (read,) = readers
-        return lambda row: (read(row),)
-    return lambda row: tuple([read(row) for read in readers])
+class StoredKeys(Sequence[Key]):
+    """The keys of rows; their columns, at least one, have no nulls."""
 
+    __slots__ = ("_columns",)
 
-def stored_reader(column: pa.Array) -> Callable[[int], Any]:
-    """Return the function from the number of a row to its stored value; the column has no nulls."""
-    if not is_byte_key(column.type):
+    def __init__(self, columns: Sequence[pa.Array]) -> None:
         # Of a view, an item comes as an int of Python; of one that is not aligned, it cannot be taken.
-        return np.require(key_integers(column), requirements=["C", "A"]).data.__getitem__
-    if not len(column):
-        return b"".__getitem__
-    _, starts, data = column.buffers()
-    offsets = memoryview(starts).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
-    content = memoryview(data or b"")
-    return lambda row: bytes(content[offsets[row] : offsets[row + 1]])
+        self._columns = [
+            _Strings(column)
+            if is_byte_key(column.type)
+            else np.require(key_integers(column), requirements=["C", "A"]).data
+            for column in columns
+        ]
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, row: int) -> Key:  # type: ignore[override] # no slices
+        return tuple([column[row] for column in self._columns])
+
+
+class _Strings:
+    """The values of a column of strings or binaries, as bytes."""
+
+    __slots__ = ("_content", "_ends", "_starts")
+
+    def __init__(self, column: pa.Array) -> None:
+        _, starts, data = column.buffers()
+        offsets = memoryview(starts or bytes(4)).cast("B").cast("i")
+        first, end = column.offset, column.offset + len(column)
+        self._starts, self._ends = offsets[first:end], offsets[first + 1 : end + 1]
+        self._content = memoryview(data or b"")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, row: int) -> bytes:
+        return bytes(self._content[self._starts[row] : self._ends[row]])
 
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -10,9 +10,9 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections import defaultdict
-from functools import cache, partial
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ from ftfile.log.sealed import keys_of
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import KeyRange
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, InputFile
     from ftfile.write.messages import StagedSegment
     from ftfile.write.stage import Stage
-
-    ReadRange = Callable[[int, int], bytes | memoryview]
 
 
 _ALIGNMENT = 64
@@ -126,6 +124,13 @@ class RunSpool:
         self._stage.drop(self._file)
 
 
+class RangeReader(Protocol):
+    """A file of which ranges are read."""
+
+    def read_at(self, offset: int, length: int) -> bytes | memoryview:
+        """Return bytes of the file: fewer only at its end."""
+
+
 class _OpenFile:
     """A file that is closed when nothing reads it any more; opened for each read where it may not be mapped."""
 
@@ -144,7 +149,6 @@ class _OpenFile:
             _mappings.add(mapped.obj)
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
-        """Return bytes of the file: fewer only at its end."""
         if self._mapped is not None:
             return self._mapped[offset : offset + length]
         if self._file is not None:
@@ -169,18 +173,18 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._files: weakref.WeakValueDictionary[str, _OpenFile] = weakref.WeakValueDictionary()
 
-    def open(self, path: str) -> ReadRange:
-        """Return the function that reads a file, which stays open as long as the function is kept.
+    def open(self, path: str) -> RangeReader:
+        """Return a file, which stays open as long as it is referred to.
 
         Raises:
-            NotFound: there is no such file; the function may raise it, too.
+            NotFound: there is no such file; reading it may raise that, too.
             StorageError: the store failed.
         """
         if (file := self._files.get(path)) is None:
             opened = _OpenFile(self.fs, path, maps=self._maps)
             with self._lock:
                 file = self._files.setdefault(path, opened)
-        return file.read_at
+        return file
 
 
 def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
@@ -192,12 +196,12 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
         NotFound: its file is not there: the version is no longer kept.
         StorageError: the store failed.
     """
-    read = files.open(add.path)
+    file = files.open(add.path)
 
     def read_range(offset: int, length: int) -> bytes | memoryview:
-        return read(add.offset + offset, length)
+        return file.read_at(add.offset + offset, length)
 
-    plain: ReadRange = read_range
+    plain = read_range
     if add.filters:
         if add.filters != (AesGcm.name,):
             raise ConfigError(
@@ -232,32 +236,55 @@ class CoalescingFiles(OpenFiles):
         # Where a file goes on to its next range, the last one may still be wanted.
         self._cache = Cache(2 * _RANGE_BYTES)
 
-    def open(self, path: str) -> ReadRange:
-        """Return the function that reads a file, and opens it first; it raises as `OpenFiles.open`, too."""
-        return partial(self._read_at, path, cache(partial(self._others.open, path)))
+    def open(self, path: str) -> RangeReader:
+        """Return a file that is opened when it is read first, which raises as `OpenFiles.open`."""
+        return _LateFile(self, path)
 
-    def _read_at(self, path: str, opened: Callable[[], ReadRange], offset: int, length: int) -> bytes | memoryview:
-        ranges = self._ranges
+    def opened(self, path: str) -> RangeReader:
+        """Return a file of the others, which is read beside all ranges."""
+        return self._others.open(path)
+
+    def read_at(self, file: _LateFile, offset: int, length: int) -> bytes | memoryview:
+        """Return bytes of a file, of the range that has them if there is one."""
+        path, ranges = file.path, self._ranges
         number = bisect_right(ranges, (path, offset, math.inf)) - 1
         range_path, start, end = ranges[number] if number >= 0 else ("", 0, 0)
         if range_path != path or offset + length > end:
-            return opened()(offset, length)
+            return file.opened.read_at(offset, length)
         with self._locks[number]:
             content = self._contents.values[number]
             if content is None:
-                content = self._cache.put(self._contents, number, opened()(start, end - start), end - start)
+                content = self._cache.put(self._contents, number, file.opened.read_at(start, end - start), end - start)
             self._contents.used[number] = 1
         return content[offset - start : offset - start + length]
 
     def fetch_first(self) -> None:
         """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
         starts = {path: start for path, start, _ in reversed(self._ranges)}
-        parallel(self.fs, lambda path: self.open(path)(starts[path], 0), [*starts])
+        parallel(self.fs, lambda path: self.open(path).read_at(starts[path], 0), [*starts])
 
     def release(self) -> None:
         """Forget what was fetched, and fetch no more than is asked for from now on."""
         self._ranges = []
         self._cache.resize(0)
+
+
+class _LateFile:
+    """A file of `CoalescingFiles`."""
+
+    def __init__(self, files: CoalescingFiles, path: str) -> None:
+        self._files, self.path = files, path
+        self._opened: RangeReader | None = None
+
+    @property
+    def opened(self) -> RangeReader:
+        """Return the file that is open."""
+        if self._opened is None:
+            self._opened = self._files.opened(self.path)
+        return self._opened
+
+    def read_at(self, offset: int, length: int) -> bytes | memoryview:
+        return self._files.read_at(self, offset, length)
 
 
 def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:

@@ -119,14 +119,10 @@ def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return () if key is None else key if isinstance(key, tuple) else (key,)
 
 
-def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
-    """Return the function from the values of a row to what users get: the only value, or a named tuple `Row`."""
+def row_type(definition: StoreDefinition) -> Any:  # noqa: ANN401 - a class
+    """Return the type of rows as users get them, a named tuple; None where they get the only value."""
     names = definition.values
-    if len(names) == 1:
-        return operator.itemgetter(0)
-    row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc] # noqa: PYI024 - names vary
-    make: Callable[[tuple[Any, ...]], Any] = row._make
-    return make
+    return None if len(names) == 1 else namedtuple("Row", names, rename=True)  # noqa: PYI024 - names vary
 
 
 def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> list[Any]:

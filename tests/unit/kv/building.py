@@ -15,7 +15,7 @@ from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
-from ftfile.kv.hashing import bucket_name, key_hasher
+from ftfile.kv.hashing import KeyHasher, bucket_name
 from ftfile.kv.planning.picker import DEFAULT_PLAN
 from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.runs import Run, RunMetadata, placed
@@ -219,7 +219,7 @@ class Builder:
     def bucket_of(self, key: Key) -> int:
         definition = self.definition
         places = [definition.keys.index(name) for name in definition.bucket_by]
-        hashed = key_hasher([definition.schema.field(name).type for name in definition.bucket_by])
+        hashed = KeyHasher([definition.schema.field(name).type for name in definition.bucket_by]).hash
         return hashed(tuple(key[place] for place in places)) & definition.buckets - 1
 
     def table(self, rows: Sequence[Row]) -> pa.Table:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_columns import key_reader
+from ftfile.kv.key_columns import StoredKeys
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
@@ -81,5 +80,4 @@ def numbered(rows: int, step: int = 3) -> pa.RecordBatch:
 def keys_of(batch: pa.RecordBatch, key_columns: int = 1) -> list[tuple[tuple[Any, ...], int]]:
     """The keys of rows as stored values, each with its hash."""
     columns = batch.columns[:key_columns]
-    read = partial(key_reader(columns))
-    return [(read(row), hashed) for row, hashed in enumerate(hash_rows(columns).tolist())]
+    return [*zip(StoredKeys(columns), hash_rows(columns).tolist(), strict=True)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.kv.run import block as codec
 from ftfile.kv.run import window as windows
-from ftfile.kv.run.block import Block, encode_block, encode_blocks, layout_of, open_block, row_finder
+from ftfile.kv.run.block import Block, RowFinder, encode_block, encode_blocks, layout_of, open_block
 from ftfile.kv.run.window import COMPRESSIONS, EXPANSION_MAX, TooManyBytes, Window, compress, decompress, decompress_all
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_blocks_that_are_encoded_together_are_those_of_each(batch: pa.RecordBatc
 @pytest.mark.slow
 @given(batches(), ENDS)
 def test_each_value_is_that_of_arrow(batch: pa.RecordBatch, ends: list[int]) -> None:
-    find = row_finder(layout_of(batch.schema), 1)
+    find = RowFinder(layout_of(batch.schema), 1).find
     values = iter(batch.to_pylist())
     for piece in cut(batch, ends):
         block = opened(piece)
@@ -181,7 +181,7 @@ def test_forged_blocks_are_refused_or_have_values(batch: pa.RecordBatch, ends: l
         return
     decoded = window_of(pieces, contents).batch()
     decoded.validate()
-    find, block = row_finder(layout, 1), open_block(contents[number], piece.num_rows, layout, "a.spool", number)
+    find, block = RowFinder(layout, 1).find, open_block(contents[number], piece.num_rows, layout, "a.spool", number)
     keys = decoded.column(0).to_pylist()
     first = sum(part.num_rows for part in pieces[:number])
     for row in range(piece.num_rows):
@@ -258,7 +258,7 @@ def test_strings_may_be_any_bytes() -> None:
     gathered = Window.of([block], layout_of(batch.schema), "a.spool", [7]).gather([1], np.array([0]))
     assert gathered["t"].view(pa.binary()).to_pylist() == [b"\xff"]
     with pytest.raises(UnicodeDecodeError):
-        row_finder(layout_of(batch.schema), 1)(block, 0, (1,))
+        RowFinder(layout_of(batch.schema), 1).find(block, 0, (1,))
     assert decoded["l"].flatten().view(pa.binary()).to_pylist() == [b"\xff", b"a"] * 2
 
 
@@ -324,7 +324,7 @@ def test_keys_of_every_type_are_read_as_they_are_stored() -> None:
     columns = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
     batch = pa.record_batch([*columns, pa.array([9], pa.int16())], schema=schema)
     key = ("é".encode(), b"\0", 1, -3, 2, 10**6, -7)
-    find = row_finder(layout_of(schema), len(kinds))
+    find = RowFinder(layout_of(schema), len(kinds)).find
     assert find(opened(batch), 0, key) == (9,)
     for place in range(len(key)):
         assert find(opened(batch), 0, (*key[:place], None, *key[place + 1 :])) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -154,14 +154,18 @@ class Recorded(OpenFiles):
         self.reads: list[tuple[str, int, int]] = []
         self.opened: list[str] = []
 
-    def open(self, path: str) -> Callable[[int, int], bytes]:
+    def open(self, path: str) -> RecordedFile:
         self.opened.append(path)
+        return RecordedFile(path, self.reads)
 
-        def read(offset: int, length: int) -> bytes:
-            self.reads.append((path, offset, length))
-            return content_at(offset, length)
 
-        return read
+class RecordedFile(NamedTuple):
+    path: str
+    reads: list[tuple[str, int, int]]
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.reads.append((self.path, offset, length))
+        return content_at(offset, length)
 
 
 def content_at(offset: int, length: int) -> bytes:
@@ -175,7 +179,7 @@ def add_at(offset: int, length: int, path: str = "a") -> Add:
 
 
 def read(files: CoalescingFiles, add: Add) -> None:
-    content = files.open(add.path)(add.offset, add.length)
+    content = files.open(add.path).read_at(add.offset, add.length)
     assert bytes(content) == content_at(add.offset, add.length)
 
 
@@ -214,10 +218,10 @@ class TestRanges:
         adds = [add_at(0, 100), add_at(100, 100)]
         made = Recorded()
         files = CoalescingFiles(made, adds)
-        function = files.open("a")
-        function(0, 100)
+        file = files.open("a")
+        file.read_at(0, 100)
         files.release()
-        function(100, 100)
+        file.read_at(100, 100)
         read(files, adds[0])
         assert made.reads == [("a", 0, 200), ("a", 100, 100), ("a", 0, 100)]
 
@@ -226,6 +230,6 @@ class TestRanges:
         files = CoalescingFiles(made, [add_at(0, 100), add_at(100, 100)])
         first, second = files.open("a"), files.open("a")
         assert not made.opened
-        first(0, 100)
-        second(100, 100)
+        first.read_at(0, 100)
+        second.read_at(100, 100)
         assert made.opened == ["a"]

@@ -13,8 +13,8 @@ import pytest
 from xxhash import xxh64_intdigest
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.hashing import buckets_of, hash_rows, key_hasher
-from ftfile.kv.key_columns import first_fall, is_key_type, key_array, key_reader
+from ftfile.kv.hashing import KeyHasher, buckets_of, hash_rows
+from ftfile.kv.key_columns import StoredKeys, first_fall, is_key_type, key_array
 
 # By type: values that hash as an int of 4 bytes, as a long of 8, or as bytes.
 AS_INTS: dict[pa.DataType, list[Any]] = {
@@ -53,7 +53,7 @@ def test_as_ints(kind: pa.DataType) -> None:
     values = AS_INTS[kind]
     expected = [xxh64_intdigest(struct.pack("<i", value), 42) for value in values]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
-    assert [key_hasher([kind])((value,)) for value in values] == expected
+    assert [KeyHasher([kind]).hash((value,)) for value in values] == expected
     assert hash_rows([key_array(values, kind)]).tolist() == expected
 
 
@@ -62,7 +62,7 @@ def test_as_longs(kind: pa.DataType) -> None:
     values = AS_LONGS[kind]
     expected = [xxh64_intdigest(struct.pack("<q", value), 42) for value in stored(kind, values)]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
-    assert [key_hasher([kind])((value,)) for value in stored(kind, values)] == expected
+    assert [KeyHasher([kind]).hash((value,)) for value in stored(kind, values)] == expected
     assert hash_rows([key_array(stored(kind, values), kind)]).tolist() == expected
 
 
@@ -72,7 +72,7 @@ def test_bytes_of_any_length(lengths: list[int], seed: int) -> None:
     random.Random(seed).shuffle(values)
     expected = [xxh64_intdigest(value, 42) for value in values]
     assert hash_rows([sliced(values, pa.binary())]).tolist() == expected
-    assert [key_hasher([pa.binary()])((value,)) for value in values] == expected
+    assert [KeyHasher([pa.binary()]).hash((value,)) for value in values] == expected
     assert hash_rows([key_array(values, pa.binary())]).tolist() == expected
 
 
@@ -96,8 +96,8 @@ def test_more_rows_than_are_hashed_at_a_time(seed: int) -> None:
 def test_columns_are_chained_and_nulls_leave_the_hash() -> None:
     texts = pa.array(["a", None, "ü", None])
     numbers = pa.array([1, 2, None, None], pa.int32())
-    text, number = key_hasher([pa.string()]), key_hasher([pa.int32()])
-    both = key_hasher([pa.string(), pa.int32()])
+    text, number = KeyHasher([pa.string()]).hash, KeyHasher([pa.int32()]).hash
+    both = KeyHasher([pa.string(), pa.int32()]).hash
     expected = [both((b"a", 1)), number((2,)), text(("ü".encode(),)), 42]
     assert hash_rows([texts, numbers]).tolist() == expected
 
@@ -124,8 +124,7 @@ def test_keys_are_read_as_stored_values(kind: pa.DataType) -> None:
     assert is_key_type(kind)
     values = {**AS_INTS, **AS_LONGS}.get(kind) or (["", "ü"] if pa.types.is_string(kind) else [b"", b"\xff"])
     expected = [value.encode() if isinstance(value, str) else value for value in stored(kind, values)]
-    read = key_reader([sliced(values, kind)])
-    assert [read(row) for row in range(len(values))] == [(value,) for value in expected]
+    assert [*StoredKeys([sliced(values, kind)])] == [(value,) for value in expected]
 
 
 class TestFirstFall:

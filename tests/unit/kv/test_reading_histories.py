@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.checksum import checksum
 from ftfile.kv.definition import DELETE, operations, ops_in
-from ftfile.kv.hashing import hash_rows, key_hasher
+from ftfile.kv.hashing import KeyHasher, hash_rows
 from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading import levels
@@ -56,7 +56,7 @@ class ReadStore(Store):
 
     def _bucket(self, key: Key) -> int:
         kinds = [self.definition.schema.field(name).type for name in self.definition.keys]
-        return key_hasher(kinds)(key) & self.definition.buckets - 1
+        return KeyHasher(kinds).hash(key) & self.definition.buckets - 1
 
     def _output(self, bucket: str, table: pa.Table) -> Run:
         keys = self.definition.keys

@@ -20,51 +20,48 @@ from ftfile.rows.messages import read_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Make = Callable[[Any], Any]
-
 
 _BYTES = (bytes, bytearray, memoryview)
 _FLOAT = struct.Struct("<f")
 
 
-def row_maker(fields: Sequence[pa.Field]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the function from a user's row to the values of its columns, as reads give them back.
+class RowMaker:
+    """Makes the values of columns, as reads give them back, of rows of users."""
 
-    A row is a value where there is one column, else a tuple, a list, or a dict by name, in which columns that are
-    missing are null. The function raises `EncodingError` for values that the columns cannot have.
-    """
-    makers = [value_maker(field) for field in fields]
-    names = [field.name for field in fields]
-    if len(fields) == 1:
-        (make_one,) = makers
-        if pa.types.is_binary(fields[0].type):
-            return lambda value: (value if type(value) is bytes else make_one(value),)
-        return lambda value: (make_one(value),)
+    def __init__(self, fields: Sequence[pa.Field]) -> None:
+        self._names = [field.name for field in fields]
+        self._makers = [column_values(field).make for field in fields]
 
-    def make(row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it
+    def make(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it
+        """Return the values of a row; EncodingError for values that the columns cannot have.
+
+        A row is a value where there is one column, else a tuple, a list, or a dict by name, in which columns that are
+        missing are null.
+        """
+        names = self._names
+        if len(names) == 1:
+            return (self._makers[0](row),)
         if isinstance(row, dict) and row.keys() <= set(names):
             row = [row.get(name) for name in names]
         if not isinstance(row, (tuple, list)) or len(row) != len(names):
             raise EncodingError(f"{row!r}: a row takes a value for each of the columns {', '.join(names) or '(none)'}")
-        return tuple([make(value) for make, value in zip(makers, row, strict=True)])
-
-    return make
+        return tuple([make(value) for make, value in zip(self._makers, row, strict=True)])
 
 
-def value_maker(field: pa.Field) -> Make:
-    """Return the function from a user's value to that of a column, as reads give it back.
-
-    It raises `EncodingError` for a value that the column cannot have, or would have another value for.
-    """
-    return _maker(field.type, f"column {field.name!r}")
+def column_values(field: pa.Field) -> _Values:
+    """Return the maker of the values of a column."""
+    return _values_of(field.type, f"column {field.name!r}")
 
 
-def _maker(kind: pa.DataType, where: str) -> Make:
-    return next((values for test, values in _BY_TEST if test(kind)), _Values)(kind, where).make
+def _values_of(kind: pa.DataType, where: str) -> _Values:
+    return next((values for test, values in _BY_TEST if test(kind)), _Values)(kind, where)
 
 
 class _Values:
-    """Makes the values of a column of a type; this class lets Arrow make them."""
+    """Makes the values of a column of a type; this class lets Arrow make them.
+
+    They are as reads give them back. Values that the column would have others for are refused.
+    """
 
     def __init__(self, kind: pa.DataType, where: str) -> None:
         self.kind, self.where = kind, where
@@ -163,7 +160,7 @@ class _Times(_Values):
 class _Lists(_Values):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
-        self.make_item = _maker(kind.value_type, where)
+        self.make_item = _values_of(kind.value_type, where).make
 
     def make(self, value: Any) -> list[Any] | None:  # noqa: ANN401
         if value is None:
@@ -177,7 +174,7 @@ class _Lists(_Values):
 class _Structs(_Values):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
-        self.makers = {field.name: _maker(field.type, where) for field in kind}
+        self.makers = {field.name: _values_of(field.type, where).make for field in kind}
 
     def make(self, value: Any) -> dict[str, Any] | None:  # noqa: ANN401
         if value is None:
@@ -192,7 +189,7 @@ class _Structs(_Values):
 class _Maps(_Values):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
-        self.make_key, self.make_item = _maker(kind.key_type, where), _maker(kind.item_type, where)
+        self.make_key, self.make_item = _values_of(kind.key_type, where).make, _values_of(kind.item_type, where).make
 
     def make(self, value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
         if value is None:
@@ -368,7 +365,7 @@ class ArrowRows:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._makers = [value_maker(field) for field in schema]
+        self._makers = [column_values(field).make for field in schema]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrowRows, (self.schema,)

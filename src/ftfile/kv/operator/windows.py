@@ -11,8 +11,8 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold, fold_values
-from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
-from ftfile.kv.operator.codecs import row_maker
+from ftfile.kv.key_columns import KeyRange, StoredKeys, key_array, overlap, union
+from ftfile.kv.operator.codecs import RowMaker
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
 from ftfile.rows.buffers import from_numpy
@@ -108,14 +108,14 @@ class Window:
         """Return the changes by key."""
         if self.changes is None:
             buffer, rows = Buffer(), self.rows
-            key_of = key_reader([rows.column(name) for name in definition.keys])
+            keys = StoredKeys([rows.column(name) for name in definition.keys])
             values = [rows.column(name).to_pylist() for name in definition.values]
             for row, op in enumerate(rows.column(OP).to_pylist()):
                 if op == DELETE:
-                    buffer.delete(key_of(row))
+                    buffer.delete(keys[row])
                 else:
                     take = buffer.put if op == SET else buffer.merge
-                    take(key_of(row), tuple([column[row] for column in values]))
+                    take(keys[row], tuple([column[row] for column in values]))
             self.changes = buffer.changes
         return self.changes
 
@@ -245,7 +245,7 @@ class WindowReader(Reader):
         self._codec = codec
         self._user_keys = UserKeys(definition)
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
-        self._take_row = row_maker(definition.value_fields)
+        self._take_row: Callable[[Any], tuple[Any, ...]] = RowMaker(definition.value_fields).make
         if codec is not None:
             self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
             self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)
@@ -309,7 +309,7 @@ class WindowReader(Reader):
 
     def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
         if self._codec is None or values is None:
-            return None if values is None else self.view.to_row(values)
+            return None if values is None else self.view.row_of(values)
         (data,) = key
         assert isinstance(data, bytes)
         return self._codec.from_key_value(data, values[0])

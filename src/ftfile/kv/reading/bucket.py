@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
-from ftfile.kv.key_columns import contain, key_reader, order_of
+from ftfile.kv.key_columns import StoredKeys, contain, order_of
 from ftfile.kv.reading.levels import Level, levels_of
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run.window import TooManyBytes
@@ -186,14 +186,14 @@ def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterato
     if len(level.parts) == 1:
         yield level.parts[0], numbers
         return
-    key_at = key_reader(keys.columns)
+    stored = StoredKeys(keys.columns)
     places = range(len(numbers))
     place = 0
     while place < len(numbers):
-        part = bisect_right(level.begins, key_at(int(numbers[place]))) - 1
+        part = bisect_right(level.begins, stored[int(numbers[place])]) - 1
         end = len(numbers)
         if part + 1 < len(level.parts):
-            end = bisect_left(places, level.begins[part + 1], place, key=lambda number: key_at(int(numbers[number])))
+            end = bisect_left(places, level.begins[part + 1], place, key=lambda at: stored[int(numbers[at])])
         if part >= 0:
             yield level.parts[part], numbers[place:end]
         place = end

@@ -53,7 +53,7 @@ class Opened:
 
     def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
         self.reader = reader
-        self.get = reader.getter()  # that of the reader
+        self.get = reader.get
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
         types = {name: definition.schema.field(name).type for name in definition.values}

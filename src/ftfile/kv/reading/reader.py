@@ -171,7 +171,7 @@ class Reader:
             columns = [python_values(name, rows[name], row_keys) for name in rows.column_names]
             values = zip(*columns, strict=True) if columns else repeat(())
             for number, stored_row in zip(numbers.tolist(), values, strict=False):
-                user_rows[number] = view.to_row(stored_row)
+                user_rows[number] = view.row_of(stored_row)
         return user_rows
 
     @checked

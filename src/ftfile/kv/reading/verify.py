@@ -181,9 +181,9 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
 def check_bytes(add: Add, files: OpenFiles) -> None:
     """Raise `CorruptData` unless the bytes of a run have the checksum that was committed."""
     check_known_checksum(add.checksum)
-    read, crc = files.open(add.path), Crc32()
+    file, crc = files.open(add.path), Crc32()
     for offset in range(0, add.length, _READ_BYTES):
-        piece = read(add.offset + offset, min(_READ_BYTES, add.length - offset))
+        piece = file.read_at(add.offset + offset, min(_READ_BYTES, add.length - offset))
         if not piece:
             raise CorruptData(add.path, f"a run of {add.length} bytes at {add.offset}", "a shorter file")
         crc.update(piece)

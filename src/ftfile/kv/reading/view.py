@@ -1,9 +1,9 @@
 """A store at a version: its buckets, each with the levels that it is read from, and its numbers. It never changes.
 
 The way of a `get` goes from a key as users write it to its row as users have it. The key is stored as integers and
-bytes, and hashed; its hash names the bucket (`getter`). In each level of the bucket, new to old, one part at most can
+bytes, and hashed; its hash names the bucket (`View.get`). In each level of the bucket, new to old, one part at most can
 have the key (`find`). There the hash names a page, and a slot of it, which has the place of a row: the block, and the
-row in it; where that has the key its values are read (`RunReader.getter`). They get the columns of the store
+row in it; where that has the key its values are read (`RunReader.get`). They get the columns of the store
 (`Opened.split`). The rows up to the first one that is no merge are folded to one, which becomes a value or a named
 tuple.
 """
@@ -12,23 +12,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import MERGE
 from ftfile.kv.fold import fold_values
-from ftfile.kv.hashing import bucket_number, key_hasher
+from ftfile.kv.hashing import KeyHasher, bucket_number
 from ftfile.kv.key_columns import overlap
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import open_metadata, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
-from ftfile.kv.user_keys import UserKeys, row_maker
+from ftfile.kv.user_keys import UserKeys, row_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
     from ftfile.kv.reading.levels import Memtable
     from ftfile.kv.run.pages import Cache
@@ -47,12 +47,33 @@ class View:
         self.definition = definition = sources.definition
         self.buckets = buckets  # by number, those with runs
         self.parts = parts  # runs, by the id of their add
-        self.keys = UserKeys(definition)  # turns keys of users into stored ones
-        self.hash_key = key_hasher(definition.key_types)  # returns the hash of a stored key
-        self.bucket_of = _bucket_finder(definition)  # returns the number of the bucket of a key, given its hash, too
-        self.to_row = row_maker(definition)  # turns values into what users get
-        # Returns the row of a key, both as users have them, or a default.
-        self.get = getter(buckets, self.keys.to_stored, self.hash_key, self.bucket_of, self.to_row)
+        self.keys = UserKeys(definition)
+        self._to_stored = self.keys.to_stored
+        self.hash_key = KeyHasher(definition.key_types).hash
+        # Of the columns that buckets are by.
+        self._places = [definition.keys.index(name) for name in definition.bucket_by]
+        self._hash_places = KeyHasher([definition.key_types[place] for place in self._places]).hash
+        self._is_by_key, self._bucket_mask = definition.bucket_by == definition.keys, definition.buckets - 1
+        # Returns a row as users have it, given its values.
+        row = row_type(definition)
+        self.row_of: Callable[[Values], Any] = itemgetter(0) if row is None else row._make
+
+    def get(self, key: Any, default: Any) -> Any:  # noqa: ANN401 - values of the user
+        """Return the row of a key, both as users have them, or a default."""
+        stored = self._to_stored(key)
+        hashed = self.hash_key(stored)
+        number = hashed & self._bucket_mask if self._is_by_key else self.bucket_of(stored, hashed)
+        bucket = self.buckets.get(number)
+        if bucket is None:
+            return default
+        values = find(bucket, stored, hashed)
+        return default if values is None else self.row_of(values)
+
+    def bucket_of(self, key: Key, hashed: int) -> int:
+        """Return the number of the bucket of a stored key, given its hash, too."""
+        if not self._is_by_key:
+            hashed = self._hash_places(tuple([key[place] for place in self._places]))
+        return hashed & self._bucket_mask
 
     @property
     def all_parts(self) -> list[RunPart | Memtable]:
@@ -79,44 +100,6 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
             old = Bucket.of(members, sources, memtable_of(members, sources))
         buckets[number] = old
     return View(version, sources, buckets, parts)
-
-
-def _bucket_finder(definition: StoreDefinition) -> Callable[[Key, int], int]:
-    mask = definition.buckets - 1
-    if definition.bucket_by == definition.keys:
-        return lambda _, hashed: hashed & mask
-    places = [definition.keys.index(name) for name in definition.bucket_by]
-    hash_part = key_hasher([definition.schema.field(name).type for name in definition.bucket_by])
-    return lambda key, _: hash_part(tuple([key[place] for place in places])) & mask
-
-
-def getter(
-    buckets: Mapping[int, Bucket],
-    to_stored: Callable[[Any], Key],
-    hash_key: Callable[[Key], int],
-    bucket_of: Callable[[Key, int], int],
-    to_row: Callable[[Values], Any],
-) -> Callable[[Any, Any], Any]:
-    """Return the function from a key of a user, and a default, to its row; it need not look attributes up.
-
-    Args:
-        buckets: by number, those with runs.
-        to_stored: turns a key of a user into a stored one.
-        hash_key: returns the hash of a stored key.
-        bucket_of: returns the number of the bucket of a stored key, given its hash, too.
-        to_row: turns values into what users get.
-    """
-
-    def get(key: Any, default: Any) -> Any:  # noqa: ANN401 - values of the user
-        stored = to_stored(key)
-        hashed = hash_key(stored)
-        bucket = buckets.get(bucket_of(stored, hashed))
-        if bucket is None:
-            return default
-        values = find(bucket, stored, hashed)
-        return default if values is None else to_row(values)
-
-    return get
 
 
 def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:

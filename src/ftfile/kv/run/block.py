@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     Buffer = bytes | memoryview
     Numbers = NDArray[np.int64]
-    # Reads the value of a row of a block, which never has a null there.
-    Read = Callable[["Block", int], Any]
 
 
 ALIGNMENT = 8  # of the length of a block
@@ -220,151 +218,144 @@ def _last_start(block: Block, buffer: int, rows: int) -> int | None:
     return None if starts[0] or (starts[1:] < starts[:-1]).any() else int(starts[-1])
 
 
-def row_finder(layout: Layout, key_columns: int) -> Callable[[Block, int, Key], Values | None]:
-    """Return the function from a block, a row and a key to the columns behind the key, as `as_py` of Arrow has them.
+class RowFinder:
+    """Reads the row of a key from a block; keys are stored values, and never null."""
 
-    It returns None if the row has another key; keys are stored values, and never null. A UnicodeDecodeError tells that
-    a value is no text.
-    """
-    keys = [_reader(column, is_key=True) for column in layout.columns[:key_columns]]
-    values = [_reader(column) for column in layout.columns[key_columns:]]
-    if len(keys) > 1:
+    __slots__ = ("_key", "_keys", "_value", "_values", "find")
 
-        def find_several(block: Block, row: int, key: Key) -> Values | None:
-            for read, part in zip(keys, key, strict=True):
-                if read(block, row) != part:
-                    return None
-            return tuple([read(block, row) for read in values])
+    def __init__(self, layout: Layout, key_columns: int) -> None:
+        self._keys = [_reader(column, is_key=True).read for column in layout.columns[:key_columns]]
+        self._values = [_reader(column).read for column in layout.columns[key_columns:]]
+        self._key = self._keys[0]
+        # Returns the columns behind the key, given a block, a row and the key; None if the row has another key.
+        self.find: Callable[[Block, int, Key], Values | None] = (
+            self._find_several if len(self._keys) > 1 else self._find
+        )
+        if len(self._keys) == len(self._values) == 1:
+            (self._value,) = self._values
+            self.find = self._find_one
 
-        return find_several
-    (read_key,) = keys
-    if len(values) == 1:
-        (read_value,) = values
+    def _find_one(self, block: Block, row: int, key: Key) -> Values | None:
+        return (self._value(block, row),) if self._key(block, row) == key[0] else None
 
-        def find_one(block: Block, row: int, key: Key) -> Values | None:
-            return (read_value(block, row),) if read_key(block, row) == key[0] else None
+    def _find(self, block: Block, row: int, key: Key) -> Values | None:
+        return tuple([read(block, row) for read in self._values]) if self._key(block, row) == key[0] else None
 
-        return find_one
-
-    def find(block: Block, row: int, key: Key) -> Values | None:
-        return tuple([read(block, row) for read in values]) if read_key(block, row) == key[0] else None
-
-    return find
+    def _find_several(self, block: Block, row: int, key: Key) -> Values | None:
+        for read, part in zip(self._keys, key, strict=True):
+            if read(block, row) != part:
+                return None
+        return tuple([read(block, row) for read in self._values])
 
 
-def _reader(column: Column, *, is_key: bool = False) -> Read:
-    """Return the function that reads a value, stored if it is of a key, else as Python has it."""
-    if column.form == "bytes":
-        return _byte_reader(column, is_text=pa.types.is_string(column.kind) and not is_key)
-    if column.form == "list":
-        return _list_reader(column)
-    if column.form == "struct":
-        return _struct_reader(column)
+def _reader(column: Column, *, is_key: bool = False) -> _ArrowValues:
+    """Return the reader of a column, of stored values if it is of a key, else of those that `as_py` of Arrow gives."""
     kind = column.kind
+    if column.form == "bytes":
+        return _Strings(column, is_text=pa.types.is_string(kind) and not is_key)
+    if column.form != "fixed":
+        return (_Lists if column.form == "list" else _Structs)(column)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if is_number or (is_key and column.width in _INTEGERS):
-        return _number_reader(column)
-    return _decimal_key_reader(column) if is_key else _arrow_reader(column)
+        return _Numbers(column)
+    return _DecimalKeys(column) if is_key else _ArrowValues(column)
 
 
 _INTEGERS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
 _FLOATS = {4: "<f", 8: "<d"}
-_PAIR = struct.Struct("<II")
+_PAIR, _ROWS = struct.Struct("<II").unpack_from, struct.Struct("<I").unpack_from
 
 
-def _number_reader(column: Column) -> Read:
-    validity, values, width = column.first, column.first + 1, column.width
-    unpack = struct.Struct((_FLOATS if pa.types.is_floating(column.kind) else _INTEGERS)[width]).unpack_from
+class _ArrowValues:
+    """Reads the values of a column; this class reads flags, dates, times and decimals."""
 
-    def read(block: Block, row: int) -> Any:  # noqa: ANN401
+    def __init__(self, column: Column) -> None:
+        self.kind, self.width = column.kind, column.width
+        self.validity, self.values = column.first, column.first + 1
+
+    def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
+        """Return the value of a row, None for null; a UnicodeDecodeError tells that it is no text."""
         data, bounds, _ = block
-        at = bounds[validity]
-        if bounds[values] != at and not data[at + row]:
+        at = bounds[self.validity]
+        if bounds[self.values] != at and not data[at + row]:
             return None
-        return unpack(data, bounds[values] + width * row)[0]
-
-    return read
-
-
-def _decimal_key_reader(column: Column) -> Read:
-    values, width = column.first + 1, column.width
-
-    def read(block: Block, row: int) -> int:
-        at = block.bounds[values] + width * row
-        return int.from_bytes(block.data[at : at + width], "little", signed=True)
-
-    return read
-
-
-def _arrow_reader(column: Column) -> Read:
-    """Return the function for flags, dates, times and decimals."""
-    kind, validity, values, width = column.kind, column.first, column.first + 1, column.width
-
-    def read(block: Block, row: int) -> Any:  # noqa: ANN401
-        data, bounds, _ = block
-        at = bounds[validity]
-        if bounds[values] != at and not data[at + row]:
-            return None
-        at = bounds[values] + width * row
-        if width == 1:
+        at = bounds[self.values] + self.width * row
+        if self.width == 1:
             return data[at] != 0
-        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data[at : at + width])])[0].as_py()
-
-    return read
+        return pa.Array.from_buffers(self.kind, 1, [None, pa.py_buffer(data[at : at + self.width])])[0].as_py()
 
 
-def _byte_reader(column: Column, *, is_text: bool) -> Read:
-    validity, starts, content, end = range(column.first, column.first + 4)
-    unpack = _PAIR.unpack_from
+class _Numbers(_ArrowValues):
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        formats = _FLOATS if pa.types.is_floating(column.kind) else _INTEGERS
+        self.unpack = struct.Struct(formats[column.width]).unpack_from
 
-    def read(block: Block, row: int) -> bytes | str | None:
-        data, bounds, rows = block
-        at = bounds[validity]
-        if bounds[starts] != at and not data[at + row]:
+    def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
+        data, bounds, _ = block
+        at, values = bounds[self.validity], bounds[self.values]
+        if values != at and not data[at + row]:
             return None
-        base = bounds[content]
-        if bounds[starts] == base:
-            width = (bounds[end] - base) // rows
+        return self.unpack(data, values + self.width * row)[0]
+
+
+class _DecimalKeys(_ArrowValues):
+    def read(self, block: Block, row: int) -> int:
+        at = block.bounds[self.values] + self.width * row
+        return int.from_bytes(block.data[at : at + self.width], "little", signed=True)
+
+
+class _Strings(_ArrowValues):
+    """Reads strings, and those of keys and binaries as bytes."""
+
+    def __init__(self, column: Column, *, is_text: bool) -> None:
+        super().__init__(column)
+        self.content, self.end, self.is_text = self.validity + 2, self.validity + 3, is_text
+
+    def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
+        data, bounds, rows = block
+        at, starts, base = bounds[self.validity], bounds[self.values], bounds[self.content]
+        if starts != at and not data[at + row]:
+            return None
+        if starts == base:
+            width = (bounds[self.end] - base) // rows
             low = width * row
             high = low + width
         else:
-            low, high = unpack(data, bounds[starts] + START_BYTES * row)
+            low, high = _PAIR(data, starts + START_BYTES * row)
         value = data[base + low : base + high]
-        return str(value, "utf-8") if is_text else bytes(value)
-
-    return read
+        return str(value, "utf-8") if self.is_text else bytes(value)
 
 
-def _list_reader(column: Column) -> Read:
-    validity, starts, (child,) = column.first, column.first + 1, column.children
-    read_item = _reader(child)
-    unpack, unpack_rows = _PAIR.unpack_from, struct.Struct("<I").unpack_from
-    is_map = pa.types.is_map(column.kind)
+class _Lists(_ArrowValues):
+    """Reads lists, and maps as lists of pairs."""
 
-    def read(block: Block, row: int) -> list[Any] | None:
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self.read_item = _reader(column.children[0]).read
+
+    def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
         data, bounds, _ = block
-        at = bounds[validity]
-        if bounds[starts] != at and not data[at + row]:
+        at, starts, end = bounds[self.validity : self.validity + 3]
+        if starts != at and not data[at + row]:
             return None
-        low, high = unpack(data, bounds[starts] + START_BYTES * row)
+        low, high = _PAIR(data, starts + START_BYTES * row)
         # The last start is the number of all items.
-        (rows,) = unpack_rows(data, bounds[starts + 1] - START_BYTES)
-        items = Block(data, bounds, rows)
-        values = [read_item(items, number) for number in range(low, high)]
-        return [tuple(entry.values()) for entry in values] if is_map else values
-
-    return read
+        items = Block(data, bounds, *_ROWS(data, end - START_BYTES))
+        values = [self.read_item(items, number) for number in range(low, high)]
+        return [tuple(entry.values()) for entry in values] if pa.types.is_map(self.kind) else values
 
 
-def _struct_reader(column: Column) -> Read:
-    validity = column.first
-    names, fields = [field.name for field in column.kind], [_reader(child) for child in column.children]
+class _Structs(_ArrowValues):
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self.fields = {
+            field.name: _reader(child).read for field, child in zip(column.kind, column.children, strict=True)
+        }
 
-    def read(block: Block, row: int) -> dict[str, Any] | None:
+    def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
         data, bounds, _ = block
-        at = bounds[validity]
-        if bounds[validity + 1] != at and not data[at + row]:
+        at = bounds[self.validity]
+        if bounds[self.values] != at and not data[at + row]:
             return None
-        return {name: field(block, row) for name, field in zip(names, fields, strict=True)}
-
-    return read
+        return {name: read(block, row) for name, read in self.fields.items()}

@@ -12,8 +12,8 @@ import pyarrow as pa
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.run.block import layout_of, open_block, row_finder
+from ftfile.kv.key_columns import StoredKeys, bools_of, first_fall
+from ftfile.kv.run.block import RowFinder, layout_of, open_block
 from ftfile.kv.run.index import decode_index, index_bytes_of, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
 from ftfile.kv.run.window import Window, decompress, decompress_all, joined
@@ -79,21 +79,26 @@ class RunReader:
         self._index = index = decode_index(memoryview(bytes(end[-needed:])), length_bytes, path)
         self.schema, self.rows = index.schema, index.rows
         self._layout = layout_of(index.schema)
-        self._find = row_finder(self._layout, index.key_columns)
+        self._find = RowFinder(self._layout, index.key_columns).find
         # Their items are numbers of Python.
         self._ends: memoryview[int] = index.block_ends.data
         self._sizes: memoryview[int] = index.plain_bytes.data
         self._counts: memoryview[int] = index.block_rows.data
         self._crcs: memoryview[int] = index.block_crcs.data
         self._plain_ends = np.cumsum(index.plain_bytes, dtype=np.uint64)
-        self._first_key_of = key_reader(index.first_keys.columns)
-        self.first_key = self._first_key_of(0) if index.blocks else None
-        self.last_key = self._first_key_of(index.blocks) if index.blocks else None
+        # Those of blocks, and the last key of all.
+        self._first_keys = StoredKeys(index.first_keys.columns)
+        self.first_key = self._first_keys[0] if index.blocks else None
+        self.last_key = self._first_keys[-1] if index.blocks else None
         self._blocks: Shelf[Block] = Shelf(index.blocks)
         self._row_bits, self._row_mask = index.row_bits, (1 << index.row_bits) - 1
         has_pages = len(index.page_crcs) > 0
         self._shape = index.shape if has_pages else one_page(self.rows, index.blocks << self._row_bits)
         self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
+        shape = self._shape
+        # What `get` looks up, at once.
+        numbers = shape.pages, shape.slots - 1, shape.place_bits, shape.fingerprint_mask, shape.place_end
+        self._probe = (*numbers, self._pages.values, self._blocks.values, self._blocks.used)
         self._table: Shelf[PageTable] = Shelf(1)
         self._keeps_table = True
         if len(end) == length_bytes:
@@ -101,43 +106,30 @@ class RunReader:
 
     def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
         """Return the columns behind the key of the row with this key, as values of Python; None if there is none."""
-        return self.getter()(key, hashed)
-
-    def getter(self) -> Callable[[Key, int], tuple[Any, ...] | None]:
-        """Return `get` as a function for many calls, which need not look attributes up."""
-        shape, row_bits, row_mask = self._shape, self._row_bits, self._row_mask
-        page_count, slot_mask, place_bits = shape.pages, shape.slots - 1, shape.place_bits
-        fingerprint_mask, place_end = shape.fingerprint_mask, shape.place_end
-        pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
-        blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
-        find, no_row = self._find, self._no_row
-
-        def get(key: Key, hashed: int) -> tuple[Any, ...] | None:
-            high = hashed >> PAGE_SHIFT
-            page = high * page_count >> PAGE_SHIFT
-            if (slots := pages[page]) is None:
-                slots = load_page(page)
-            else:
-                pages_used[page] = 1
-            slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
-            before = ((high & fingerprint_mask) << place_bits) + 1
-            while entry := slots[slot]:
-                place = entry - before
-                if 0 <= place < place_end:
-                    number = place >> row_bits
-                    if (block := blocks[number]) is None:
-                        block = load_block(number)
-                    else:
-                        blocks_used[number] = 1
-                    row = place & row_mask
-                    if row >= block.rows:
-                        raise no_row(number, row)
-                    if (values := find(block, row, key)) is not None:
-                        return values
-                slot = slot + 1 & slot_mask
-            return None
-
-        return get
+        page_count, slot_mask, place_bits, fingerprint_mask, place_end, pages, blocks, blocks_used = self._probe
+        high = hashed >> PAGE_SHIFT
+        page = high * page_count >> PAGE_SHIFT
+        if (slots := pages[page]) is None:
+            slots = self._load_page(page)
+        else:
+            self._pages.used[page] = 1
+        slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
+        before = ((high & fingerprint_mask) << place_bits) + 1
+        while entry := slots[slot]:
+            place = entry - before
+            if 0 <= place < place_end:
+                number = place >> self._row_bits
+                if (block := blocks[number]) is None:
+                    block = self._load_block(number)
+                else:
+                    blocks_used[number] = 1
+                row = place & self._row_mask
+                if row >= block.rows:
+                    raise self._no_row(number, row)
+                if (values := self._find(block, row, key)) is not None:
+                    return values
+            slot = slot + 1 & slot_mask
+        return None
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Return the numbers of the keys that the run has, and their rows, in one order; keys may be in any."""
@@ -168,18 +160,18 @@ class RunReader:
 
         None stands for the first row, all rows behind, all columns. It reads `read_bytes` or a block at a time.
         """
-        blocks = range(self._index.blocks)
-        first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0
-        behind = bisect.bisect_left(blocks, end, key=self._first_key_of) if end is not None else len(blocks)
+        blocks = self._index.blocks
+        first = bisect.bisect_right(self._first_keys, start, 0, blocks) - 1 if start is not None else 0
+        behind = bisect.bisect_left(self._first_keys, end, 0, blocks) if end is not None else blocks
         names = self.schema.names
         key_names = names[: self._index.key_columns] if (start, end) != (None, None) else []
         places = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
         for _, batch in self._windows(range(max(first, 0), behind), places, read_bytes):
             low, high = 0, batch.num_rows
             if key_names:
-                key = key_reader([batch.column(name) for name in key_names])
-                low = bisect.bisect_left(range(high), start, key=key) if start is not None else 0
-                high = bisect.bisect_left(range(high), end, key=key) if end is not None else high
+                keys = StoredKeys([batch.column(name) for name in key_names])
+                low = bisect.bisect_left(keys, start) if start is not None else 0
+                high = bisect.bisect_left(keys, end) if end is not None else high
             if low < high:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
@@ -187,16 +179,16 @@ class RunReader:
         """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
         last: Key | None = None
         for numbers, batch in self._windows(range(self._index.blocks)):
-            keys = batch.columns[: self._index.key_columns]
-            key = key_reader(keys)
+            columns = batch.columns[: self._index.key_columns]
+            keys = StoredKeys(columns)
             rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
             firsts = [0, *np.cumsum(rows)[:-1].tolist()]
-            rises = first_fall(keys) is None and (last is None or last < key(0))
-            if not rises or [*map(key, firsts)] != [*map(self._first_key_of, numbers)]:
-                raise self._corrupt(numbers[0], "keys that rise from the first one in the index", f"{key(0)!r}")
-            last = key(batch.num_rows - 1)
+            rises = first_fall(columns) is None and (last is None or last < keys[0])
+            if not rises or any(keys[row] != self._first_keys[at] for row, at in zip(firsts, numbers, strict=True)):
+                raise self._corrupt(numbers[0], "keys that rise from the first one in the index", f"{keys[0]!r}")
+            last = keys[-1]
             self._check_pages(
-                numbers[0], hash_rows(keys), (numbers[0] << self._row_bits) + places_of(rows, self._row_bits)
+                numbers[0], hash_rows(columns), (numbers[0] << self._row_bits) + places_of(rows, self._row_bits)
             )
         if last != self.last_key:
             raise CorruptData(self._path, f"the last key {self.last_key!r:.200}", f"{last!r:.200}")

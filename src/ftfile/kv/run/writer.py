@@ -10,7 +10,7 @@ import pyarrow as pa
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_columns import first_fall, key_reader
+from ftfile.kv.key_columns import StoredKeys, first_fall
 from ftfile.kv.run.block import encode_blocks, layout_of
 from ftfile.kv.run.index import Index, encode_index, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
@@ -125,11 +125,11 @@ class _RunWriter:
     def _check_keys(self, keys: pa.RecordBatch) -> None:
         if any(column.null_count for column in keys.columns):
             raise EncodingError(f"a key of the columns {keys.schema.names} is null: no run has such a row")
-        key = key_reader(keys.columns)
-        if self._last_key is not None and not (last := key_reader(self._last_key.columns)(0)) < key(0):
-            raise EncodingError(f"keys do not rise: {last!r}, and then {key(0)!r}")
+        stored = StoredKeys(keys.columns)
+        if self._last_key is not None and not (last := StoredKeys(self._last_key.columns)[0]) < stored[0]:
+            raise EncodingError(f"keys do not rise: {last!r}, and then {stored[0]!r}")
         if (row := first_fall(keys.columns)) is not None:
-            raise EncodingError(f"keys do not rise: {key(row)!r}, and then {key(row + 1)!r}")
+            raise EncodingError(f"keys do not rise: {stored[row]!r}, and then {stored[row + 1]!r}")
 
     def finish(self) -> RunSummary:
         """Write pages and index, and return the run."""
@@ -155,7 +155,7 @@ class _RunWriter:
             first_keys=joined(keys, pa.schema([*self._schema][: self._key_columns])),
         )
         self._append(encode_index(index, self._position))
-        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else ((), ())
+        first, last = (StoredKeys(batch.columns)[0] for batch in (keys[0], keys[-1])) if keys else ((), ())
         return RunSummary(rows, (first, last) if keys else None)
 
     def _write_pages(self, row_bits: int) -> tuple[PageShape, list[int]]:

@@ -16,7 +16,7 @@ import pytest
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.definition import MERGE, SET, define
 from ftfile.kv.fold import fold_values
-from ftfile.kv.operator.codecs import row_maker
+from ftfile.kv.operator.codecs import RowMaker
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -104,7 +104,7 @@ class NanosecondsSince:
     ids=itertools.count(),
 )
 def test_values_are_as_a_commit_gives_them_back(kind: pa.DataType, given: Any, made: Any) -> None:
-    (found,) = row_maker([pa.field("v", kind)])(given)
+    (found,) = RowMaker([pa.field("v", kind)]).make(given)
     (stored,) = pa.array([found], kind).to_pylist()
     assert repr(found) == repr(stored)
     assert found == made or (math.isnan(found) and math.isnan(made))
@@ -165,7 +165,7 @@ def test_values_are_as_a_commit_gives_them_back(kind: pa.DataType, given: Any, m
 )
 def test_values_that_would_be_others_are_refused(kind: pa.DataType, given: Any, told: str) -> None:
     with pytest.raises(EncodingError, match=told):
-        row_maker([pa.field("v", kind)])(given)
+        RowMaker([pa.field("v", kind)]).make(given)
 
 
 def user_keys(kind: pa.DataType) -> UserKeys:
