@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from ftfile.core.context import IdSource
-    from ftfile.log.format.model import Record
     from ftfile.storage.api import FileSystem
 
 
@@ -114,9 +113,9 @@ class LogCheckpoints:
     history of the directory, or the log was restored from an older copy.
     """
 
-    def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
+    def __init__(self, fs: FileSystem, nonce_at: Callable[[int], str | None]) -> None:
         self._fs = fs
-        self._read_record = read_record
+        self._nonce_at = nonce_at  # returns the nonce of the record of a version, None if there is none
         self.useless: set[layout.CheckpointName] = set()
 
     def names(self) -> list[layout.CheckpointName]:
@@ -144,8 +143,7 @@ class LogCheckpoints:
             return None
         try:
             state = decode_checkpoint(content, path)
-            record = self._read_record(name.version)
-            if state.version == name.version and record is not None and record.nonce == state.nonce:
+            if state.version == name.version and self._nonce_at(name.version) == state.nonce:
                 return state, len(content)
             problem = f"{path} is passed over: the log has no such version, or another one"
         except CorruptData as error:

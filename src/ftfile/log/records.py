@@ -27,6 +27,7 @@ from ftfile.log.format.record import (
     decode_record,
     encode_record,
     from_checked_text,
+    nonce_of,
     read_within,
     to_checked_text,
 )
@@ -123,7 +124,7 @@ class Records:
         self.fs = fs
         self.clock = fs.context.clock
         self.ids = fs.context.ids
-        self.checkpoints = LogCheckpoints(fs, self.read_record)
+        self.checkpoints = LogCheckpoints(fs, self._nonce)
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
@@ -134,6 +135,11 @@ class Records:
         """Return a record and its length in bytes, its companion's included."""
         content = self._content(version)
         return self._decoded(version, content) if content is not None else None
+
+    def _nonce(self, version: int) -> str | None:
+        """Return the nonce of a record, or None when there is none at that version."""
+        content = self._content(version)
+        return nonce_of(content, layout.record_path(version)) if content is not None else None
 
     def _content(self, version: int) -> bytes | None:
         """Return a record as it is on storage, without its companion."""

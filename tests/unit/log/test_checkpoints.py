@@ -28,6 +28,16 @@ class TestCheckpoints:
         assert driver.log.refresh().queries["query-1"].last_batch == 1
         assert driver.log.delta_bytes == 0
 
+    def test_the_adds_of_its_record_are_not_read(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Those of a bulk load are most of what an opening would decode, and the checkpoint has the state."""
+        monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 10)
+        driver.commit_new(0)
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
+        (companion,) = [info.path for info in driver.fs.list(layout.LOG) if not info.path.endswith(".record")]
+        driver.fs.delete(companion)
+        driver.restart()
+        assert driver.log.refresh().queries["query-1"].last_batch == 0
+
 
 @pytest.mark.parametrize("directory", [layout.CHECKPOINTS, layout.COMPACTED])
 def test_a_file_in_the_place_of_a_directory_is_an_error(driver: Driver, directory: str) -> None:

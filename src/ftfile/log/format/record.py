@@ -149,6 +149,15 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         return record
 
 
+def nonce_of(content: bytes, path: str) -> str:
+    """Return the nonce of a record; its adds are not decoded, and a companion is not read."""
+    header, *_ = from_checked_text(content, path)
+    with Decoding(path, "a record of the log", _ADVICE):
+        check_format(header, "ftfileRecord", RECORD_FORMAT, path)
+        nonce: str = decode_json(header, HEADER).nonce  # type: ignore[attr-defined]
+    return nonce
+
+
 def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:
     """Return the content of a file; CorruptData for a longer one, of which no more is read."""
     content = fs.read(path, bytes_max)
