@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -115,7 +116,6 @@ def first_part(name: str, directory: str, extension: str) -> PartFacts:
 DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
 
 _OPTION = "partFileName"
-_TOKEN = re.compile(r"\{(\w+)(?::([^{}]*))?\}|([^{}]+)|.", re.DOTALL)
 _DIGITS = {"batch": 10, "index": 5, "number": 1}
 _PLAIN = ("name", "directory", "unique", "ext")
 _DIGITS_MAX = 20
@@ -133,20 +133,10 @@ _TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A placeholder, or text when it has no name."""
-
-    name: str
-    text: str = ""
-    digits: int = 0  # of a number, at least
-    pattern: TimePattern | None = None  # of `time`
-
-
-@dataclass(frozen=True, slots=True)
 class Template:
-    """A template, checked."""
+    """A checked template, with placeholders and doubled braces as Python's `str.format` has them."""
 
-    pieces: tuple[_Piece, ...]
+    text: str
     time_zone: str  # whose clocks `time` shows
 
     @classmethod
@@ -154,49 +144,60 @@ class Template:
         """Read a template; a ConfigError if it is empty, or has a placeholder that is not understood."""
         if not text:
             raise ConfigError(f"{_OPTION} is empty: leave it out for names such as {DEFAULT_TEMPLATE}")
-        return cls(tuple(_piece(text, match) for match in _TOKEN.finditer(text)), time_zone)
+        try:
+            for _, name, argument, conversion in Formatter().parse(text):
+                _check_placeholder(name, argument or "", conversion)
+        except ValueError as error:
+            accepted = ", ".join(f"{{{placeholder}}}" for placeholder in (*_PLAIN, *_DIGITS))
+            raise ConfigError(
+                f"{_OPTION}={text!r}: {error}; accepted are {accepted}, a number of digits as in {{number:5}}, and "
+                "{time:yyyyMMdd-HHmm}"
+            ) from error
+        return cls(text, time_zone)
 
     def uses(self, name: str) -> bool:
         """Return True if a placeholder occurs."""
-        return name in [piece.name for piece in self.pieces]
-
-    def before_ending(self, *added: _Piece) -> Template:
-        """Return a template with more before the ending of its names."""
-        *front, last = self.pieces
-        if last.name == "ext":
-            return Template((*front, *added, last), self.time_zone)
-        stem, dot, ending = last.text.rpartition(".")
-        if last.name or not dot:
-            return Template((*self.pieces, *added), self.time_zone)
-        return Template((*front, _Piece("", stem), *added, _Piece("", dot + ending)), self.time_zone)
+        return name in [placeholder for _, placeholder, _, _ in Formatter().parse(self.text)]
 
     def fill(self, part: PartFacts) -> str:
         """Return the name of a part."""
-        return "".join([self._text(piece, part) for piece in self.pieces])
+        pieces = [
+            text + ("" if name is None else self._value(name, argument or "", part))
+            for text, name, argument, _ in Formatter().parse(self.text)
+        ]
+        return "".join(pieces)
 
-    def _text(self, piece: _Piece, part: PartFacts) -> str:
-        if piece.pattern is not None:
+    def _value(self, name: str, argument: str, part: PartFacts) -> str:
+        if name == "time":
             instant = from_numpy(np.array([part.time_ms * 1000]), pa.timestamp("us", "UTC"))
-            return str(piece.pattern.format(clocks_of(instant, self.time_zone), "UTC")[0].as_py())
-        return _TEXTS[piece.name](part, piece.digits) if piece.name else piece.text
+            return str(_time_pattern(argument).format(clocks_of(instant, self.time_zone), "UTC")[0].as_py())
+        return _TEXTS[name](part, int(argument or _DIGITS.get(name, 0)))
 
 
-def _piece(template: str, match: re.Match[str]) -> _Piece:
-    name, argument, text = match.groups()
-    if text is not None:
-        return _Piece("", text)
-    if name == "time" and argument:
-        return _Piece("time", pattern=TimePattern.parse(f"{_OPTION} with time", argument, pa.timestamp("us")))
-    if name in _DIGITS and (argument is None or (argument.isdecimal() and 1 <= int(argument) <= _DIGITS_MAX)):
-        return _Piece(name, digits=int(argument or _DIGITS[name]))
-    if name in _PLAIN and argument is None:
-        return _Piece(name)
-    placeholder = [f"{{{placeholder}}}" for placeholder in (*_PLAIN, *_DIGITS)]
-    raise ConfigError(
-        f"{_OPTION}={template!r}: {match[0]!r} is not understood; accepted are {', '.join(placeholder)}, a number of "
-        "digits "
-        "as in {number:5}, and {time:yyyyMMdd-HHmm}"
-    )
+def _check_placeholder(name: str | None, argument: str, conversion: str | None) -> None:
+    """Raise a ValueError for a placeholder that is not understood, and a ConfigError for a pattern of time."""
+    if name == "time" and argument and "{" not in argument and conversion is None:
+        _time_pattern(argument)
+        return
+    is_number = name in _DIGITS and argument.isdecimal() and 1 <= int(argument) <= _DIGITS_MAX
+    if name is not None and (conversion is not None or not (is_number or (name in _TEXTS and not argument))):
+        shown = f"{{{name}{'' if conversion is None else f'!{conversion}'}{argument and f':{argument}'}}}"
+        raise ValueError(f"{shown!r} is not understood")
+
+
+@functools.lru_cache
+def _time_pattern(text: str) -> TimePattern:
+    return TimePattern.parse(f"{_OPTION} with time", text, pa.timestamp("us"))
+
+
+def _before_ending(template: str, added: str) -> str:
+    """Return a template with more before the ending of its names."""
+    stem, dot, ending = template.rpartition(".")
+    if template.endswith("{ext}"):
+        stem, dot, ending = template.removesuffix("{ext}"), "", "{ext}"
+    elif not dot or "{" in ending or "}" in ending:
+        stem, dot, ending = template, "", ""
+    return f"{stem}{added}{dot}{ending}"
 
 
 # In the log, by attribute.
@@ -228,11 +229,12 @@ class Naming:
 
     def __post_init__(self) -> None:
         is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
-        template = Template.parse(DEFAULT_TEMPLATE if self.text is None or is_function else self.text, self.time_zone)
+        text = DEFAULT_TEMPLATE if self.text is None or is_function else self.text
         if self.suffix:
-            template = template.before_ending(_Piece("", self.suffix))
+            text = _before_ending(text, self.suffix.replace("{", "{{").replace("}", "}}"))
+        template = Template.parse(text, self.time_zone)
         if self.if_exists == "newName" and not template.uses("unique"):
-            template = template.before_ending(_Piece("", "-"), _Piece("unique"))
+            template = Template.parse(_before_ending(text, "-{unique}"), self.time_zone)
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "function", self.text if is_function else None)
 

@@ -100,6 +100,7 @@ class TestTemplates:
             ("{batch}", rf"0{{10}}-{UNIQUE}"),
             ("{batch}.{index}", rf"0{{10}}\.00000-{UNIQUE}"),
             ("{unique}", UNIQUE),
+            ("{{x}}-{index:2}{{.y}}", rf"\{{x\}}-00\{{\.y\}}-{UNIQUE}"),
         ],
     )
     def test_what_could_repeat_gets_something_unique(self, out: str, template: str, pattern: str) -> None:
@@ -110,8 +111,12 @@ class TestTemplates:
         ("options", "text"),
         [
             ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {directory}, {unique}"),
-            ({"partFileName": "{name"}, "'{' is not understood"),
-            ({"partFileName": "{name}}"}, "'}' is not understood"),
+            ({"partFileName": "{name"}, "partFileName='{name': expected '}' before end of string; accepted are {name}"),
+            ({"partFileName": "{name}}"}, "Single '}' encountered in format string"),
+            ({"partFileName": "{name!r}"}, "'{name!r}' is not understood"),
+            ({"partFileName": "{name.x}"}, "'{name.x}' is not understood"),
+            ({"partFileName": "{}"}, "'{}' is not understood"),
+            ({"partFileName": "{index:{number}}"}, "'{index:{number}}' is not understood"),
             ({"partFileName": "{name:3}"}, "'{name:3}' is not understood"),
             ({"partFileName": "{index:0}"}, "'{index:0}' is not understood"),
             ({"partFileName": "{time}"}, "'{time}' is not understood"),
