@@ -117,7 +117,7 @@ def make_files(place: Path, file_format: str) -> None:
 
 
 def make_store(place: Path) -> None:
-    """Make a store of several runs, due merges and their result, a purge, and windows of which one is not recorded."""
+    """Make a store of several runs, due compactions and a result, a purge, and windows of which one is not recorded."""
     query = store_query(place)
     for batch in range(5):
         rows = [store_row(word, batch + 1, batch, gone=batch == 3 and word == "b") for word in "abcdef"]

@@ -236,7 +236,7 @@ class Progress:
     done_bytes: int  # of files that are read, on storage
     total_bytes: int  # 0 where files are not read
     elapsed_s: float
-    unit: str = "files"  # or `lists`, `merges`, `steps`, `versions`; pieces of open files count as files
+    unit: str = "files"  # or `compactions`, `lists`, `steps`, `versions`; pieces of open files count as files
 
     @property
     def left_s(self) -> float | None:

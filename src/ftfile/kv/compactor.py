@@ -241,7 +241,9 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
     return jobs[share * len(jobs) // tasks : (share + 1) * len(jobs) // tasks]
 
 
-def named(jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner) -> list[PlannedCompaction]:
+def planned_compactions(
+    jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner
+) -> list[PlannedCompaction]:
     """Return the compactions that jobs name, as they are due in a state, which may be later than the jobs.
 
     One that is no longer due is passed over. It raises as `open_metadata`.
@@ -313,12 +315,12 @@ class Compactor:
         outputs = Outputs(self.open_spool, self.encoding, piece[0].max_file_bytes)
         # Neighbouring buckets of a batch lie side by side in its spools.
         files = OpenFiles(self.stage.fs, maps=False)
-        files = CoalescingFiles(files, (run.add for planned in piece for run in planned.merged))
+        files = CoalescingFiles(files, (run.add for planned in piece for run in planned.inputs))
         try:
             for planned in piece:
                 adds = planned.moved(self.stage.fs.context.ids)
-                if planned.merged:
-                    runs = Inputs(files, self.definition, self.window_bytes // len(planned.merged))
+                if planned.inputs:
+                    runs = Inputs(files, self.definition, self.window_bytes // len(planned.inputs))
                     adds += self._write_runs(planned, runs, outputs)
                 inputs = tuple(run.add for run in planned.compaction.runs)
                 rewrites.append(Rewrite(inputs, tuple(adds), self.read_version))
@@ -330,10 +332,10 @@ class Compactor:
 
     def _write_runs(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
         """Write the folded rows of a compaction; return the adds of their runs."""
-        runs.open(compaction.merged)
-        tables = self._alike(runs.folded(compaction.merged, compaction.terms, self.window_bytes), compaction)
+        runs.open(compaction.inputs)
+        tables = self._alike(runs.folded(compaction.inputs, compaction.terms, self.window_bytes), compaction)
         rows = FoldedRows(tables, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origins = compaction.merged[0].add.directory_key, [run.add.origin for run in compaction.merged]
+        bucket, origins = compaction.inputs[0].add.directory_key, [run.add.origin for run in compaction.inputs]
         # The query of the oldest run, and the batches of all.
         first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
         origin = Origin(origins[0].query_id, first, last)
@@ -352,7 +354,7 @@ class Compactor:
         if len(head) <= 1:
             yield from head
             return
-        ops = reduce(operator.or_, (run.metadata.ops for run in compaction.merged))
+        ops = reduce(operator.or_, (run.metadata.ops for run in compaction.inputs))
         if compaction.terms.is_bottommost and self.definition.sequence is None:
             ops = 1 << SET
         columns = self.definition.names_with(ops)

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.kv.compactor import Compactor, named, run_compactions, share_of
+from ftfile.kv.compactor import Compactor, planned_compactions, run_compactions, share_of
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
 from ftfile.kv.driver import StoreChange, body_of, definition_after, refuse_operator
@@ -180,7 +180,7 @@ class StoreWrites(Writes[StoreConfig]):
             assert text is not None is not encoding, "jobs are about runs"
             definition = StoreDefinition.from_json(text).naming(config.definition.code)
             planner = Planner(config.plan, definition.key_types, plan.time_ms)
-            compactions = named(jobs, state, stage.fs, planner)
+            compactions = planned_compactions(jobs, state, stage.fs, planner)
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are compacted: %s", error)
             return AssemblyResults()

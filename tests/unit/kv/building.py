@@ -135,20 +135,20 @@ class Builder:
         planner = Planner(self.settings, self.definition.key_types, self.log.clock.now_ms())
         due = planner.due(self.log.refresh().segments.values())
         for planned in due:
-            adds = [*planned.moved(self.log.ids), *(self._compacted(planned) if planned.merged else ())]
+            adds = [*planned.moved(self.log.ids), *(self._compacted(planned) if planned.inputs else ())]
             self.record([], [run.add for run in planned.compaction.runs], adds)
         return len(due)
 
     def _compacted(self, compaction: PlannedCompaction) -> list[Add]:
         """Write the rows of a compaction, a run between two cuts."""
-        terms, purges = compaction.terms, [run.metadata.purges for run in compaction.merged]
-        tables = [self.rows_of(run.add) for run in compaction.merged]
+        terms, purges = compaction.terms, [run.metadata.purges for run in compaction.inputs]
+        tables = [self.rows_of(run.add) for run in compaction.inputs]
         rows = fold(
             tables, self.definition, is_bottommost=terms.is_bottommost, purges=purges, expired_ms=terms.expired_ms
         )
         keys = [key_at(rows, row, self.definition.keys) for row in range(rows.num_rows)]
         bounds = sorted({0, len(keys), *(bisect_left(keys, cut) for cut in compaction.cuts)})
-        bucket = compaction.merged[0].add.directory_key
+        bucket = compaction.inputs[0].add.directory_key
         pieces = [(bucket, rows.slice(start, end - start)) for start, end in pairwise(bounds)]
         results = compaction.results(self.outputs(pieces) if pieces else [])
         return [

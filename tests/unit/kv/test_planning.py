@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
-from ftfile.kv.compactor import named as named_compactions
+from ftfile.kv.compactor import planned_compactions
 from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold
 from ftfile.kv.planning.plan import (
     PlannedCompaction,
@@ -120,7 +120,7 @@ class TestDue:
             SETTINGS.max_file_bytes,
         )
         assert planned.moves == ()
-        assert planned.merged == planned.compaction.runs
+        assert planned.inputs == planned.compaction.runs
 
     def test_a_record_names_the_oldest_run_and_the_bucket(self) -> None:
         live = [a_run(version) for version in range(16)]
@@ -145,7 +145,7 @@ class TestDue:
         state = LogState(20, segments=SharedMap({add.id: add for add in live}), assembly_tasks=tuple(jobs))
         fs, planner = MemoryFileSystem("named"), Planner(SETTINGS, [pa.int64()], 0)
         for job in jobs:
-            (planned,) = named_compactions([job], state, fs, planner)
+            (planned,) = planned_compactions([job], state, fs, planner)
             assert job_of(planned.compaction, 1) == job
 
 

@@ -184,7 +184,7 @@ class TestShare:
 
         monkeypatch.setattr(Compactor, "compact", slow)
         rewrites, _ = bench.do(tried, *due)
-        assert [rewrite.inputs[0] for rewrite in rewrites] == [planned.merged[0].add for planned in due]
+        assert [rewrite.inputs[0] for rewrite in rewrites] == [planned.inputs[0].add for planned in due]
 
 
 class TestResult:
@@ -302,7 +302,7 @@ class TestFailures:
     def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
         due = [bench.due(bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")) for each in range(3)]
         silent = RetryingFileSystem(silent_store := Silent(bench.fs, bench.clock), bench.fs.context)
-        assert bench.do(*due, fs=silent, piece_bytes=1 << 30) == ((), (due[0].merged[0].add.id,))
+        assert bench.do(*due, fs=silent, piece_bytes=1 << 30) == ((), (due[0].inputs[0].add.id,))
         assert silent_store.asked == 5, "by one call, with its tries"
 
     def test_a_run_that_is_gone_is_named(self, bench: Bench) -> None:

@@ -129,7 +129,7 @@ class PlannedCompaction:
         return moves_of(self.compaction, self.cuts, self.max_file_bytes)
 
     @cached_property
-    def merged(self) -> tuple[Run, ...]:
+    def inputs(self) -> tuple[Run, ...]:
         """Return the runs that become new ones."""
         ids = {run.add.id for run in self.moves}
         return tuple(run for run in self.compaction.runs if run.add.id not in ids)
@@ -137,12 +137,12 @@ class PlannedCompaction:
     @property
     def size(self) -> int:
         """Return the bytes that are read."""
-        return size_of(self.merged)
+        return size_of(self.inputs)
 
     @property
     def purges(self) -> tuple[KeyRange, ...]:
         """Return the purges that results have: none where no older row is."""
-        return () if self.terms.is_bottommost else tuple(purge for run in self.merged for purge in run.metadata.purges)
+        return () if self.terms.is_bottommost else tuple(purge for run in self.inputs for purge in run.metadata.purges)
 
     def results(self, written: Sequence[Run]) -> list[Result]:
         """Return runs that were written, by key, with their purges: each from its first key or cut to the next one."""
@@ -159,8 +159,8 @@ class PlannedCompaction:
 
     def add_of(self, run: Run, purges: tuple[KeyRange, ...]) -> Add:
         """Return the add of a result."""
-        at = self.merged[0].metadata.at[0], max(member.metadata.at[1] for member in self.merged)
-        committed_ms = min(member.metadata.committed_ms for member in self.merged)
+        at = self.inputs[0].metadata.at[0], max(member.metadata.at[1] for member in self.inputs)
+        committed_ms = min(member.metadata.committed_ms for member in self.inputs)
         return run.with_metadata(
             replace(run.metadata, at=at, purges=purges, committed_ms=committed_ms, level=self.compaction.level)
         )

@@ -139,8 +139,8 @@ class StoreStats:
         runs_max: of the bucket with the most.
         rows: of all runs; a key has one in each run that says something about it.
         size_bytes: of the rows on storage.
-        due_jobs: compactions that tasks of the next batch do, at the newest version.
-        held_jobs: those of them that failed too often, and are left out for a while.
+        due_compactions: compactions that tasks of the next batch do, at the newest version.
+        held_compactions: those of them that failed too often, and are left out for a while.
         cache_bytes: taken by all readers of this process.
         cache_bytes_max: that they may take.
     """
@@ -151,8 +151,8 @@ class StoreStats:
     runs_max: int
     rows: int
     size_bytes: int
-    due_jobs: int
-    held_jobs: int
+    due_compactions: int
+    held_compactions: int
     cache_bytes: int
     cache_bytes_max: int
 
@@ -167,8 +167,8 @@ def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
         runs_max=max((len(bucket.parts) for bucket in view.buckets.values()), default=0),
         rows=sum(run.add.rows for run in runs),
         size_bytes=sum(run.size for run in runs),
-        due_jobs=len(head.assembly_tasks),
-        held_jobs=sum(is_held(job, head.version) for job in head.assembly_tasks),
+        due_compactions=len(head.assembly_tasks),
+        held_compactions=sum(is_held(job, head.version) for job in head.assembly_tasks),
         cache_bytes=cache.size_bytes,
         cache_bytes_max=cache.capacity_bytes,
     )

@@ -72,7 +72,7 @@ class CompactionRounds:
         self._errors: dict[str, Exception] = {}  # likewise, why
         self._given_up: set[str] = set()  # likewise, of those whose retry failed, too
         self._refused: Counter[frozenset[str]] = Counter()
-        self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="merges")
+        self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="compactions")
 
     def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; what fails is tried twice.

@@ -250,7 +250,7 @@ def _print_summary(status: "DirectoryStatus", path: str) -> None:
             ("version", f"{status.version:,}, committed {age}: {time_text(status.time_ms)} UTC"),
             ("oldest version", oldest),
             ("vacuumed up to", f"{time_text(status.horizon_ms)} UTC" if status.horizon_ms else "never"),
-            ("merges due", f"{status.due:,}{_part(status.held, 'left out')}" if status.kind == "store" else None),
+            ("compactions due", f"{status.due:,}{_part(status.held, 'left out')}" if status.kind == "store" else None),
             ("open files", f"{len(status.open):,}{_part(status.due, 'due')}" if status.kind == "files" else None),
             ("not published", f"{len(status.unpublished):,}{_part(problems, 'stuck')}"),
             ("not needed", _unneeded(status)),

@@ -84,7 +84,7 @@ def scan(
 
 
 def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
-    """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
+    """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
     with _opened(place, version) as reader:
@@ -109,7 +109,10 @@ def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
             ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
             ("rows in runs", f"{stats.rows:,}: a key has one in each run that says something about it"),
             ("bytes", bytes_text(stats.size_bytes)),
-            ("merges due", f"{stats.due_jobs:,}, {stats.held_jobs:,} of them left out after failures"),
+            (
+                "compactions due",
+                f"{stats.due_compactions:,}, {stats.held_compactions:,} of them left out after failures",
+            ),
         ]
     )
 

@@ -129,7 +129,9 @@ _TABLE = (
         "When the oldest of their rows were committed, by the driver's clock.",
         "head.oldest_open_s",
     ),
-    _gauge("ftfile_due_files", _DIRECTORY, "Files, or merges of a store, that are due and not made yet.", "head.due"),
+    _gauge(
+        "ftfile_due_files", _DIRECTORY, "Files, or compactions of a store, that are due and not made yet.", "head.due"
+    ),
     _gauge(
         "ftfile_failing_files", _DIRECTORY, "Those of them that could not be made when it was tried.", "head.failing"
     ),

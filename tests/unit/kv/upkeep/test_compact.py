@@ -191,9 +191,9 @@ class TestDeletes:
         ((planned,),) = full.choose(log.refresh(), how, ())
         query.run(2, [[{"k": "a", "at": 7, "gone": False}]])  # late
         clock.advance(3600)
-        assert [run.add.id for run in planned.merged] == [*log.refresh().segments][:2]
+        assert [run.add.id for run in planned.inputs] == [*log.refresh().segments][:2]
         ((planned,),) = full.choose(log.refresh(), how, ())
-        assert len(planned.merged) == 2, "the newest run came later"
+        assert len(planned.inputs) == 2, "the newest run came later"
         newest = max(map(run_of, log.refresh().segments.values()), key=lambda run: run.metadata.at)
         assert planned.terms.expired_ms == newest.metadata.committed_ms - 60_000
         kv.compact(PATH, full=True, context=current())

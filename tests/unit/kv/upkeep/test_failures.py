@@ -30,7 +30,7 @@ def oldest_run(bucket: str) -> Add:
 def jobs() -> tuple[int, int]:
     with kv.open(PATH, context=current()) as reader:
         stats = reader.stats()
-    return stats.due_jobs, stats.held_jobs
+    return stats.due_compactions, stats.held_compactions
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none", "blockBytes":
 
 
 def make_store(path: Path) -> None:
-    """Make a store of words, due merges and their result, a purge, and windows of which one is not recorded."""
+    """Make a store of words, due compactions and their result, a purge, and windows of which one is not recorded."""
     with repeatable(), _one_clock():
         forget_caches()
         options = {"keyColumns": "word", "deleteColumn": "gone", "merge": "n:sum", "buckets": "1"} | STORE_OPTIONS

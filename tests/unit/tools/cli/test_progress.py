@@ -35,7 +35,7 @@ TOLD = {
     "export": ("export", "steps"),
     "export again": ("export", "versions"),
     "migrate": ("migrate", "files"),
-    "kv compact": ("compact", "merges"),
+    "kv compact": ("compact", "compactions"),
 }
 
 

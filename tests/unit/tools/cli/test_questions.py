@@ -27,7 +27,7 @@ COMMANDS = {
     "ftfile status /data/out": "last batch",
     "ftfile status /data/rolled": "why it is open",
     "ftfile flush /data/rolled --dry-run": "Would finish about 1 file of 3 rows",
-    "ftfile status /data/store": "merges due\t0",
+    "ftfile status /data/store": "compactions due\t0",
     "ftfile status /data/live": "1, for 3 min",
     "ftfile status /data/rolled --json": '"maxRecordsPerFile":',
     "ftfile source /data/in --checkpoint /data/checkpoint": "to be read\t1 file",

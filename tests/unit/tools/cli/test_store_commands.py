@@ -148,5 +148,5 @@ def test_the_status_of_a_store(store: str) -> None:
     assert (status["kind"], status["version"], status["open"]) == ("store", 2, [])
     text = run("status", store).stdout
     assert text.startswith("verdict\twell: version 2, ")
-    assert "merges due\t0\n" in text
+    assert "compactions due\t0\n" in text
     assert "open files" not in text
