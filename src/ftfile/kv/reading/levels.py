@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -190,7 +191,8 @@ def _table(reader: RunReader) -> pa.Table:
     return pa.Table.from_batches(reader.scan(), reader.schema)
 
 
-class Level(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Level:
     """Parts that do not meet, by key. A key is in the last one that begins up to it, or in none."""
 
     begins: tuple[Key, ...]  # of the parts

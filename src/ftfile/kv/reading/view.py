@@ -107,8 +107,8 @@ def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
     rows: list[tuple[int, Values]] = []
     all_count = bucket.definition.sequence is not None  # and not just the newest row
     try:
-        for begins, parts, _ in bucket.levels:
-            part = parts[bisect_right(begins, key) - 1]
+        for level in bucket.levels:
+            part = level.parts[bisect_right(level.begins, key) - 1]
             if part.low <= key <= part.high:
                 opened = part.held or part.opened()
                 row = opened.get(key, hashed)
