@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass, replace
@@ -94,10 +95,10 @@ class CsvLines(Lines):
         check_problems(self.name, problems)
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        return _CsvRows(batch.schema, self).encode(batch)
+        return _csv_rows(batch.schema, self).encode(batch)
 
     def head(self, schema: pa.Schema) -> bytes:
-        return _CsvRows(schema, self).names() if self.header else b""
+        return _csv_rows(schema, self).names() if self.header else b""
 
     def without_head(self, schema: pa.Schema) -> CsvLines:
         return replace(self, header=False, columns=tuple(schema.names))
@@ -210,6 +211,12 @@ class _Ending:
         """Raise `CorruptData` if the last line is not whole."""
         if self._end != self._line_sep:
             raise corrupt(self._file, f"a line separator {self._line_sep!r} at the end", repr(self._end))
+
+
+@functools.lru_cache(maxsize=8)
+def _csv_rows(schema: pa.Schema, options: CsvLines) -> _CsvRows:
+    """Return the encoder of a schema, made once for all of its batches."""
+    return _CsvRows(schema, options)
 
 
 class _CsvRows:

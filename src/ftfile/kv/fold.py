@@ -328,7 +328,9 @@ class SortedRows:
         taken: list[pa.RecordBatch] = []
         while self._held:
             rows, keys = self._held[0]
-            end = rows.num_rows if bound is None else bisect.bisect_right(keys, bound)
+            end = rows.num_rows
+            if bound is not None and bound < keys[-1]:
+                end = bisect.bisect_right(keys, bound)
             if end:
                 taken.append(rows.slice(0, end))
             self._held_bytes -= rows.nbytes

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import decimal
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, string_parts, strings_from, text_scalar, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -139,7 +138,7 @@ def bools_of(array: pa.Array) -> NDArray[np.bool_]:
     return values_of(array.cast(pa.uint8()), np.bool_)
 
 
-class StoredKeys(Sequence[Key]):
+class StoredKeys:
     """The keys of rows; their columns, at least one, have no nulls."""
 
     __slots__ = ("_columns",)
@@ -156,7 +155,7 @@ class StoredKeys(Sequence[Key]):
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def __getitem__(self, row: int) -> Key:  # type: ignore[override] # no slices
+    def __getitem__(self, row: int) -> Key:
         return tuple([column[row] for column in self._columns])
 
 

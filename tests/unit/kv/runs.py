@@ -80,4 +80,5 @@ def numbered(rows: int, step: int = 3) -> pa.RecordBatch:
 def keys_of(batch: pa.RecordBatch, key_columns: int = 1) -> list[tuple[tuple[Any, ...], int]]:
     """The keys of rows as stored values, each with its hash."""
     columns = batch.columns[:key_columns]
-    return [*zip(StoredKeys(columns), hash_rows(columns).tolist(), strict=True)]
+    keys = StoredKeys(columns)
+    return [(keys[row], hashed) for row, hashed in enumerate(hash_rows(columns).tolist())]

@@ -124,7 +124,9 @@ def test_keys_are_read_as_stored_values(kind: pa.DataType) -> None:
     assert is_key_type(kind)
     values = {**AS_INTS, **AS_LONGS}.get(kind) or (["", "ü"] if pa.types.is_string(kind) else [b"", b"\xff"])
     expected = [value.encode() if isinstance(value, str) else value for value in stored(kind, values)]
-    assert [*StoredKeys([sliced(values, kind)])] == [(value,) for value in expected]
+    keys = StoredKeys([sliced(values, kind)])
+    assert [keys[row] for row in range(len(keys))] == [(value,) for value in expected]
+    assert keys[-1] == (expected[-1],)
 
 
 class TestFirstFall:

@@ -233,10 +233,10 @@ class RowFinder:
         self._values = [_reader(column).read for column in layout.columns[key_columns:]]
         self._key = self._keys[0]
         # Returns the columns behind the key, given a block, a row and the key; None if the row has another key.
-        self.find: Callable[[Block, int, Key], Values | None] = (
-            self._find_several if len(self._keys) > 1 else self._find
-        )
-        if len(self._keys) == len(self._values) == 1:
+        self.find: Callable[[Block, int, Key], Values | None] = self._find
+        if len(self._keys) > 1:
+            self.find = self._find_several
+        elif len(self._values) == 1:
             (self._value,) = self._values
             self.find = self._find_one
 

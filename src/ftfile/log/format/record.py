@@ -136,8 +136,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
     """Return the record; `read_companion` is called at most once, with the companion's path."""
     lines = from_checked_text(content, path)
     with Decoding(path, "a record of the log", _ADVICE):
-        check_format(lines[0], "ftfileRecord", RECORD_FORMAT, path)
-        header = msgspec.structs.asdict(decode_json(lines[0], HEADER))
+        header = _header(lines[0], path)
         check_definitions(header["definitions"])
         check_tables(header["tables"])
         companion = decode_json(lines[0], _Large).companion
@@ -151,11 +150,16 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
 
 def nonce_of(content: bytes, path: str) -> str:
     """Return the nonce of a record; its adds are not decoded, and a companion is not read."""
-    header, *_ = from_checked_text(content, path)
+    line, *_ = from_checked_text(content, path)
     with Decoding(path, "a record of the log", _ADVICE):
-        check_format(header, "ftfileRecord", RECORD_FORMAT, path)
-        nonce: str = decode_json(header, HEADER).nonce  # type: ignore[attr-defined]
-    return nonce
+        nonce: str = _header(line, path)["nonce"]
+        return nonce
+
+
+def _header(line: bytes, path: str) -> dict[str, Any]:
+    """Return the attributes of a record that its first line has."""
+    check_format(line, "ftfileRecord", RECORD_FORMAT, path)
+    return msgspec.structs.asdict(decode_json(line, HEADER))
 
 
 def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:
