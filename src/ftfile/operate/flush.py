@@ -23,6 +23,7 @@ from ftfile.log.format.model import AssemblyTask, Body
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
+from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
@@ -65,7 +66,7 @@ FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
 _Settings = TypeVar("_Settings")
 # Of a query that says nothing of it.
-_DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, "write"), "", None)
+_DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, "write"), "", None, UTC)
 _log = get_logger(__name__)
 
 

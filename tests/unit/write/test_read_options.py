@@ -21,8 +21,6 @@ SCHEMA = spark_schema({"k": "string", "n": "long"})
 RARE = {
     "filePermission": "640", "directoryPermission": "750", "replication": "3", "blockSize": "1MiB",
 }  # fmt: skip
-# Names, directories and files each have times by the clocks of this zone.
-OF_SEVERAL = {"timeZone": {"DirectorySettings", "Naming", "SinkConfig"}}
 
 
 class Readers(dict[str, set[str]]):
@@ -72,7 +70,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
 
 def test_of_files(readers: Readers) -> None:
     SinkConfig.from_options({"path": "/x", "rolling": "policy", "successFile": "_SUCCESS", **RARE}, SCHEMA)
-    assert readers.wrong("write") == OF_SEVERAL
+    assert readers.wrong("write") == {}
 
 
 def test_of_stores(readers: Readers) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
 from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
-from ftfile.rows.value_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of, value_type
+from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, clocks_of, instants_of, value_type
 from ftfile.write.files.directories import (
     Assignment,
     Destination,
@@ -184,8 +184,11 @@ class DirectorySettings:
     stem_bytes_max: int  # of the part of a file's name that rows say
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> DirectorySettings:
-        """Return the options, checked against the schema and each other."""
+    def from_options(
+        cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int, asked_zone: str | None
+    ) -> DirectorySettings:
+        """Return the options, checked against the schema and each other; without a zone that was asked for, UTC."""
+        time_zone = asked_zone or UTC
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["directoryPattern"]
         if (file_name := named) is not None:
@@ -198,7 +201,7 @@ class DirectorySettings:
         if not file_columns:
             names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
             raise SchemaError(f"{names} every column: at least one must be left for the files")
-        time = None if pattern is None else DirectoryPattern.parse(pattern, schema, parsed["timeZone"])
+        time = None if pattern is None else DirectoryPattern.parse(pattern, schema, time_zone)
         columns = [*partition_by, *([time.column] if time is not None and time.column is not None else [])]
         return cls(
             partition_by=partition_by,
@@ -206,8 +209,8 @@ class DirectorySettings:
             user_class=_user_class(parsed, schema),
             user_options=tuple(sorted(parsed.prefixed("directoryAssigner").items())),
             file_name=file_name,
-            time_zone=parsed["timeZone"],
-            takes_zone="timeZone" not in parsed.given and _show_instants(schema, columns),
+            time_zone=time_zone,
+            takes_zone=asked_zone is None and _show_instants(schema, columns),
             stem_bytes_max=stem_bytes_max,
         )
 

@@ -144,14 +144,17 @@ def _checked(
 ) -> SinkConfig:
     """Return the settings; pure, since what may change meanwhile, keys and the settings of clients, is passed in."""
     parsed = parse_options(dict(options), "write")
-    file_format = _format(parsed, encryption)
+    asked_zone, zone = parsed.given.get("timeZone"), parsed["timeZone"]
+    file_format = _format(parsed, encryption, zone)
     schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
     extension = file_format.extension + chain.extension
     check_extension(extension, chain)
-    publishing = Publishing.from_options(parsed, extension, encryption)
-    directories = DirectorySettings.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
-    mode, replacement = replacement_from_options(parsed, schema, directories.partition_by, overwrite=overwrite)
-    rolling, nullable_json = _rolling(parsed, schema, directories.leaving), as_nullable(schema_json)
+    publishing = Publishing.from_options(parsed, extension, encryption, zone)
+    directories = DirectorySettings.from_options(
+        parsed, schema, publishing.naming.stem_bytes_max(extension), asked_zone
+    )
+    mode, replacement = replacement_from_options(parsed, schema, directories, overwrite=overwrite)
+    rolling, nullable_json = _rolling(parsed, schema, directories), as_nullable(schema_json)
     final = None if rolling is None else rolling.finalize_column
     in_paths_or_final, nullable = {*directories.leaving, final}, arrow_schema(nullable_json)
     if (publishing.direct or overwrite) and rolling is not None:
@@ -183,10 +186,10 @@ def _checked(
     )
 
 
-def _format(parsed: ParsedOptions, encryption: Encryption | None) -> Format:
+def _format(parsed: ParsedOptions, encryption: Encryption | None, time_zone: str) -> Format:
     name = parsed["fileFormat"]
-    file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
-    TimeFormats.from_options({"timeZone": parsed["timeZone"]})
+    file_format = format_from_options(name, {"timeZone": time_zone, **_format_options(parsed, name)})
+    TimeFormats.from_options({"timeZone": time_zone})
     return file_format if encryption is None else encryption.format_of(file_format)
 
 
@@ -255,8 +258,8 @@ def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
     return {**options, **formats_own, "encoder.": encoder_options} if encoder_options else options | formats_own
 
 
-def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:
-    settings = rolling_settings(parsed)
+def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
+    settings, leaving = rolling_settings(parsed, directories.time_zone), directories.leaving
     if settings is None:
         return None
     files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
@@ -329,7 +332,7 @@ class Replacement:
 
 
 def replacement_from_options(
-    parsed: ParsedOptions, schema: pa.Schema, columns: Sequence[str], *, overwrite: bool
+    parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
 ) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
     """Return the mode of overwrites that was asked for, and the partitions that are replaced; None for everything.
 
@@ -344,9 +347,9 @@ def replacement_from_options(
         raise ConfigError(f"{asked} is for overwrites: write with mode('overwrite'), or leave it out")
     if where is not None and mode == "dynamic":
         raise ConfigError(f"{asked} with partitionOverwriteMode=dynamic: each says what is replaced; leave one out")
-    if not columns:
+    if not (columns := directories.partition_by):
         raise ConfigError(
             f"{asked} replaces partitions, and this write has none: name their columns by the option partitionBy, "
             "since Spark's own .partitionBy() never reaches a Python sink"
         )
-    return mode, Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
+    return mode, Replacement(partition_schema(schema, columns), directories.time_zone, where)

@@ -239,7 +239,7 @@ class Naming:
         object.__setattr__(self, "function", self.text if is_function else None)
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
+    def from_options(cls, parsed: ParsedOptions, extension: str, time_zone: str) -> Naming:
         """Return the options, checked with an example of the file format's extension."""
         _check_contradictions(parsed)
         naming = cls(
@@ -248,7 +248,7 @@ class Naming:
             suffix=parsed["partSuffix"],
             if_exists=parsed["ifExists"],
             ttl_ms=int(parsed["directoryStateTtl"] * 1000),
-            time_zone=parsed["timeZone"],
+            time_zone=time_zone,
         )
         if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
             raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")

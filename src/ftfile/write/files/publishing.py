@@ -127,11 +127,13 @@ class Publishing:
     export_to: tuple[str, ...] = ()  # formats of tables
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, extension: str, encryption: Encryption | None) -> Publishing:
-        """Check the options, as far as that needs no store: see `check_store`."""
+    def from_options(
+        cls, parsed: ParsedOptions, extension: str, encryption: Encryption | None, time_zone: str
+    ) -> Publishing:
+        """Check the options, as far as that needs no store: see `check_store`. Names have times of that zone."""
         if (on_publish := parsed["onPublish"]) is not None:
             check_hook(on_publish)
-        naming = Naming.from_options(parsed, extension)
+        naming = Naming.from_options(parsed, extension, time_zone)
         success, publish = _success(parsed, extension), _publish(parsed, naming, encryption)
         return cls(naming, on_publish, success, publish, parsed["exportTo"])
 

@@ -17,7 +17,7 @@ from ftfile.core.options import OPTIONS, ParsedOptions, parse_options
 from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
-from ftfile.rows.value_text import clocks_of, instants_of
+from ftfile.rows.value_text import UTC, clocks_of, instants_of
 from ftfile.write.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, Moment
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ class RollingSettings(Struct, frozen=True, rename="camel"):
         return self.finalize_column is not None or self.event_column is not None or self.strict
 
 
-def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
-    """Return the rules that the options ask for, or None if every part ends with its batch."""
+def rolling_settings(parsed: ParsedOptions, time_zone: str) -> RollingSettings | None:
+    """Return the rules that the options ask for, or None if every part ends with its batch.
+
+    Days of `rolloverSchedule` begin by the clocks of the zone.
+    """
     set_options = [option.name for option in OPTIONS if option.name in ACROSS_BATCHES and option.name in parsed.given]
     mode = parsed.given.get("rolling")
     if mode == "batch" and set_options:
@@ -66,10 +69,10 @@ def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
         if idle:
             raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
         return None
-    return _settings_of(parsed)
+    return _settings_of(parsed, time_zone)
 
 
-def _settings_of(parsed: ParsedOptions) -> RollingSettings:
+def _settings_of(parsed: ParsedOptions, time_zone: str) -> RollingSettings:
     event = parsed["eventTimeInterval"]
     clock_s = parsed["rolloverSchedule"]
     return RollingSettings(
@@ -79,7 +82,7 @@ def _settings_of(parsed: ParsedOptions) -> RollingSettings:
         age_ms=_ms(parsed["rolloverInterval"]),
         inactivity_ms=_ms(parsed.given.get("inactivityInterval", ROLLED_INACTIVITY_S)),
         clock_ms=_ms(clock_s),
-        clock_zone=parsed["timeZone"],
+        clock_zone=time_zone,
         event_column=event[0] if event else None,
         event_us=round(event[1] * 1e6) if event else None,
         finalize_column=parsed["finalizeColumn"],
@@ -96,7 +99,7 @@ def _ms(duration_s: float | None) -> int | None:
 
 # Of a query that keeps nothing open: the files that it left open before end.
 ALL_END = structs.replace(
-    _settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0
+    _settings_of(parse_options({}, "write"), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
 )
 
 
