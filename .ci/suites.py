@@ -52,6 +52,8 @@ MEMORY = in_memory()
 QUICK = "-m 'not slow'"
 # For tests that are repeated in other surroundings: fewer examples of each property.
 FEW = "--hypothesis-profile=few"
+# `make long` has all.
+CASES = "--cases=0.34"
 
 # The unit tests in two parts that take about as long.
 HALF = "operate read tools/migrate write kv/upkeep"
@@ -92,7 +94,7 @@ CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 SUITES: dict[str, tuple[str, ...]] = {
     "unit": QUICK_TESTS,
     "contexts": tuple(f"{CONTEXTS} {part}" for part in QUICK_TESTS),
-    "crash": (f"{MEMORY} -n 2 -m slow tests/crash {slow_modules()}",),
+    "crash": (f"{MEMORY} {CASES} -n 2 -m slow tests/crash {slow_modules()}",),
     "histories": (f"{MEMORY} FTFILE_HISTORIES=64 FTFILE_FOREIGN_HISTORIES=160 -n 2 tests/histories",),
     "without": (f"{MEMORY} {FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
     "trials": (f"{MEMORY} -n 2 tests/mutants",),
@@ -123,7 +125,7 @@ for version in ("40", "41", "42"):  # of Spark
 for version in ("3.10", "3.12", "3.13"):  # of Python
     all_tests = (f"{PORTABLE} {unit(OLD_HALF)}", f"{PORTABLE} tests/unit {unit(OLD_HALF, '--ignore=')}")
     SUITES[f"all-unit-{version}"] = all_tests
-    SUITES[f"unit-{version}"] = tuple(f"{part} {unit(ALIKE, '--deselect=')}" for part in all_tests)
+    SUITES[f"unit-{version}"] = tuple(f"{part} {CASES} {unit(ALIKE, '--deselect=')}" for part in all_tests)
 
 
 def command(arguments: str, name: str, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:

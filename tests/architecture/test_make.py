@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -286,3 +287,19 @@ def test_what_a_link_leads_to_is_not_cleared_for_an_environment(tmp_path: Path) 
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert [*other.iterdir()] == [other / "file"]
     assert (done.returncode, done.stderr[:21]) == (1, "environment is a link")
+
+
+def cases_of(*options: str) -> Counter[str]:
+    """Return how many cases of each test pytest would run of two modules."""
+    modules = ["tests/unit/filters/test_codecs.py", "tests/hostile/test_mutations.py"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, *modules]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return Counter(line.partition("[")[0] for line in lines if "::" in line)
+
+
+def test_slow_unit_tests_run_a_share_of_their_cases() -> None:
+    quick, every, drawn = cases_of("-m", "not slow"), cases_of("-m", "slow"), cases_of("-m", "slow", "--cases=0.34")
+    assert max(every.values()) >= 12
+    of_units = {test: max(1, round(0.34 * count)) for test, count in every.items() if "/unit/" in test}
+    assert drawn == {**every, **of_units}
+    assert cases_of("-m", "not slow", "--cases=0.34") == quick

@@ -2,8 +2,8 @@
 
 `python -m tests.hostile.mutated HOME BASE SEED FIRST COUNT` makes a base below an empty home, and prints a line of JSON
 before and after each of so many mutations of it, from a number on: what was changed, and what of the calls was wrong.
-With `numbers` as the seed, it runs all calls where a number of records is the greatest one instead, wherever its name
-stands: SEED is `numbers`, FIRST and COUNT choose from the names in their order.
+`python -m tests.hostile.mutated HOME BASE numbers NUMBER...` runs all calls where a number of records is the greatest
+one instead, wherever its name stands, for each of these names in their order.
 """
 
 from __future__ import annotations
@@ -325,8 +325,8 @@ def _contents(directory: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def main(home: str, base: str, seed: str, first: str, count: str) -> None:
-    """Play so many mutations of a base, from a number on."""
+def main(home: str, base: str, seed: str, *numbers: str) -> None:
+    """Play mutations of a base."""
     faulthandler.enable()
     logging.disable()
     warnings.simplefilter("ignore")
@@ -337,10 +337,12 @@ def main(home: str, base: str, seed: str, first: str, count: str) -> None:
         raise AssertionError(f"calls fail on what ftfile wrote: {wrong}")
     if seed == "numbers":
         names = extremes.number_names(player.whole)
-        for number, name in [*enumerate(names)][int(first) : int(first) + int(count)]:
+        for number in map(int, numbers):
+            name = names[number]
             print(json.dumps({"begins": name}), flush=True)
             print(json.dumps({"number": number, "mutation": [name], "wrong": player.widen(name)}), flush=True)
         return
+    first, count = numbers
     for number in range(int(first), int(first) + int(count)):
         print(json.dumps({"begins": number}), flush=True)
         lines, wrong = player.play(f"{seed}-{base}-{number}")

@@ -12,12 +12,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.hostile.bases import BASES
 from tests.hostile.mutations import PLANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 DRAWN = os.environ.get("FTFILE_MUTATIONS")
@@ -30,8 +33,13 @@ PARTS = [int(ONE)] if ONE else range(0, -(-COUNT // len(BASES)), PART)
 DIRECTORY_S, BASE_S = 120, 60
 
 
-def play(home: Path, base: str, seed: int | str, first: int, count: int) -> list[dict[str, Any]]:
+def play(home: Path, base: str, seed: int, first: int, count: int) -> list[dict[str, Any]]:
     """Return what a process printed of some mutations of a base, and of the one during which it ended, if it did."""
+    return play_on(home, base, [seed, first, count], count)
+
+
+def play_on(home: Path, base: str, arguments: Sequence[object], count: int) -> list[dict[str, Any]]:
+    """Return what a process printed for so many mutations; for the arguments see `tests.hostile.mutated`."""
     packages, mark = home / "packages", home / "mark"
     packages.mkdir()
     (packages / f"{PLANTED}.py").write_text(f"open({str(mark)!r}, 'w')\n\ndef Hit(*_): ...\n")
@@ -40,7 +48,7 @@ def play(home: Path, base: str, seed: int | str, first: int, count: int) -> list
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     paths = os.pathsep.join(map(str, [*sys.path, ROOT, packages]))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.hostile.mutated", str(place), base, str(seed), str(first), str(count)],
+        [sys.executable, "-m", "tests.hostile.mutated", str(place), base, *map(str, arguments)],
         # Programs that `doctor` would start are not found.
         env=environment | {"PYTHONPATH": paths, "PATH": "", "HOME": str(home)},
         cwd=home,
