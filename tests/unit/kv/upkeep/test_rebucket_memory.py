@@ -65,7 +65,7 @@ def peak_of(code: str, path: str) -> int:
 @pytest.mark.slow
 def test_rows_of_a_large_store_go_through_windows(tmp_path: Path) -> None:
     peaks = []
-    for size_bytes in (60 * MIB, 180 * MIB):
+    for size_bytes in (40 * MIB, 120 * MIB):
         path = str(tmp_path / f"store-{size_bytes}")
         rows = build(path, size_bytes, buckets=256, batches=4)
         peaks.append(peak_of(REBUCKET, path))
