@@ -38,6 +38,7 @@ BENCHMARKS = {
     "known": "known_files",
     "kvruns": "kv_runs",
     "kvstore": "kv_store",
+    "kvshapes": "kv_shapes",
     "kvstream": "kv_stream",
     "load": "load",
     "local": "local_files",
