@@ -15,7 +15,7 @@ from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -28,16 +28,20 @@ _BATCH_ROWS = 10_000  # as Spark hands them over
 class Store(Design):
     """A store of ftfile: one batch of one task, and then all runs of a bucket merged to one."""
 
-    def __init__(self, label: str, path: Path, *, cache_bytes: int | None = None, **options: str) -> None:
+    def __init__(
+        self, label: str, path: Path, *, cache_bytes: int | None = None, key_provider: str | None = None, **options: str
+    ) -> None:
         super().__init__(label, path)
         self._cache_bytes = cache_bytes
-        self._options = {"keyColumns": "key"} | options
+        self._key_provider = key_provider
+        encryption = {"encryption": "aes-gcm", "keyProvider": key_provider} if key_provider else {}
+        self._options = {"keyColumns": "key"} | encryption | options
         self._reader: ftfile.kv.Reader
 
     def build(self, rows: pa.RecordBatch) -> None:
         """Write all rows by one task, and merge the runs of each bucket to one."""
         self.write(rows)
-        ftfile.kv.compact(self.path, full=True)
+        ftfile.kv.compact(self.path, full=True, key_provider=self._key_provider)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write all rows by one task."""
@@ -50,7 +54,7 @@ class Store(Design):
 
     def open(self) -> None:
         """Open the newest version."""
-        self._reader = ftfile.kv.open(self.path, cache_bytes=self._cache_bytes)
+        self._reader = ftfile.kv.open(self.path, cache_bytes=self._cache_bytes, key_provider=self._key_provider)
 
     def getter(self) -> Callable[[Any], Any]:
         """Return the function from a key to its value, or None."""
@@ -64,9 +68,9 @@ class Store(Design):
         """Look keys up that are in Arrow, and return how many there are."""
         return int(self._reader.lookup(keys).num_rows)
 
-    def scan(self) -> int:
-        """Read all rows and return how many there are."""
-        return sum(batch.num_rows for batch in self._reader.scan())
+    def scan(self, columns: Sequence[str] | None = None) -> int:
+        """Read all rows, with all columns or these alone, and return how many there are."""
+        return sum(batch.num_rows for batch in self._reader.scan(columns=columns))
 
     def refresh(self) -> None:
         """Read what is newest."""
@@ -78,7 +82,7 @@ class Store(Design):
 
     def size_bytes(self) -> int:
         """Return the bytes of runs; files that a compaction replaced stay for a while."""
-        with ftfile.kv.open(self.path) as reader:
+        with ftfile.kv.open(self.path, key_provider=self._key_provider) as reader:
             return reader.stats().size_bytes
 
 

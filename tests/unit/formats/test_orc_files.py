@@ -288,7 +288,7 @@ def test_a_text_takes_time_by_its_length() -> None:
         return took
 
     measured(1)
-    assert measured(48) < 10 * measured(12)  # 16 would be its square
+    assert measured(100) < 10 * measured(25)  # 16 would be its square
 
 
 def test_text_that_is_none_is_refused() -> None:

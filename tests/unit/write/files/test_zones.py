@@ -78,12 +78,13 @@ class TestZoneOfTheSession:
         assert names(tmp_path) == [f"at={LOCAL}"]
         assert rows(tmp_path) == [(1, AT), (2, AT), (3, AT)]
 
+    @pytest.mark.parametrize("zone", [{}, {"timeZone": NEW_YORK}], ids=["taken", "given"])
     @pytest.mark.parametrize(
         "options", [{}, {"partitionOverwriteMode": "dynamic"}, {"replaceWhere": f"at = '{LOCAL}'"}]
     )
-    def test_overwrites_keep_it(self, tmp_path: Path, options: dict[str, str]) -> None:
+    def test_overwrites_keep_it(self, tmp_path: Path, options: dict[str, str], zone: dict[str, str]) -> None:
         query(tmp_path).run(0, [ROWS])
-        overwrite = query(tmp_path, BERLIN, **options)
+        overwrite = query(tmp_path, BERLIN, **options, **zone)
         overwrite.overwrite = True
         overwrite.run_job("job", [[{"id": 2, "at": AT}]])
         assert rows(tmp_path) == [(2, AT)]
