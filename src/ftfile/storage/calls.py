@@ -69,8 +69,9 @@ Result = TypeVar("Result")
 DATA_BYTES = 1 << 20
 # Seconds from one `look` of a waiting caller to the next.
 LOOK_S = 3.0
-# Seconds: a call that returns from compiled code while the interpreter ends may abort the process.
-EXIT_WAIT_S = 5.0
+# Seconds at most, and from one look to the next: a thread that comes back to Python from compiled code while the
+# interpreter ends may abort the process.
+EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
 
 
 class NoThreadError(OSError):
@@ -81,12 +82,13 @@ class _Worker:
     """A thread that runs one call after the other, and never keeps the process from ending."""
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        # Each with its result, and what stands for it in `_running`.
+        self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any], object]] = SimpleQueue()
         threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            call, future = self.calls.get()
+            call, future, entry = self.calls.get()
             try:
                 answer = functools.partial(future.set_result, call())
             except BaseException as error:  # whatever it is, the caller's thread raises it
@@ -94,13 +96,15 @@ class _Worker:
             # Idle before the caller sees the answer, so that its next call takes the same thread.
             _idle.append(self)
             answer()
+            # An open file may be closed by this: compiled code that calls Python.
             del call, future, answer
+            _running.discard(entry)
 
 
 # Workers without a call; one whose call hangs is missing until it returns.
 _idle: deque[_Worker] = deque()
-# The end of the process waits for these.
-_running: set[Future[Any]] = set()
+# One for each call that the end of the process waits for, until a thread has nothing left of it.
+_running: set[object] = set()
 # Threads do not survive a fork.
 os.register_at_fork(after_in_child=_idle.clear)
 os.register_at_fork(after_in_child=_running.clear)
@@ -111,7 +115,7 @@ def _wait_at_exit() -> None:
     deadline_s = SYSTEM.clock.monotonic_s() + EXIT_WAIT_S
     # Calls may begin others.
     while _running and SYSTEM.clock.monotonic_s() < deadline_s:
-        wait([*_running], deadline_s - SYSTEM.clock.monotonic_s())
+        SYSTEM.clock.sleep(EXIT_LOOK_S)
 
 
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
@@ -127,10 +131,10 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
         except RuntimeError as error:
             raise NoThreadError(f"{error}: raise the limit of threads or processes") from error
     future: Future[Result] = Future()
+    entry = object()
     if awaited:
-        _running.add(future)
-        future.add_done_callback(_running.discard)
-    worker.calls.put((call, future))
+        _running.add(entry)
+    worker.calls.put((call, future, entry))
     return future
 
 

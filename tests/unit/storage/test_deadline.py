@@ -38,6 +38,34 @@ start({call})
 
 
 @pytest.mark.slow
+def test_the_process_does_not_end_amid_the_closing_of_what_a_call_had_open() -> None:
+    """Arrow's files call Python when they are freed; the process would be aborted."""
+    code = """
+import time
+import pyarrow as pa
+from ftfile.storage.calls import start
+
+class Slow:
+    closed = False
+
+    def __del__(self):
+        end_s = time.monotonic() + 0.3
+        while time.monotonic() < end_s:
+            sum(range(1000))
+        print("closed")
+
+def call(file=pa.PythonFile(Slow(), mode="r")):
+    return "answer"
+
+answer = start(call)
+del call
+print(answer.result())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"answer\nclosed\n"), ended.stderr
+
+
+@pytest.mark.slow
 def test_the_process_ends_amid_a_call_that_was_cut() -> None:
     code = """
 import contextlib, time
