@@ -88,7 +88,7 @@ test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server az
 crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
 	$(python) $(suite) crash
 
-histories: environment ## random histories of a directory, 125 of 200 steps
+histories: environment ## random histories of a directory, 40 of 200 steps, and of logs and plans
 	$(python) $(suite) histories
 
 without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step

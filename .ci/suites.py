@@ -95,7 +95,9 @@ SUITES: dict[str, tuple[str, ...]] = {
     "unit": QUICK_TESTS,
     "contexts": tuple(f"{CONTEXTS} {part}" for part in QUICK_TESTS),
     "crash": (f"{MEMORY} {CASES} -n 2 -m slow tests/crash {slow_modules()}",),
-    "histories": (f"{MEMORY} FTFILE_HISTORIES=64 FTFILE_FOREIGN_HISTORIES=160 -n 2 tests/histories",),
+    "histories": (
+        f"{MEMORY} FTFILE_HISTORIES=40 FTFILE_PLAN_HISTORIES=100 FTFILE_FOREIGN_HISTORIES=100 -n 2 tests/histories",
+    ),
     "without": (f"{MEMORY} {FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
     "trials": (f"{MEMORY} -n 2 tests/mutants",),
     "architecture": ("tests/architecture",),

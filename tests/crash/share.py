@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
-SHARE = 0.02
+SHARE = 0.012
 # Of recoveries that are crashed again, since each is crashed at every moment.
-RECOVERIES_SHARE = 0.015
+RECOVERIES_SHARE = 0.01
 
 Step = TypeVar("Step")
 

@@ -78,11 +78,11 @@ class StoreRace(Race):
         return StoreScenario(self.name, tuple(batches.values()), settled=2, options=(*CONTINUE, *self.options))
 
 
-# In the suite, the first four are tried at a third of the steps, the others at fewer; of the first four, a share of the
+# In the suite, the first four are tried at a fifth of the steps, the others at fewer; of the first four, a share of the
 # pairs of steps, too.
 FIRST_RACES = 4
-FIRST_SHARE = 1 / 3
-OTHERS_SHARE = 1 / 20
+FIRST_SHARE = 1 / 5
+OTHERS_SHARE = 1 / 30
 # Of the steps before which power is cut beside the other driver, in the suite: long races have hundreds.
 CUTS_MAX = 2
 RACES = [
@@ -271,7 +271,7 @@ def test_every_pair_of_steps(race: Race, seed: int) -> None:
     ring = Ring(race)
     calls = ring.calls_alone()
     for step in some(range(1, calls["first"]), seed):
-        for other_step in some(range(1, calls["second"]), seed, 1 / 3):
+        for other_step in some(range(1, calls["second"]), seed, FIRST_SHARE):
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
 
 

@@ -25,7 +25,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState
 from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.write.options import forget_logs
 from tests.crash.faults import FAULTS
-from tests.crash.share import THOROUGH, some
+from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
 from tests.crash.world import CLOCK, IDS, told
 from tests.kit.store_check import check_store
 
@@ -187,11 +187,11 @@ class Exploration:
         check_finished(finished)
         check_store(finished)
         states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
-        for state in some(states, self.seed, 0.015):
+        for state in some(states, self.seed, RECOVERIES_SHARE):
             for restores in (False, True):
                 recovered = self.recover(state, restores=restores)
             again_crashed = [*itertools.islice(crash_states(recovered, seen=self.seen), 200)]
-            for again in some(again_crashed, self.seed, 0.01) if again_crashed else ():
+            for again in some(again_crashed, self.seed, RECOVERIES_SHARE) if again_crashed else ():
                 self.recover(again, before=f"{state}; then, in the recovery, ")
 
     def recover(self, state: CrashState | KillState, *, restores: bool = False, before: str = "") -> CrashingFileSystem:
@@ -236,7 +236,7 @@ def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) 
     whole = CrashingFileSystem(clock=CLOCK, store=store)
     play(open_store(whole), whole.note)
     every: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole)]
-    for state in some(every, seed, 0.05):
+    for state in some(every, seed, 0.03):
         left = state.filesystem()
         with told(str(state)):
             # What a process that has opened the store leaves, no kill takes away; a power cut may.

@@ -44,7 +44,7 @@ Token = tuple[int, int]  # the number of a window, and a payload that is merged 
 Content = tuple[Token, ...]
 Effect = Literal["before", "after", "kill before", "kill after"]
 
-HISTORIES = 500 if THOROUGH else 30
+HISTORIES = 500 if THOROUGH else 20
 STEPS = 40
 FAULTS_SHARE = 1 / 5
 SHAPE: dict[str, Any] = {"keys": {"k": "string"}, "values": {"text": "string"}, "merge": "append"}

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 Result = TypeVar("Result")
 
 SHAPE: dict[str, Any] = {"keys": {"window": "long"}, "values": {"n": "long"}, "merge": "sum", "buckets": 1}
-SHARE = 1 / 25
+SHARE = 1 / 40
 CHECKED = 20  # of so many races the store of one is checked
 
 

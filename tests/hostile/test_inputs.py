@@ -21,10 +21,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What came of the inputs of this run, each in a process of its own."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
+    names = [str(item.callspec.params["name"]) for item in items]
     home: Path = tmp_path_factory.mktemp("inputs")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.hostile.reading"],
+        [sys.executable, "-m", "tests.hostile.reading", *names],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path, ROOT])), "TMPDIR": str(home)},
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -27,7 +27,7 @@ DRAWN = os.environ.get("FTFILE_MUTATIONS")
 COUNT = int(DRAWN or "500")
 ONE = os.environ.get("FTFILE_MUTATION")
 # Of one process: its memory and the caches of ftfile grow no further, and xdist shares the work.
-PART = 63
+PART = 125
 PARTS = [int(ONE)] if ONE else range(0, -(-COUNT // len(BASES)), PART)
 # Of all calls on one directory, and to make the base.
 DIRECTORY_S, BASE_S = 120, 60

@@ -136,6 +136,14 @@ def test_every_changed_byte_of_a_hint_makes_it_none(out: str, ring: Path) -> Non
     assert read_published(fs) is not None
 
 
+@pytest.mark.slow
+def test_every_changed_byte_of_what_a_directory_says_of_itself_is_detected(out: str, ring: Path) -> None:
+    three_batches(out, ring)
+    for _ in changed_at_every_byte(Path(out, "_ftfile/directory/_format")):
+        assert_noticed(out, CorruptData, ConfigError)
+    assert committed(out) == ["a0", "a1", "a2"]
+
+
 def test_an_independent_decoder_verifies_records(out: str, ring: Path) -> None:
     three_batches(out, ring)
     seal = json.loads(Path(out, "_ftfile/directory/_format").read_text().splitlines()[1])
