@@ -163,11 +163,12 @@ class Planner:
 
     def _changed(self, wait_s: float) -> bool:
         """Return True if the store says that a directory has changed, and a listing may follow; wait for that."""
-        if self._watch is not None and self._clock.monotonic_s() >= self._listable_s:
-            return self._watch.changed(wait_s)  # asked only now, as it says so once
-        if wait_s > 0:
-            self._clock.sleep(wait_s)
-        return False
+        early_s = max(self._listable_s - self._clock.monotonic_s(), 0.0)
+        watch = self._watch if early_s <= wait_s else None
+        if sleep_s := wait_s if watch is None else early_s:
+            self._clock.sleep(sleep_s)
+        # It is asked only when a listing may follow, as it says so once.
+        return watch is not None and watch.changed(wait_s - early_s)
 
     def _match(self, table: Table) -> dict[int, Match]:
         """Return which files those are that may be others than their paths say, by their places in the listing."""

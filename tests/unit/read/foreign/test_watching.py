@@ -126,6 +126,18 @@ def test_a_change_is_waited_for_while_nothing_is_new_until_a_listing_is_due() ->
     assert watch.listings == 2
 
 
+def test_the_watch_is_asked_once_a_listing_may_follow_while_a_change_is_waited_for() -> None:
+    tailing = Tailing(scanInterval="1h")
+    tailing.idle_wait_s = 600
+    watch = Watching(tailing, listing_s=30)
+    tailing.write("a", "1\n")
+    tailing.scan(seconds=0)
+    began_s = tailing.clock.monotonic_s()
+    tailing.scan(seconds=0)
+    assert watch.waits_s == [600 - 120]
+    assert tailing.clock.monotonic_s() - began_s == 120
+
+
 def test_nothing_is_waited_for_while_there_is_more_to_read() -> None:
     tailing = Tailing(scanInterval="1s", maxFilesPerTrigger="1")
     tailing.idle_wait_s = 0.3
