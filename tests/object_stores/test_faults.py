@@ -157,7 +157,7 @@ def test_a_fault_that_passes_is_survived_where_files_are_assembled(
     store: Store, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
 ) -> None:
     """At every request; in the suite at some, and of those that only look at fewer."""
-    step = 1 if THOROUGH else 10 if fault.conditional else 18 if fault.changes else 48
+    step = 1 if THOROUGH else 16 if fault.conditional else 30 if fault.changes else 80
     stream = RollingStream(store, tmp_path, "copy")
     for at in itertools.count(seed % step, step):
         wire = Wire(store, fault, at, like_aws=like_aws)
