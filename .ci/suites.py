@@ -53,7 +53,7 @@ QUICK = "-m 'not slow'"
 # For tests that are repeated in other surroundings: fewer examples of each property.
 FEW = "--hypothesis-profile=few"
 # `make long` has all.
-CASES = "--cases=0.25"
+CASES = "--cases=0.2"
 
 # The unit tests in two parts that take about as long.
 HALF = "operate read tools/migrate write kv/upkeep"
