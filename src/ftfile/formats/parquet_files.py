@@ -20,7 +20,7 @@ from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
-from ftfile.formats.reading import CoalescingFile, batch_as, corrupt, reading_errors
+from ftfile.formats.reading import batch_as, corrupt, reading_errors
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import leaf_types, map_entries
 
@@ -136,10 +136,7 @@ _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
 _DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
 
 # Files of others, which were migrated, have times of 96 bits: as nanoseconds, those of some centuries would overflow.
-# Arrow would read ahead by threads of its own. They let go of a file some time later: amid the end of the interpreter,
-# that aborts the process.
-_CHECKED: dict[str, Any] = {"page_checksum_verification": True, "pre_buffer": False}
-_SETTINGS: dict[str, Any] = {**_CHECKED, "coerce_int96_timestamp_unit": "us"}
+_SETTINGS: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
 
 # A footer has a part for each column, and one for each column of each row group.
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
@@ -199,19 +196,18 @@ class ParquetFormat(ColumnarFormat):
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with reading_errors(file, "a Parquet file"):
-            parquet, chunks = self._open(file)
-            yield from _rows(parquet, chunks, range(parquet.num_row_groups), schema)
+            parquet = self._open(file)
+            yield from _rows(parquet, range(parquet.num_row_groups), schema)
 
     def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
         row_filter, span = wanted
         with reading_errors(file, "a Parquet file"):
             if self.key_id is not None or row_filter is None:
-                parquet, chunks = self._open(file)
+                parquet = self._open(file)
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
             else:
                 metadata, groups = _possible_groups(file, row_filter)
-                chunks = CoalescingFile(file)
-                parquet = pq.ParquetFile(chunks, metadata=metadata, **_SETTINGS)
+                parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
             if span is not None:
                 chosen_groups = span.chosen(metadata.num_row_groups)
                 groups = [group for group in groups if group in chosen_groups]
@@ -219,21 +215,20 @@ class ParquetFormat(ColumnarFormat):
 
         def rows() -> Iterator[pa.RecordBatch]:
             with reading_errors(file, "a Parquet file"):
-                yield from _rows(parquet, chunks, groups, schema)
+                yield from _rows(parquet, groups, schema)
 
         return left_out, rows()
 
-    def _open(self, file: BinaryIO) -> tuple[pq.ParquetFile, CoalescingFile]:
-        chunks = CoalescingFile(file)
+    def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
-            return pq.ParquetFile(chunks, **_SETTINGS), chunks
+            return pq.ParquetFile(file, **_SETTINGS)
         from ftfile.formats.parquet_files import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         decryption, start = Decryption(self.keys), file.read(len(MAGIC))
         check_algorithm(file)
         try:
-            parquet = pq.ParquetFile(chunks, decryption_properties=decryption.properties, **_CHECKED)
+            parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
         except ConfigError as error:
             raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
         identity_there = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
@@ -241,17 +236,14 @@ class ParquetFormat(ColumnarFormat):
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "one in the clear")
         if identity_there != self.identity:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {identity_there!r}")
-        return parquet, chunks
+        return parquet
 
 
-def _rows(
-    parquet: pq.ParquetFile, chunks: CoalescingFile, groups: Sequence[int], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     present = set(parquet.schema_arrow.names)
     names = [name for name in schema.names if name in present]
     for some in _spans(parquet.metadata, groups):
         rows = _rows_at_once(parquet.metadata, some)
-        chunks.expect(_chunks_of(parquet.metadata, some, {*names}))
         for batch in parquet.iter_batches(rows, some, names, use_threads=False):
             yield batch_as(batch, schema)
 
@@ -266,18 +258,6 @@ def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int]) -> int:
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
     return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
-
-
-def _chunks_of(metadata: pq.FileMetaData, groups: Sequence[int], names: set[str]) -> Iterator[tuple[int, int]]:
-    """Yield where the chunks of columns with these names begin and end."""
-    columns = [
-        number for number in range(metadata.num_columns) if metadata.schema.column(number).path.split(".")[0] in names
-    ]
-    for group in groups:
-        for number in columns:
-            chunk = metadata.row_group(group).column(number)
-            start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
-            yield start, start + chunk.total_compressed_size
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:

@@ -6,7 +6,6 @@ import os
 import resource
 import sys
 import threading
-from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 __all__ = (
-    "CoalescingFile",
     "TimeFormats",
     "batch_as",
     "batch_of",
@@ -43,8 +41,6 @@ __all__ = (
 # Of rows that are decoded at once, beyond what the process has: a constant, and a multiple of what is stored.
 MEMORY_BYTES, MEMORY_RATIO = 768 << 20, 4
 _STATM_BYTES, _STATM_DATA = 256, 5  # the place of data and stack, in pages
-# Pieces of a file are read at once up to a number of bytes, if there are no more than some between two: as Arrow does.
-_AT_ONCE_BYTES, _HOLE_BYTES = 32 << 20, 8 << 10
 
 
 def corrupt(file: BinaryIO, expected: str, actual: object) -> CorruptData:
@@ -261,53 +257,3 @@ class TimeFormats:
         if pa.types.is_date(kind):
             return "date"
         return "timestamp" if kind.tz else "timestamp_ntz"
-
-
-class CoalescingFile:
-    """A file for pyarrow, of which pieces that are neighbours are read at once, by the thread that asks for one."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._place = 0
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._block: tuple[int, memoryview] = (0, memoryview(b""))  # where it is in the file, and what was read at once
-
-    def expect(self, pieces: Iterable[tuple[int, int]]) -> None:
-        """Take the starts and the ends of pieces that will be read; what is returned does not depend on them."""
-        self._starts, self._ends = [], []
-        for start, end in sorted(pieces):
-            if self._ends and start - self._ends[-1] <= _HOLE_BYTES and end - self._starts[-1] <= _AT_ONCE_BYTES:
-                self._ends[-1] = max(end, self._ends[-1])
-            elif start >= 0 and end - start <= _AT_ONCE_BYTES:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def read(self, size: int) -> memoryview | bytes:
-        start, (at, content) = self._place, self._block
-        if not at <= start <= start + size <= at + len(content):
-            number = bisect_right(self._starts, start) - 1
-            if number < 0 or start + size > self._ends[number]:
-                self._file.seek(start)
-                alone = self._file.read(size)
-                self._place += len(alone)
-                return alone
-            at = self._starts[number]
-            self._file.seek(at)
-            content = memoryview(self._file.read(self._ends[number] - at))
-            self._block = at, content
-        data = content[start - at : start - at + size]
-        self._place += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = offset if whence == os.SEEK_SET else self._file.seek(offset, whence)
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
-
-    def close(self) -> None:
-        """Do nothing: who opened the file closes it."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import random
-import threading
 from typing import Any
 
 import pyarrow as pa
@@ -209,31 +208,3 @@ def test_corruption_names_the_file() -> None:
     file.name = "out/part-7.parquet"  # as files opened by name have
     with pytest.raises(CorruptData, match=r"'out/part-7.parquet' is corrupt"):
         list(PARQUET.decode(file, pa.schema([("v", pa.int32())])))
-
-
-class Watched(io.BytesIO):
-    """Knows which thread read which bytes."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(content)
-        self.reads: list[tuple[int, int, int]] = []  # thread, place, size
-
-    def read(self, size: int | None = -1) -> bytes:
-        place, data = self.tell(), super().read(size)
-        self.reads.append((threading.get_ident(), place, len(data)))
-        return data
-
-
-@pytest.mark.parametrize("names", [["t", "kind", "price", "text"], ["kind"]])
-def test_chunks_are_read_at_once_by_the_thread_that_decodes(names: list[str]) -> None:
-    """A thread of Arrow's may free the file when the process ends, which is aborted then."""
-    rows = events(1_000)
-    file = Watched(encode(PARQUET, rows))
-    schema = pa.schema([rows.schema.field(name) for name in names])
-    assert pa.Table.from_batches(PARQUET.decode(file, schema)).equals(pa.table(rows.select(names)))
-    assert {thread for thread, _, _ in file.reads} == {threading.get_ident()}
-    footer = opened(file.getvalue()).metadata
-    chunks = [footer.row_group(0).column(rows.schema.get_field_index(name)) for name in names]
-    sizes = [size for _, _, size in file.reads]
-    assert sizes.count(sum(chunk.total_compressed_size for chunk in chunks)) == 1, sizes
-    assert len(sizes) <= 2, "the footer, and all chunks"
