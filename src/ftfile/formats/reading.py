@@ -58,7 +58,7 @@ def reading_errors(file: BinaryIO, expected: str) -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also names of columns that are no text
         raise corrupt(file, expected, error) from error
 
 

@@ -308,7 +308,13 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def rebuild(array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
-    """Return `array` as `target`: struct fields matched by name, missing ones null, leaves made by `leaf`."""
+    """Return `array` as `target`: struct fields matched by name, missing ones null, leaves made by `leaf`.
+
+    It raises pyarrow.ArrowTypeError if one has lists where the other has structs, or values.
+    """
+    of_array, of_target = ((pa.types.is_nested(kind), pa.types.is_struct(kind)) for kind in (array.type, target))
+    if of_target[0] and of_array != of_target:
+        raise pa.ArrowTypeError(f"{array.type} is no {target}")
     if pa.types.is_struct(target):
         children = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
         rebuilt = [

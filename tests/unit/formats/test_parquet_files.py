@@ -10,6 +10,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
 from ftfile.formats.api import format_from_options
+from tests.crash.share import some
 from tests.unit.formats.rows import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -208,3 +209,24 @@ def test_corruption_names_the_file() -> None:
     file.name = "out/part-7.parquet"  # as files opened by name have
     with pytest.raises(CorruptData, match=r"'out/part-7.parquet' is corrupt"):
         list(PARQUET.decode(file, pa.schema([("v", pa.int32())])))
+
+
+@pytest.mark.slow
+def test_any_bit_of_a_footer_leads_to_rows_or_an_error_of_ftfile(seed: int) -> None:
+    """Nor does it end the process: what pyarrow tells of the chunks of columns may."""
+    nested = [{"u": number, "v": [number]} for number in range(20)]
+    rows = pa.table({"a": [*range(20)], "b": [f"x{number % 3}" for number in range(20)], "s": nested})
+    written = io.BytesIO()
+    pq.write_table(rows, written, row_group_size=10)
+    content = bytearray(written.getvalue())
+    end = len(content) - 8
+    begin = end - int.from_bytes(content[end : end + 4], "little")
+    errors = 0
+    for bit in some(range(8 * begin, 8 * end), seed, 1 / 8):
+        content[bit >> 3] ^= 1 << (bit & 7)
+        try:
+            list(PARQUET.decode(io.BytesIO(content), rows.schema))
+        except CorruptData:
+            errors += 1
+        content[bit >> 3] ^= 1 << (bit & 7)
+    assert errors > 500
