@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parent
-UNIT, INPUTS = ROOT / "tests/unit", ROOT / "tests/hostile/test_inputs.py"
+UNIT = ROOT / "tests/unit"
 _NUMBERS = itertools.count()
 LEFT_BY_TOOLS = {
     ".hypothesis",
@@ -44,18 +44,18 @@ hypothesis.settings.load_profile("default")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
     choices = ("hints", "ranges", "either")
-    parser.addoption("--cases", type=float, default=1, help="of slow unit tests, and of hostile inputs, run this share")
+    parser.addoption("--cases", type=float, default=1, help="of each slow unit test, run this share of its parameters")
     parser.addoption("--without", choices=choices, help="delete such files before each step; either: what is drawn")
 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to slow unit tests, and hostile inputs, a share of their cases, at least one, that the seed draws."""
+    """Leave to the slow unit tests a share of their parameters, at least one, that the seed draws."""
     if config.option.cases >= 1:
         return
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow") and (UNIT in item.path.parents or item.path == INPUTS):
+        if item.get_closest_marker("slow") and UNIT in item.path.parents:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out: set[pytest.Item] = set()
     for test, cases in tests.items():
