@@ -50,9 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to the slow unit tests a share of their parameters, at least one, that the seed draws."""
+    """Leave to a slow unit test a share of its cases, at least one, as the seed draws, and what mistakes name."""
     if config.option.cases >= 1:
         return
+    from tests.mutants.mutant import mutants
+
+    named = {test for mutant in mutants() for test in mutant.tests}
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("slow") and UNIT in item.path.parents:
@@ -60,7 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: set[pytest.Item] = set()
     for test, cases in tests.items():
         count = max(1, round(config.option.cases * len(cases)))
-        left_out |= {*cases} - {*random.Random(f"{config.option.seed} {test}").sample(cases, count)}
+        drawn = random.Random(f"{config.option.seed} {test}").sample(cases, count)
+        left_out |= {case for case in cases if case not in drawn and case.nodeid not in named}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 

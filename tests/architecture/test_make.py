@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.demos.files.process import list_processes
+from tests.mutants.mutant import mutants
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -289,18 +290,26 @@ def test_what_a_link_leads_to_is_not_cleared_for_an_environment(tmp_path: Path) 
     assert (done.returncode, done.stderr[:21]) == (1, "environment is a link")
 
 
-def cases_of(*options: str) -> Counter[str]:
-    """Return how many cases of each test pytest would run of two modules."""
+def cases_of(*options: str) -> set[str]:
+    """Return the cases that pytest would run of two modules."""
     modules = ["tests/unit/filters/test_codecs.py", "tests/hostile/test_mutations.py"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, *modules]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return Counter(line.partition("[")[0] for line in lines if "::" in line)
+    return {line for line in lines if "::" in line}
 
 
-def test_slow_unit_tests_run_a_share_of_their_cases() -> None:
-    share = 0.25
-    every, drawn = cases_of("-m", "slow"), cases_of("-m", "slow", f"--cases={share}")
-    assert max(every.values()) >= 12
-    of_units = {test: max(1, round(share * count)) for test, count in every.items() if "/unit/" in test}
-    assert drawn == {**every, **of_units}
+def counted(cases: set[str]) -> Counter[str]:
+    """Return how many cases of each test there are."""
+    return Counter(case.partition("[")[0] for case in cases)
+
+
+def test_slow_unit_tests_run_a_share_of_their_cases_and_those_that_mistakes_name() -> None:
+    share, seed = 0.25, "--seed=2"  # which draws none of those that are named
+    every, drawn = cases_of("-m", "slow"), cases_of("-m", "slow", seed, f"--cases={share}")
+    assert max(counted(every).values()) >= 12
+    of_units = {test: max(1, round(share * count)) for test, count in counted(every).items() if "/unit/" in test}
+    named = every & {test for mutant in mutants() for test in mutant.tests if "[" in test}
+    assert 1 <= len(named) <= 3
+    assert named <= drawn
+    assert counted(drawn - named) == {**counted(every), **of_units}
     assert cases_of("-m", "not slow", f"--cases={share}") == cases_of("-m", "not slow")

@@ -259,6 +259,11 @@ class TestFailures:
         after = table(store, [(SET, ("k7", 7), (1,))])
         assert fold([stretch, stretch.slice(7, 1), after], store, is_bottommost=True).num_rows == 20
 
+    def test_a_sum_of_values_that_does_not_fit_names_its_key(self) -> None:
+        store = define(pa.schema([("k", pa.int64()), ("n", pa.int64())]), ["k"], merge="n:sum")
+        with pytest.raises(EncodingError, match=r"merge=n:sum: the values of key \(7\) have no result"):
+            fold_values([(MERGE, (1 << 62,)), (SET, (1 << 62,))], (7,), store)
+
     def test_a_sum_of_decimals_that_does_not_fit_names_its_key(self) -> None:
         store = define(pa.schema([("k", pa.int64()), ("d", pa.decimal128(38, 0))]), ["k"], merge="d:sum")
         most = Decimal(10**38 - 1)

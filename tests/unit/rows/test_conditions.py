@@ -60,6 +60,20 @@ def test_what_a_condition_chooses(where: Any, kind: pa.DataType, values: list[An
     assert [*map(str, chosen(where, kind, values))] == [*map(str, expected)]
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("key IN (0, 1)", [0.0, -0.0]),
+        ("key NOT IN (7, 8)", [0.0, -0.0]),
+        ("key NOT IN (7, NULL)", []),
+        ("key > 1 OR NULL", [7.0]),
+        ("key > 1 OR NOT NULL", [7.0]),
+    ],
+)
+def test_null_is_neither_true_nor_false_and_zero_has_no_sign(where: str, expected: list[float]) -> None:
+    assert repr(chosen(where, pa.float64(), [0.0, -0.0, 7.0, None])) == repr(expected)
+
+
 def test_columns_may_be_named_like_the_types_of_literals() -> None:
     table = pa.table({"date": [DAY], "timestamp": [7], "in": [1]})
     text = "date = DATE '2024-07-01' AND timestamp = 7 AND `IN` = 1"

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, OutOfSpace, PermissionDenied, StateLost, StorageError
@@ -188,7 +189,7 @@ class TestColumnsFiles:
             damaged = {
                 "cut": content[:-1],
                 "flipped": content[:-1] + bytes([content[-1] ^ 1]),
-                "another": KnownFiles().apply(plan_of(7, ranges=2)).to_bytes(),
+                "another": KnownFiles().apply(structs.replace(plan_of(29), root="file:///another")).to_bytes(),
             }
             fs.put(path, damaged[how])
 
