@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 import pyarrow as pa
 
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, reading_errors
+from ftfile.formats.reading import LentFile, batch_as, reading_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,11 +34,12 @@ class ArrowFormat(ColumnarFormat):
         return _ArrowEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        with reading_errors(file, "an Arrow file"):
-            present = pa.ipc.open_file(file).schema.names
+        lent = LentFile(file)
+        with reading_errors(file, "an Arrow file"), lent:
+            present = pa.ipc.open_file(lent).schema.names
             column_places = [place for place, name in enumerate(present) if name in schema.names] or [0]
             options = pa.ipc.IpcReadOptions(included_fields=column_places, use_threads=False)
-            opened = pa.ipc.open_file(file, options=options)
+            opened = pa.ipc.open_file(lent, options=options)
             for number in range(opened.num_record_batches):
                 batch = opened.get_batch(number)
                 batch.validate(full=True)  # it has no checksums

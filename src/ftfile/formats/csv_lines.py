@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
-from ftfile.formats.reading import TimeFormats, batch_of, check_problems, corrupt
+from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_texts, text_scalar
 from ftfile.rows.value_text import float_text
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
+_BUFFER_BYTES = 1 << 16  # a block is longer, and not copied to it
 
 # Of numbers, booleans, and dates and timestamps in ISO 8601.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
@@ -123,13 +124,14 @@ class CsvLines(Lines):
             try:
                 file.seek(0)
                 ending = _Ending(file, self.line_sep.encode())
-                for batch in self._open(ending, schema, block_bytes):
-                    rows_read += batch.num_rows
-                    if rows_read > rows_given:
-                        new = batch.slice(batch.num_rows - (rows_read - rows_given))
-                        rows_given = rows_read
-                        yield self._typed(new, schema, file)
-                ending.check()
+                with ending:
+                    for batch in self._open(ending, schema, block_bytes):
+                        rows_read += batch.num_rows
+                        if rows_read > rows_given:
+                            new = batch.slice(batch.num_rows - (rows_read - rows_given))
+                            rows_given = rows_read
+                            yield self._typed(new, schema, file)
+                    ending.check()
             except pa.ArrowInvalid as error:
                 # Arrow cannot read a record that is longer than a block: start again with longer blocks.
                 if block_bytes >= min(size_bytes, _BLOCK_BYTES_MAX):
@@ -142,8 +144,10 @@ class CsvLines(Lines):
         """Return a reader of every field as a string, so that null and "" stay apart."""
         names = None if self.header else (self.columns or tuple(schema.names))
         doubled = self.escape == self.quote
+        # Has blocks in memory of Arrow's own: to free Python's takes the interpreter, in whatever thread.
+        blocks = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _BUFFER_BYTES)
         return arrow_csv.open_csv(
-            file,
+            blocks,
             arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),
             arrow_csv.ParseOptions(
                 delimiter=self.sep,
@@ -189,23 +193,18 @@ class CsvLines(Lines):
         return batch_of(columns, schema, batch.num_rows)
 
 
-class _Ending:
+class _Ending(LentFile):
     """A file that remembers the last bytes read."""
 
-    closed = False
-
     def __init__(self, file: BinaryIO, line_sep: bytes) -> None:
-        self._file = file
+        super().__init__(file)
         self._line_sep = line_sep
         self._end = b""
 
     def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
+        data = super().read(size)
         self._end = (self._end + data[-len(self._line_sep) :])[-len(self._line_sep) :]
         return data
-
-    def close(self) -> None:
-        """Leave the file open; its opener closes it."""
 
     def check(self) -> None:
         """Raise `CorruptData` if the last line is not whole."""

@@ -20,7 +20,7 @@ from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
-from ftfile.formats.reading import batch_as, corrupt, reading_errors
+from ftfile.formats.reading import LentFile, batch_as, corrupt, reading_errors
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import leaf_types, map_entries
 
@@ -195,40 +195,42 @@ class ParquetFormat(ColumnarFormat):
         return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        with reading_errors(file, "a Parquet file"):
-            parquet = self._open(file)
+        lent = LentFile(file)
+        with reading_errors(file, "a Parquet file"), lent:
+            parquet = self._open(file, lent)
             yield from _rows(parquet, range(parquet.num_row_groups), schema)
 
     def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
         row_filter, span = wanted
+        lent = LentFile(file)
         with reading_errors(file, "a Parquet file"):
             if self.key_id is not None or row_filter is None:
-                parquet = self._open(file)
+                parquet = self._open(file, lent)
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
             else:
                 metadata, groups = _possible_groups(file, row_filter)
-                parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
+                parquet = pq.ParquetFile(lent, metadata=metadata, **_SETTINGS)
             if span is not None:
                 chosen_groups = span.chosen(metadata.num_row_groups)
                 groups = [group for group in groups if group in chosen_groups]
             left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
 
         def rows() -> Iterator[pa.RecordBatch]:
-            with reading_errors(file, "a Parquet file"):
+            with reading_errors(file, "a Parquet file"), lent:
                 yield from _rows(parquet, groups, schema)
 
         return left_out, rows()
 
-    def _open(self, file: BinaryIO) -> pq.ParquetFile:
+    def _open(self, file: BinaryIO, lent: LentFile) -> pq.ParquetFile:
         if self.key_id is None:
-            return pq.ParquetFile(file, **_SETTINGS)
+            return pq.ParquetFile(lent, **_SETTINGS)
         from ftfile.formats.parquet_files import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         decryption, start = Decryption(self.keys), file.read(len(MAGIC))
         check_algorithm(file)
         try:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
+            parquet = pq.ParquetFile(lent, page_checksum_verification=True, decryption_properties=decryption.properties)
         except ConfigError as error:
             raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
         identity_there = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")

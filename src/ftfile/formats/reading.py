@@ -18,6 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
 from ftfile.rows.value_text import TimePattern, is_zone
+from ftfile.storage.calls import visited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 __all__ = (
+    "LentFile",
     "TimeFormats",
     "batch_as",
     "batch_of",
@@ -60,6 +62,50 @@ def reading_errors(file: BinaryIO, expected: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also names of columns that are no text
         raise corrupt(file, expected, error) from error
+
+
+class LentFile:
+    """A file that pyarrow reads, for some formats by threads of its own, which read ahead of what was asked for.
+
+    After the block nothing reads the file: its owner may read it from elsewhere, close it, or end the process.
+    """
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._is_lent = True
+        # A thread takes back what it reads itself where garbage is collected meanwhile.
+        self._reading = threading.RLock()
+        self._process = os.getpid()
+
+    def __enter__(self) -> None:
+        """Lend the file until the end of the block."""
+
+    def __exit__(self, *_: object) -> None:
+        self.take_back()
+
+    def read(self, size: int = -1) -> bytes:
+        with visited(), self._reading:
+            # An exception would be freed by the thread, at any later time.
+            return self._file.read(size) if self._is_lent else b""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with visited(), self._reading:
+            return self._file.seek(offset, whence) if self._is_lent else 0
+
+    def tell(self) -> int:
+        with visited(), self._reading:
+            return self._file.tell() if self._is_lent else 0
+
+    def close(self) -> None:
+        """Leave the file open; its owner closes it."""
+
+    def take_back(self) -> None:
+        """End the file for its readers, once the read that runs has ended."""
+        if os.getpid() == self._process:  # threads do not survive a fork
+            with self._reading:
+                self._is_lent = False
 
 
 class _ProcessLimit:

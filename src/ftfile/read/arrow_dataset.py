@@ -11,11 +11,12 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.formats.reading import LentFile
 from ftfile.log.places import open_add
 from ftfile.read.selection import partition_expression, path_values
 from ftfile.rows.spark_types import has_nearest, recorded_schema
 from ftfile.storage.api import FileInfo, InputFile, as_file
-from ftfile.storage.calls import parallel
+from ftfile.storage.calls import parallel, visited
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local
 
@@ -162,18 +163,20 @@ class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
 
     def get_file_info(self, paths: list[str]) -> list[arrow_fs.FileInfo]:
         kind = arrow_fs.FileType.File
-        return [arrow_fs.FileInfo(path, kind, size=self._open(path, self._fs.stat).size_bytes) for path in paths]
+        with visited():
+            return [arrow_fs.FileInfo(path, kind, size=self._open(path, self._fs.stat).size_bytes) for path in paths]
 
     def normalize_path(self, path: str) -> str:
         return path
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        if self._root is None:
-            return pa.PythonFile(as_file(self._open(path, self._fs.open)), mode="r")
-        for _ in range(_MOVES_MAX):
-            with contextlib.suppress(FileNotFoundError):
-                return pa.OSFile(self._root + self._open(path, self._fs.stat).path)
-        raise _gone(path)
+        with visited():
+            if self._root is None:
+                return pa.PythonFile(LentFile(as_file(self._open(path, self._fs.open))), mode="r")
+            for _ in range(_MOVES_MAX):
+                with contextlib.suppress(FileNotFoundError):
+                    return pa.OSFile(self._root + self._open(path, self._fs.stat).path)
+            raise _gone(path)
 
     def _open(self, path: str, opener: Callable[[str], _Opened]) -> _Opened:
         try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import math
 import os
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -70,8 +72,10 @@ DATA_BYTES = 1 << 20
 # Seconds from one `look` of a waiting caller to the next.
 LOOK_S = 3.0
 # Seconds at most, and from one look to the next: a thread that comes back to Python from compiled code while the
-# interpreter ends may abort the process.
+# interpreter ends may abort the process, or have it never end.
 EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
+# Seconds after which threads of compiled code that called Python are through with it.
+QUIET_S = 0.05
 
 
 class NoThreadError(OSError):
@@ -105,6 +109,7 @@ class _Worker:
 _idle: deque[_Worker] = deque()
 # One for each call that the end of the process waits for, until a thread has nothing left of it.
 _running: set[object] = set()
+_visited_s = -math.inf  # when the last visit ended
 # Threads do not survive a fork.
 os.register_at_fork(after_in_child=_idle.clear)
 os.register_at_fork(after_in_child=_running.clear)
@@ -112,10 +117,31 @@ os.register_at_fork(after_in_child=_running.clear)
 
 @atexit.register
 def _wait_at_exit() -> None:
-    deadline_s = SYSTEM.clock.monotonic_s() + EXIT_WAIT_S
+    now_s = SYSTEM.clock.monotonic_s()
+    deadline_s = now_s + EXIT_WAIT_S
     # Calls may begin others.
-    while _running and SYSTEM.clock.monotonic_s() < deadline_s:
+    while now_s < deadline_s and (_running or now_s < _visited_s + QUIET_S):
         SYSTEM.clock.sleep(EXIT_LOOK_S)
+        now_s = SYSTEM.clock.monotonic_s()
+
+
+@contextmanager
+def visited() -> Iterator[None]:
+    """Have the end of the process wait for the block, which a thread of compiled code runs, and for what it does then.
+
+    Such a thread frees what it was given, or calls Python again.
+    """
+    global _visited_s  # noqa: PLW0603 - the process has one end
+    if threading.get_ident() == threading.main_thread().ident:
+        yield
+        return
+    entry = object()
+    _running.add(entry)
+    try:
+        yield
+    finally:
+        _visited_s = SYSTEM.clock.monotonic_s()
+        _running.discard(entry)
 
 
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:

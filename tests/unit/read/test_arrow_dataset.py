@@ -271,3 +271,36 @@ def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(
     for batch in range(12):
         query.run(batch, [[{"id": 10 * batch + number} for number in range(10)]])
     subprocess.run([sys.executable, "-c", SCANS, out, str(scans)], check=True, timeout=120)
+
+
+SLOW = """
+from ftfile.storage import api
+
+class Slow(api._Input):
+    def read(self, size=-1):
+        for _ in range(100):
+            time.sleep(0.001)
+        return super().read(size)
+
+api._Input = Slow
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["disk", "memory"])
+def test_a_process_ends_amid_a_scan_that_was_given_up(tmp_path: Path, store: str) -> None:
+    """Arrow goes on with some files of which nobody wants the rows: Python opens those of a disk, and reads others."""
+    url = str(tmp_path) if store == "disk" else "memory://host/out"
+    code = f"""
+import time
+import ftfile
+from ftfile.testing.micro_batch import MicroBatch
+
+rows = [{{"id": number}} for number in range(100)]
+for number in range(30):
+    MicroBatch({url!r}, {{"id": "long"}}, {{"fileFormat": "parquet"}}).run(number, [rows])
+{SLOW if store == "memory" else ""}
+print(ftfile.open({url!r}).dataset().head(1).num_rows)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=100)
+    assert (ended.returncode, ended.stdout) == (0, b"1\n"), ended.stderr

@@ -87,6 +87,29 @@ calls.start(lambda: (time.sleep(100), print("ended")))
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b""
 
 
+@pytest.mark.slow
+def test_the_process_does_not_end_before_threads_of_compiled_code_are_through() -> None:
+    """Such a thread comes back to Python, and is none that Python has begun or would wait for."""
+    code = """
+import threading, time
+from ftfile.storage import calls
+calls.QUIET_S = 1
+begun = threading.Event()
+
+def work():
+    for number in range(3):
+        with calls.visited():
+            begun.set()
+            time.sleep(0.2)
+        time.sleep(0.05)
+    print("through")
+
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"through\n"
+
+
 def test_a_process_without_threads_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
