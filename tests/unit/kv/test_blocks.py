@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
@@ -108,6 +108,7 @@ ENDS = st.lists(st.integers(1, 7), max_size=4)
 
 @pytest.mark.slow
 @given(batches(), ENDS)
+@example(pa.record_batch({"n": [1, 2, 3, None]}), [2])  # a null beside a block that has none
 def test_blocks_that_are_decoded_together_are_their_rows(batch: pa.RecordBatch, ends: list[int]) -> None:
     decoded = window_of(cut(batch, ends)).batch()
     decoded.validate(full=True)

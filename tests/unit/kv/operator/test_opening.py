@@ -126,6 +126,7 @@ def test_of_two_openings_that_overlap_the_first_is_fenced(
     monkeypatch.setattr(opening, "record_take_over", open_another)
     with pytest.raises(Fenced, match="epoch 3"):
         open_store(fs, restore=restore)
+    assert [window.number for window in kv.read_windows("operator://store", "w")] == [1, 2, 3]
     newer[0].committed(3)
     assert newer[0].get(KEY) == (Decimal(3), "3")
     with open_store(fs) as again:

@@ -380,6 +380,13 @@ class TestJson:
                 {"_corrupt_record": half} for half in halves
             ]
 
+    def test_lines_cannot_add_up_to_more_levels_than_the_stack_holds(self, files: Files) -> None:
+        """Each but the last one ends within a string, which the next one closes: they are one record of many lines."""
+        depth, count = 9_000, 50  # together less than is read at once
+        lines = ['{"s":' + "[" * depth + '"}', *['{",' + "[" * depth + '"}'] * count]
+        lines += [*['{"' + "]" * depth + ',"}'] * count, '{"' + "]" * depth + "}"]
+        assert json_rows(files, "".join(f"{line}\n" for line in lines)) == [{"_corrupt_record": line} for line in lines]
+
     def test_multi_line(self, files: Files) -> None:
         schema = pa.schema([("n", pa.int64()), ("s", pa.string()), BAD])
         decoding = FileDecoding("json", multi_line=True)

@@ -189,5 +189,10 @@ class TestCheckpoints:
         offsets = read_offsets(str(checkpoint), 0, SYSTEM)
         assert offsets is not None
         assert (offsets.offsets, offsets.time_ms) == ([DEEP, HUGE], None)
+        for number in (HUGE[:4000], str(1 << 63), "-1", "1.5"):
+            (checkpoint / "offsets/0").write_text(f'v1\n{{"batchTimestampMs":{number}}}\n{{}}')
+            offsets = read_offsets(str(checkpoint), 0, SYSTEM)
+            assert offsets is not None
+            assert (offsets.offsets, offsets.time_ms) == ([{}], None)
         (checkpoint / "metadata").write_text(DEEP)
         assert read_query_id(str(checkpoint), SYSTEM) is None
