@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import resource
 import sys
 import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -78,6 +80,7 @@ class LentFile:
         # A thread takes back what it reads itself where garbage is collected meanwhile.
         self._reading = threading.RLock()
         self._process = os.getpid()
+        _lent.add(weakref.ref(self, _lent.discard))
 
     def __enter__(self) -> None:
         """Lend the file until the end of the block."""
@@ -105,7 +108,22 @@ class LentFile:
         """End the file for its readers, once the read that runs has ended."""
         if os.getpid() == self._process:  # threads do not survive a fork
             with self._reading:
-                self._is_lent = False
+                self.end()
+
+    def end(self) -> None:
+        """End the file for its readers after the read that runs."""
+        self._is_lent = False
+
+
+_lent: set[weakref.ref[LentFile]] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the files of readers that nobody has closed: the process waits a while for what they read."""
+    for reference in _lent.copy():
+        if (file := reference()) is not None:
+            file.end()
 
 
 class _ProcessLimit:

@@ -82,6 +82,7 @@ class TestLentFile:
 @pytest.mark.slow
 @pytest.mark.parametrize("last", ["", "del rows"], ids=["while rows are read", "when no more are read"])
 def test_a_process_ends_amid_reading_ahead(last: str) -> None:
+    # Eight blocks are read ahead: longer than the end of a process waits.
     code = f"""
 import io, time
 import pyarrow as pa
@@ -89,15 +90,15 @@ from ftfile.formats.api import format_from_options
 
 class Slow(io.BytesIO):
     def read(self, size=-1):
-        for _ in range(300):
+        for _ in range(700):
             time.sleep(0.001)
         return super().read(size)
 
-rows = format_from_options("csv", {{}}).decode(Slow(b"1\\n" * 8_000_000), pa.schema([("a", pa.int64())]))
+rows = format_from_options("csv", {{}}).decode(Slow(b"1\\n" * 30_000_000), pa.schema([("a", pa.int64())]))
 print(next(rows).num_rows > 0)
 {last}
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=100)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, b"True\n"), ended.stderr
 
 
