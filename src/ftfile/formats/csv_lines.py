@@ -207,7 +207,9 @@ class _Ending(LentFile):
         return data
 
     def check(self) -> None:
-        """Raise `CorruptData` if the last line is not whole."""
+        """Raise `CorruptData` if the last line is not whole, or the process ended the file before its last line."""
+        if not self.is_lent:
+            raise corrupt(self._file, "the whole file", "what was read before the process began to end")
         if self._end != self._line_sep:
             raise corrupt(self._file, f"a line separator {self._line_sep!r} at the end", repr(self._end))
 

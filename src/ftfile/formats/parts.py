@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from ftfile.rows.spark_types import misfits, recorded_schema
 from ftfile.storage.api import as_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.filters.keys import Keys
     from ftfile.formats.api import Format
@@ -76,9 +77,10 @@ def read_add(
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
             batches = _part_rows(as_file(file), add, file_format, decoded, keys, wanted)
         try:
-            for batch in batches:
-                rows = batch if decoded == in_file else batch_as(batch, in_file)
-                yield with_path_columns(rows, values, schema) if values else rows
+            with closing(batches):  # before the file that it reads
+                for batch in batches:
+                    rows = batch if decoded == in_file else batch_as(batch, in_file)
+                    yield with_path_columns(rows, values, schema) if values else rows
         except (CorruptData, pa.ArrowException):
             narrowed = _narrowed(encoding, schema)
             if narrowed == schema:
@@ -182,7 +184,7 @@ def _part_rows(
     schema: pa.Schema,
     keys: Keys | None,
     wanted: Wanted = _ALL,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     own_format = file_format.for_file(storage_identity("part", add.path))
     plain = _plain_part(file, add, file_format, keys)
     if wanted == _ALL:
@@ -196,7 +198,7 @@ def _bounded(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -
     return batches if isinstance(file_format, LineFormat) else bounded(batches, add.length, add.final_path or add.path)
 
 
-def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Iterator[pa.RecordBatch]:
+def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Generator[pa.RecordBatch, None, None]:
     rows = left_out
     for batch in batches:
         rows += batch.num_rows
@@ -226,7 +228,7 @@ def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None
 
 def _segment_rows(
     file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
     file_format = format_from_definition(encoding["format"])
     codec = file_format.segments(recorded_schema(encoding["schema"]))

@@ -38,6 +38,7 @@ __all__ = (
     "check_problems",
     "columns_within",
     "corrupt",
+    "end_all",
     "reading_errors",
 )
 
@@ -76,7 +77,7 @@ class LentFile:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._is_lent = True
+        self.is_lent = True
         # A thread takes back what it reads itself where garbage is collected meanwhile.
         self._reading = threading.RLock()
         self._process = os.getpid()
@@ -91,15 +92,15 @@ class LentFile:
     def read(self, size: int = -1) -> bytes:
         with visited(), self._reading:
             # An exception would be freed by the thread, at any later time.
-            return self._file.read(size) if self._is_lent else b""
+            return self._file.read(size) if self.is_lent else b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         with visited(), self._reading:
-            return self._file.seek(offset, whence) if self._is_lent else 0
+            return self._file.seek(offset, whence) if self.is_lent else 0
 
     def tell(self) -> int:
         with visited(), self._reading:
-            return self._file.tell() if self._is_lent else 0
+            return self._file.tell() if self.is_lent else 0
 
     def close(self) -> None:
         """Leave the file open; its owner closes it."""
@@ -112,14 +113,14 @@ class LentFile:
 
     def end(self) -> None:
         """End the file for its readers after the read that runs."""
-        self._is_lent = False
+        self.is_lent = False
 
 
 _lent: set[weakref.ref[LentFile]] = set()
 
 
 @atexit.register
-def _end_all() -> None:
+def end_all() -> None:
     """End the files of readers that nobody has closed: the process waits a while for what they read."""
     for reference in _lent.copy():
         if (file := reference()) is not None:

@@ -273,6 +273,7 @@ def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(
     subprocess.run([sys.executable, "-c", SCANS, out, str(scans)], check=True, timeout=120)
 
 
+# Of a store that takes a while; its threads come back to Python again and again.
 SLOW = """
 from ftfile.storage import api
 
