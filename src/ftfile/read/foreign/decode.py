@@ -45,7 +45,7 @@ READERS = {
     "parquet": "ftfile.read.foreign.decoding.columnar:column_rows",
     "orc": "ftfile.read.foreign.decoding.columnar:column_rows",
     "arrow": "ftfile.read.foreign.decoding.columnar:column_rows",
-    "avro": "ftfile.read.foreign.decoding.columnar:avro_rows",
+    "avro": "ftfile.read.foreign.decoding.avro_records:avro_rows",
     "binary": "ftfile.read.foreign.decoding.lines:binary_rows",
 }
 _MULTI_LINE = {

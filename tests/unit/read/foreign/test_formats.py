@@ -18,7 +18,7 @@ from pyarrow import orc
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats import parquet_files as parquet_format
-from ftfile.read.foreign.decoding import columnar, lines
+from ftfile.read.foreign.decoding import avro_records, columnar, lines
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.read.shares import TASK_BYTES
@@ -179,7 +179,7 @@ def test_a_file_that_is_none_of_the_format(files: Files, file_format: str) -> No
 def test_rows_before_the_damage_are_kept_and_no_others(
     files: Files, file_format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar, "_BATCH_ROWS", 4_000)
+    monkeypatch.setattr(avro_records, "_BATCH_ROWS", 4_000)
     monkeypatch.setattr(parquet_format, "_READ_BATCH_ROWS", 4_000)
     rows = [(number, f"word {number}", 0.5) for number in range(15_000)]
     content = bytearray(encoded(file_format, rows))
