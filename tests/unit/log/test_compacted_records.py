@@ -148,6 +148,32 @@ class TestMerging:
             found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
             assert dict(found.items()) == log.snapshots[version]
 
+    @pytest.mark.parametrize("seed", range(8))
+    def test_removed_adds_stay_removed_where_ranges_overlap_behind_a_log_start(self, seed: int) -> None:
+        """A committer that paused before it wrote a range, and a vacuum: ranges 0-7 and 4-15 overlap."""
+        log = RandomLog(seed, 20)
+        fs = log.store("overlap")
+        oldest = 8
+        head = replace(folded(log), log_start=oldest)
+        write_range(fs, SYSTEM.ids, compact_records(log.records[:oldest], 0))
+        later = [compact_records(log.records[4:16], 0), compact_records(log.records[16:], oldest)]
+        write_range(fs, SYSTEM.ids, merge(later, oldest))
+        for version in range(oldest, log.versions):
+            found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
+            assert dict(found.items()) == log.snapshots[version], version
+        ranges.merge_all(CommitLog(NoRecords(fs)), head)
+        assert [(name.first, name.last) for name in list_compacted(fs)] == [(0, 19)]
+        for version in range(oldest, log.versions):
+            found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
+            assert dict(found.items()) == log.snapshots[version], version
+
+    def test_a_range_that_left_out_ended_adds_is_not_clipped_before_them(self) -> None:
+        log = RandomLog(3, 12)
+        content = structs.replace(compact_records(log.records[4:], 0), log_start=8)
+        assert clip(content, 9).first == 9
+        with pytest.raises(CorruptData, match="up to version 8"):
+            clip(content, 8)
+
     @pytest.mark.slow
     def test_large_documents_are_taken_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(merging, "DOCUMENT_ADDS", 4)
