@@ -119,6 +119,21 @@ def _vacuum_ahead(world: World, step: Step) -> None:
         world.call("a vacuum that takes the horizon back", vacuum, world.url, dry_run=False, context=current())
 
 
+def _set_back(world: World, step: Step) -> None:
+    """Set the clock of the store and of all programs back; perhaps vacuum at once, when older versions lie ahead."""
+    world.clock.advance(-(1, 30, 600, 3_600)[step.pick(0, 4)])
+    if _has_log(world) and step.pick(1, 2) == 0:
+        world.call(
+            "a vacuum after the clock was set back",
+            vacuum,
+            world.url,
+            dry_run=False,
+            retention="1s",
+            force=True,
+            context=current(),
+        )
+
+
 def _wait(world: World, step: Step) -> None:
     """Let minutes pass, or hours, or days."""
     world.clock.advance((30, 120, 400, 700, 4_000, 90_000)[step.pick(0, 6)])
@@ -132,5 +147,6 @@ MAINTAINING = {
     "flush": _flush,
     "vacuum": _vacuum,
     "vacuum_ahead": _vacuum_ahead,
+    "set_back": _set_back,
     "wait": _wait,
 }

@@ -37,6 +37,7 @@ KINDS: dict[str, int] = {
     "flush": 8,
     "vacuum": 4,
     "vacuum_ahead": 1,
+    "set_back": 2,
     "wait": 14,
     "publish_fails": 3,
     "store_fails": 4,

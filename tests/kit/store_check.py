@@ -119,7 +119,7 @@ class _Check:
             for bucket, own in runs.items():
                 self._check_runs(bucket, own, definition)
         except NotFound as error:
-            gone = version < self.log.head and self.log.horizon_ms > 0
+            gone = version < self.log.vacuumed_to
             require(gone, "K6", f"version {version} needs a file that is gone: {error}")
             return
         found = self._folded(runs, definition, is_bottommost=True)

@@ -51,6 +51,7 @@ class Fold:
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
         self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
+        self._vacuumed_to = state.vacuumed_to
         self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_tasks
         self._definitions, self._removed_since = state.definitions, state.removed_since
         self._tables = TablesDraft(state.tables)
@@ -70,6 +71,7 @@ class Fold:
             transactions=self._transactions.finish(),
             horizon_ms=self._horizon_ms,
             log_start=self._log_start,
+            vacuumed_to=self._vacuumed_to,
             schema=self._schema,
             encoding=self._encoding,
             definitions=Definitions(self._definitions),
@@ -93,6 +95,8 @@ class Fold:
         self._apply_author(record)
         if record.horizon_ms is not None:
             self._horizon_ms = record.horizon_ms
+        if record.vacuumed_to is not None:
+            self._vacuumed_to = max(self._vacuumed_to, record.vacuumed_to)
         if record.log_start is not None and record.log_start > self._log_start:
             self._log_start = record.log_start
             still_reserved = {name: at for name, at in self._reserved.items() if at >= self._log_start}

@@ -48,6 +48,7 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     nonce: str
     horizon_ms: Count = field(name="vacuumHorizonMs")
     log_start: Count = field(name="logStartVersion")
+    vacuumed_to: Count = field(name="vacuumedToVersion")
     schema: str | None
     encoding: str | None
     definitions: dict[str, Any]

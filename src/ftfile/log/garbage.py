@@ -76,6 +76,7 @@ class Findings:
     """The files not needed at a version."""
 
     log_start: int  # the oldest record to be kept
+    vacuumed_to: int  # files of adds that were removed at this version or before go
     lacks_ranges: bool = False  # more records could go if ranges stood for them
     files: list[GarbageFile] = field(default_factory=list)  # to be deleted
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
@@ -95,17 +96,20 @@ class Findings:
 
 
 def find_garbage(
-    log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None
+    log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, vacuumed_to: int | None = None
 ) -> Findings:
     """Return the files older than the horizon that are not live at the head and were not so after the horizon.
 
-    Both times are by the store's clock. `log_start` is the oldest record kept, where a record says so already.
+    Both times are by the store's clock. `vacuumed_to` is that of the vacuum's own record, once it is created.
 
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.
     """
     listed = list_or_empty(log.fs, layout.LOG)
-    since = newest_at(listed, head, horizon_ms, now_ms) or 0
+    if vacuumed_to is None:
+        since = max(newest_at(listed, head, horizon_ms, now_ms) or 0, head.log_start)
+    else:
+        since = vacuumed_to
     within = snapshot_at(log, head, since=max(since, head.log_start))
     garbage = _find_removed(log, head)
     returned = [
@@ -115,11 +119,12 @@ def find_garbage(
     ]
     # What came back is known, and its name reserved, for as long as the record that removed it is kept.
     possible = head.log_start if returned else _log_start(log, head, since)
-    if log_start is None:
-        log_start = max(head.log_start, min(possible, within.compacted_to + 1))
+    log_start = head.log_start
+    if vacuumed_to is None:
+        log_start = max(log_start, min(possible, within.compacted_to + 1))
     returned_paths = {file.path for _, file in returned}
     foreign = [info.path for _, info in garbage if info.path not in returned_paths]
-    findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
+    findings = Findings(log_start, since, log_start < possible, returned=returned, foreign=foreign)
     _collect_parts(log.fs, head, within, horizon_ms, findings)
     # One of the future was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]

@@ -233,6 +233,7 @@ class LogState:
     transactions: SharedMap[str, TransactionState] = dataclasses.field(default_factory=SharedMap)
     horizon_ms: int = 0
     log_start: int = 0  # the oldest record that is kept; files of versions before it mean nothing
+    vacuumed_to: int = 0  # files of adds that were removed at this version or before may be deleted
     schema: str | None = None
     encoding: str | None = None
     definitions: dict[str, Any] = dataclasses.field(default_factory=dict)

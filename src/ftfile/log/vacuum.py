@@ -178,14 +178,9 @@ def _delete_garbage(
         _merge(log, head, needed=findings.lacks_ranges)
         return VacuumReport(None, horizon_ms, head.log_start, ())
     needed = findings.lacks_ranges or findings.log_start > head.log_start
-    log_start = findings.log_start
-
-    def prepare(head: LogState, _: object) -> Body:
-        return Body(horizon_ms=max(head.horizon_ms, horizon_ms), log_start=log_start)
-
-    version = commit(log, author, prepare).version
-    # Commits from here on know the horizon. This second look finds earlier ones needed.
-    head, findings = _head_and_garbage(log, horizon_ms, now_ms, recorded=True)
+    version = _announce(log, author, horizon_ms, findings)
+    # The second look sees the commits before the record, and what they need.
+    head, findings = _head_and_garbage(log, horizon_ms, now_ms, findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
@@ -198,12 +193,25 @@ def _delete_garbage(
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed), waiting=waiting)
 
 
+def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findings: Findings) -> int:
+    """Create the record of a vacuum and return its version; later commits, and readers, know by it which files go."""
+
+    def prepare(head: LogState, _: object) -> Body:
+        return Body(
+            horizon_ms=max(head.horizon_ms, horizon_ms),
+            log_start=findings.log_start,
+            vacuumed_to=findings.vacuumed_to,
+        )
+
+    return commit(log, author, prepare).version
+
+
 def _head_and_garbage(
-    log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False
+    log: CommitLog, horizon_ms: int, now_ms: int, vacuumed_to: int | None = None
 ) -> tuple[LogState, Findings]:
     """Return the head and the garbage there; look again while another vacuum deletes records that were read.
 
-    `recorded` means that the head's record says which records are kept.
+    `vacuumed_to` is that of the vacuum's own record, once it is created.
     """
     from ftfile.log.garbage import find_garbage  # noqa: PLC0415 - writers of stores vacuum, too, but seldom
 
@@ -212,7 +220,7 @@ def _head_and_garbage(
         version = head.version
         skip_published(log, head)
         try:
-            return head, find_garbage(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
+            return head, find_garbage(log, head, horizon_ms, now_ms, vacuumed_to)
         except CorruptData:
             if log.refresh().version == version:
                 raise

@@ -194,8 +194,8 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
 
 
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
-    """Return each add with its content; one may be gone that was removed before a vacuum's horizon, or dead letters."""
-    old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
+    """Return each add with its content; one may be gone that a vacuum may delete, or dead letters."""
+    old = (record for record in log.records if record.version <= log.vacuumed_to)
     letters = [letter for record in log.records for letter in record.dead_letters]
     deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
     # Restores move files: each is where the newest record that brought it back says.

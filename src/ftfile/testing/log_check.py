@@ -51,7 +51,6 @@ class LogContents:
 
     start: int = 0  # version of the oldest
     texts: dict[int, bytes] = field(default_factory=dict)  # the bytes of records by version
-    modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
     records: list[Record] = field(default_factory=list)  # in the order of versions
     snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
     checkpoints: dict[layout.CheckpointName, LogState] = field(default_factory=dict)
@@ -62,10 +61,10 @@ class LogContents:
         return self.start + len(self.records) - 1
 
     @property
-    def horizon_ms(self) -> int:
-        """Return up to when a vacuum may have deleted what was not needed; 0 when there was none."""
-        horizons = [checkpoint.horizon_ms for checkpoint in self.checkpoints.values()]
-        return max(horizons + [record.horizon_ms or 0 for record in self.records], default=0)
+    def vacuumed_to(self) -> int:
+        """Return the newest version of which vacuums may delete the removed files; 0 for none."""
+        versions = [checkpoint.vacuumed_to for checkpoint in self.checkpoints.values()]
+        return max(versions + [record.vacuumed_to or 0 for record in self.records], default=0)
 
     def adds(self) -> list[Add]:
         """Return all adds whose records, or snapshots, are kept."""
@@ -99,7 +98,6 @@ def read_log(fs: FileSystem) -> LogContents:
         parsed = layout.parse_log_name(info.path)
         if parsed is not None and parsed.nonce is None:
             contents[parsed.version] = fs.read(info.path)
-            log.modified_ms[parsed.version] = info.modified_ms
     records = {version: _decoded(fs, version, content) for version, content in sorted(contents.items())}
     for name in list_checkpoints(fs):
         with _broken_is("I7"):

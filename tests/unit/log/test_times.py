@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ftfile
-from ftfile.core.errors import ConfigError, OutOfSpace
+from ftfile.core.errors import ConfigError, HistoryGone, OutOfSpace
 from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import walk
-from ftfile.log.read.times import COPIED_MS, time_of
+from ftfile.log.read import times as reading
+from ftfile.log.read.times import COPIED_MS, first_since, time_of, version_at
 from ftfile.log.records import CLOCK_ERROR_MS, StoreClock
-from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
+from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
@@ -24,7 +28,7 @@ from ftfile.write.files.file_writer import forget_caches
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ftfile.testing.fs.volume import VolumeFileSystem
@@ -150,6 +154,99 @@ def test_what_is_vacuumed_is_not_promised_by_a_copy(store: MemoryFileSystem, tmp
     ftfile.vacuum(original, retention="1d", dry_run=False)
     copy = copied(original, tmp_path / "copy")
     assert ftfile.open(copy).oldest_version() == ftfile.open(original).oldest_version() > 0
+
+
+class TestStoreClockThatIsSetBack:
+    """By NTP, or since another NameNode answers, or the machine moved."""
+
+    def written(self, store: MemoryFileSystem, steps_s: Sequence[int]) -> list[int]:
+        """Commit one version after each step of the store's clock, and return their times."""
+        clock = clock_of(store)
+        times = []
+        with mounted(store) as url, repeatable(clock):
+            query = MicroBatch(url, {"id": "long", "n": "long"}, {}, query_id="q")
+            for number, step_s in enumerate(steps_s):
+                clock.set(clock.now_ms() + step_s * 1000)
+                query.run(number, [[{"id": number, "n": 0}]])
+                times.append(clock.now_ms())
+        return times
+
+    @settings(max_examples=30)
+    @given(st.lists(st.sampled_from([1, 1, 5, 60, 700, -1, -30, -3600]), min_size=1, max_size=40), st.integers(0, 40))
+    def test_versions_are_found_by_their_times(self, steps_s: list[int], place: int) -> None:
+        # The clock is set back once, and rises by the other steps.
+        steps = [
+            step if step > 0 or number == steps_s.index(min(steps_s)) else 1 for number, step in enumerate(steps_s)
+        ]
+        store = MemoryFileSystem("set back", clock=ManualClock(START_MS))
+        times = self.written(store, steps)
+        log = CommitLog(store)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "THREADS_MAX", 2)  # fewer than the versions of an hour
+            self.check(log, times, times[place % len(times)])
+        MemoryFileSystem.drop("set back")
+
+    def check(self, log: CommitLog, times: list[int], time_ms: int) -> None:
+        time = dt.datetime.fromtimestamp(time_ms / 1000, dt.timezone.utc)
+        assert version_at(log, time) == max(version for version, at_ms in enumerate(times) if at_ms <= time_ms)
+        assert first_since(log, time) == min(version for version, at_ms in enumerate(times) if at_ms >= time_ms)
+
+    @pytest.mark.parametrize("back_s", [1, 30, 3600])
+    def test_what_is_vacuumed_is_not_promised(self, store: MemoryFileSystem, back_s: int) -> None:
+        """The versions before the clock is set back lie in its future, and are vacuumed."""
+        clock = clock_of(store)
+        rows: dict[int, list[int]] = {}
+        with mounted(store) as url, repeatable(clock):
+            query = MicroBatch(url, {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
+
+            def write(batch: int, then_s: int) -> None:
+                query.run(batch, [[{"id": batch, "n": 0}]])
+                clock.advance(then_s)
+                directory = ftfile.open(url, context=current())
+                rows[directory.version()] = sorted(directory.to_arrow().column("id").to_pylist())
+                if batch:
+                    ftfile.drop(url, {"id": batch - 1}, context=current())
+                    clock.advance(then_s)
+
+            for batch in range(6):
+                write(batch, 5)
+            clock.set(clock.now_ms() - back_s * 1000)
+            for batch in range(6, 9):
+                write(batch, 2)
+            retired = len(store.list(layout.RETIRED))
+            ftfile.vacuum(url, retention="1s", force=True, dry_run=False, context=current())
+            assert len(store.list(layout.RETIRED)) < retired
+            directory = ftfile.open(url, context=current())
+            oldest = directory.oldest_version()
+            assert directory.status().oldest_readable == oldest
+            for version, ids in rows.items():
+                if version >= oldest:
+                    assert sorted(directory.to_arrow(version).column("id").to_pylist()) == ids
+                else:
+                    with contextlib.suppress(HistoryGone):
+                        directory.to_arrow(version)
+
+    def test_a_restore_takes_no_file_that_a_vacuum_deletes(self, store: MemoryFileSystem) -> None:
+        """It plans between the record of the vacuum and its deletions."""
+        clock = clock_of(store)
+        with mounted(store) as url, repeatable(clock):
+            query = MicroBatch(url, {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
+            for batch in range(6):
+                query.run(batch, [[{"id": batch, "n": 0}]])
+                clock.advance(5)
+            ftfile.drop(url, {"id": 0}, context=current())
+            clock.set(clock.now_ms() - 29_000)
+            query.run(6, [[{"id": 6, "n": 0}]])
+            clock.advance(1)
+            query.run(7, [[{"id": 7, "n": 0}]])
+            retired = store.list(layout.RETIRED)
+            contents = [(info.path, store.read(info.path)) for info in retired]
+            ftfile.vacuum(url, retention="1s", force=True, dry_run=False, context=current())
+            for path, content in contents:
+                if not store.exists(path):
+                    store.create_exclusive(path, content)  # as long as the vacuum has not deleted it
+            with pytest.raises(HistoryGone, match="1 of its files are vacuumed"):
+                ftfile.restore(url, version=5, dry_run=False, context=current())
 
 
 class TestStoreClock:

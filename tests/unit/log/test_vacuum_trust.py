@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.core.context import SYSTEM
-from ftfile.core.errors import CommitError, NotPublished, StaleFiles
+from ftfile.core.context import SYSTEM, Context
+from ftfile.core.errors import CommitError, NotPublished, PermissionDenied, StaleFiles
 from ftfile.log import checkpoints, garbage
 from ftfile.log import publish as keeping
 from ftfile.log import vacuum as vacuuming
@@ -20,9 +20,9 @@ from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.operate.verify.log_scan import CLOCKS_APART_MS
 from ftfile.testing.checker import check_directory
-from ftfile.testing.context import ManualClock
+from ftfile.testing.context import ManualClock, SeededIds
+from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from tests.unit.log.conftest import Driver
 from tests.unit.log.test_vacuum import DAY_S, World, world
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ("world",)
 
 AHEAD_S = 400 * DAY_S
+START_MS = 1_700_000_000_000
 
 
 def versions(world: World) -> list[int]:
@@ -122,19 +123,38 @@ class TestClock:
         assert world.vacuum().version is None
 
 
-@pytest.mark.parametrize(
-    ("ahead_ms", "codes"), [(CLOCKS_APART_MS * 9 // 10, []), (CLOCKS_APART_MS * 2, ["horizon-ahead"])]
-)
-def test_a_clock_that_was_ahead_of_this_one_for_its_newest_record_too(ahead_ms: int, codes: list[str]) -> None:
-    """Within a minute it may still be: the store's clock is another one."""
-    horizon_ms = SYSTEM.clock.now_ms() + ahead_ms
-    fs = MemoryFileSystem("ahead", clock=ManualClock(horizon_ms + 1))
+@pytest.mark.parametrize("reader_s", [-7200, 0, 7200])
+@pytest.mark.parametrize(("back_s", "codes"), [(0, []), (3600, ["horizon-ahead"])])
+def test_a_horizon_is_compared_with_the_time_of_the_store(reader_s: int, back_s: int, codes: list[str]) -> None:
+    """Whatever the clock of the reader shows."""
+    store_clock = ManualClock(START_MS + 1)
+    fs = MemoryFileSystem("ahead", clock=store_clock)
     with mounted(fs) as url:
-        driver = Driver(fs)
-        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
-        assert [finding.code for finding in ftfile.open(url).verify().findings] == codes
-        assert [finding.code for finding in ftfile.open(url).status().findings] == codes
+        Driver(fs).create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=START_MS)
+        store_clock.set(START_MS + 1 - back_s * 1000)
+        Driver(fs).create_record(author=MaintenanceAuthor("compact", "c"))
+        context = Context(clock=ManualClock(START_MS + (reader_s - back_s) * 1000), ids=SeededIds())
+        directory = ftfile.open(url, context=context)
+        assert [finding.code for finding in directory.verify().findings] == codes
+        assert [finding.code for finding in directory.status().findings] == codes
     MemoryFileSystem.drop("ahead")
+
+
+def test_an_older_horizon_brings_no_file_back(world: World) -> None:
+    for vacuumed_to in (3, 2):
+        author = MaintenanceAuthor("vacuum", f"to {vacuumed_to}")
+        world.driver.create_record(author=author, horizon_ms=1, vacuumed_to=vacuumed_to)
+    assert CommitLog(world.fs).refresh().vacuumed_to == 3
+
+
+def test_without_a_file_written_now_no_horizon_is_called_ahead() -> None:
+    fs = MemoryFileSystem("unwritable", clock=ManualClock(START_MS + 1))
+    Driver(fs).create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=START_MS)
+    refusing = FaultyFileSystem(fs, [Fault(PermissionDenied, operations=frozenset({"put"}))])
+    with mounted(refusing) as url:
+        context = Context(clock=ManualClock(START_MS - 7_200_000), ids=SeededIds())
+        assert ftfile.open(url, context=context).status().findings == ()
+    MemoryFileSystem.drop("unwritable")
 
 
 class TestHorizonInTheFuture:

@@ -357,12 +357,14 @@ class TestParts:
         assert world.the("removed-part-staged").path == adds[0].path
 
     def test_what_a_vacuum_under_a_wrong_clock_deleted_is_not_missed(self, world: World) -> None:
-        """Its horizon was taken back, so that no record says how far it went."""
+        """Its horizon was taken back since; its record says how far it went."""
         adds = [world.driver.commit_new(batch) for batch in range(2)]
         world.compact(1, *adds)
         for add in adds:
             world.fs.delete(layout.retired_path(add.id))
         assert world.codes() == ["damaged-old-file"] * 2
+        version = CommitLog(world.fs).refresh().version
+        world.driver.create_record(author=MaintenanceAuthor("vacuum", "job"), horizon_ms=2, vacuumed_to=version)
         world.driver.create_record(author=MaintenanceAuthor(LOWERING, "job"), horizon_ms=1)
         assert world.codes() == []
 

@@ -213,9 +213,9 @@ class TestI5:
         directory.record(removes=(Remove.of(add),))
         directory.fs.delete("first.txt")
         assert broken(directory) == "I5"
-        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=1)  # it was removed after that
+        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60, vacuumed_to=0)
         assert broken(directory) == "I5"
-        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60)
+        directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60, vacuumed_to=1)
         check_directory(directory.fs)
 
     def test_dead_letters_may_be_deleted_and_not_changed(self, directory: Directory) -> None:

@@ -171,6 +171,8 @@ class Changes(Value, frozen=True, kw_only=True):
     # Staged files not younger may be deleted, records before the version likewise; None: unchanged.
     horizon_ms: OrAbsent[Count] = field(default=None, name="vacuumHorizonMs")
     log_start: OrAbsent[Count] = field(default=None, name="logStartVersion")
+    # Files of adds that were removed at this version or before may be deleted; None: unchanged.
+    vacuumed_to: OrAbsent[Count] = field(default=None, name="vacuumedToVersion")
     # Keys of definitions: the rows' schema, how new rows are written, how the author's query rolls its open parts.
     schema: OrAbsent[str] = None
     encoding: OrAbsent[str] = None

@@ -88,7 +88,8 @@ def _line(*attributes: str, **tag: Any) -> type[Struct]:  # noqa: ANN401 - as ms
 
 HEADER = _line(
     *("version", "nonce", "time_ms", "author", "store_ms", "previous_nonce", "writer", "tasks", "overwrite"),
-    *("replaces", "restored", "rows_removed", "lineage_start", "horizon_ms", "log_start", "schema", "encoding"),
+    *("replaces", "restored", "rows_removed", "lineage_start", "horizon_ms", "log_start", "vacuumed_to"),
+    *("schema", "encoding"),
     *("settings", "definitions", "fingerprint", "user_metadata", "metrics", "tables"),
     tag_field="ftfileRecord",
     tag=RECORD_FORMAT,

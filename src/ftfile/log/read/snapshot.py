@@ -7,7 +7,6 @@ its place while they are kept.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,7 +17,6 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
-from ftfile.log.read.times import version_time_ms
 from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -359,25 +357,11 @@ class _Removals(_Builder):
 
 def not_vacuumed(log: CommitLog, head: LogState) -> Collection[str] | None:
     """Return the ids of the adds whose files vacuums up to this head leave; None for all."""
-    if head.horizon_ms == 0:
+    if head.vacuumed_to == 0:
         return None
-    return snapshot_at(log, head, since=_whole_from(log, head)).adds
+    return snapshot_at(log, head, since=max(head.vacuumed_to, head.log_start)).adds
 
 
 def oldest_readable(log: CommitLog, head: LogState) -> int:
     """Return the oldest version of which no file may be vacuumed."""
-    if head.horizon_ms == 0:
-        return head.log_start
-    # What was removed after a version, and before the vacuum's horizon, may be gone.
-    return last_removal(log, head, head.log_start, _whole_from(log, head))
-
-
-def _whole_from(log: CommitLog, head: LogState) -> int:
-    """Return the version that was the newest at the horizon: a vacuum leaves all that was live then, or later.
-
-    Where the store's clock went back, it may be a later one. It reads the times of few records.
-    """
-    versions = range(head.log_start, head.version + 1)
-    # One that is gone since was older than any that is there.
-    behind = bisect_right(versions, head.horizon_ms, key=lambda version: version_time_ms(log, version) or 0)
-    return versions[max(behind - 1, 0)]
+    return last_removal(log, head, head.log_start, head.vacuumed_to)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.units import parse_time
 from ftfile.log.format import layout
+from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
 # In ms: a record whose file is younger than it says by more is in a copy, since no creation takes as long.
 COPIED_MS = 60_000
+# In ms, as far as a store's clock may be set back: a version is found by its time among all those within it.
+STEP_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS = timedelta(milliseconds=1)
 
 
 def created_ms(log: CommitLog, version: int) -> int | None:
@@ -53,15 +57,38 @@ def time_of(record_ms: int, stored_ms: int | None) -> int:
     return record_ms if stored_ms is None or stored_ms - record_ms > COPIED_MS else stored_ms
 
 
+def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, int]:
+    """Return, by version, the times of the versions around a time: those within `STEP_MS` and one on each side.
+
+    Versions are bisected as if times only rose. The store's clock may have been set back since, by `STEP_MS` at most,
+    so several versions may be as old; all of these are in the result.
+    """
+    following = bisect_right(versions, time_ms, key=lambda version: _time_or_zero(log, version))
+    times: dict[int, int] = {}
+    for direction in (versions[following:], versions[:following][::-1]):
+        for first in range(0, len(direction), THREADS_MAX):
+            chunk = direction[first : first + THREADS_MAX]
+            chunk_ms = parallel(log.fs, lambda version: _time_or_zero(log, version), chunk)
+            times.update(zip(chunk, chunk_ms, strict=True))
+            if abs(chunk_ms[-1] - time_ms) > STEP_MS:
+                break
+    return times
+
+
+def _time_or_zero(log: CommitLog, version: int) -> int:
+    """Return the time of a version; 0 if its record is gone by now, since it is older than every other."""
+    return version_time_ms(log, version) or 0
+
+
 def version_at(log: CommitLog, time: datetime) -> int:
     """Return the newest version that was created at or before a time; reads the times of few records."""
     head = log.refresh()
     versions = range(head.log_start, head.version + 1)
-    time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
-    # One that is gone since was older than any that is there.
-    at = bisect_right(versions, time_ms, key=lambda version: version_time_ms(log, version) or 0) - 1
-    if at >= 0 and version_time_ms(log, versions[at]) is not None:
-        return versions[at]
+    time_ms = (time - _EPOCH) // _MS
+    around = _times_around(log, versions, time_ms)
+    newest = max((version for version, at_ms in around.items() if at_ms <= time_ms), default=None)
+    if newest is not None and version_time_ms(log, newest) is not None:
+        return newest
     oldest = bisect_left(versions, x=True, key=lambda version: version_time_ms(log, version) is not None)
     kept_versions = versions[oldest:]
     oldest_text = (
@@ -88,10 +115,9 @@ def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
 def first_since(log: CommitLog, time: datetime) -> int:
     """Return the oldest kept version created at or after a time, the one to come if there is none."""
     head = log.refresh()
-    versions = range(head.log_start, head.version + 1)
-    time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
-    at = bisect_left(versions, time_ms, key=lambda version: version_time_ms(log, version) or 0)
-    return versions[at] if at < len(versions) else head.version + 1
+    time_ms = (time - _EPOCH) // _MS
+    around = _times_around(log, range(head.log_start, head.version + 1), time_ms)
+    return min((version for version, at_ms in around.items() if at_ms >= time_ms), default=head.version + 1)
 
 
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:

@@ -18,7 +18,6 @@ from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
-from ftfile.log.vacuum import LOWERING
 from ftfile.operate.findings import Action, Finding, find
 from ftfile.operate.verify.log_scan import advance, is_foreign
 
@@ -92,7 +91,6 @@ class History:
         self.staged_letters: list[Add] = []
         self.letters: dict[str, Add] = {}  # dead letters by their final path
         self.given_up: set[str] = set()  # ids of adds that repairs have ended: their files may be gone
-        self.lowered = 0  # the newest version that took back a vacuum's horizon, which may have deleted up to it
         self.findings: list[Finding] = []
         self._scan = scan
         self._start = scan.state.log_start
@@ -190,8 +188,6 @@ class History:
         operation = record.author.operation if isinstance(record.author, MaintenanceAuthor) else ""
         if operation == "repair":
             self.given_up |= {remove.id for remove in record.removes}
-        if operation == LOWERING:
-            self.lowered = version
         self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:

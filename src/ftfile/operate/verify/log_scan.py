@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.checksum import Decoding
-from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.extensions import is_name_of_code
 from ftfile.formats.binary_records import UserEncoder
 from ftfile.kv.definition import StoreDefinition, code_of
@@ -20,7 +20,7 @@ from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, from_check
 from ftfile.log.places import list_or_empty, walk
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
-from ftfile.log.records import read_published
+from ftfile.log.records import read_published, store_now_ms
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.log.wal import list_wal_writers, opening_of
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 _Result = TypeVar("_Result")
-# The store's clock may be ahead of this machine's by so much, and nothing is wrong.
-CLOCKS_APART_MS = 60_000
 
 
 @dataclass
@@ -365,10 +363,20 @@ def _code_at(head: LogState) -> set[tuple[str, str]]:
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:
-    newest = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
-    ahead_ms = scan.state.horizon_ms - scan.log.clock.now_ms()
-    # The newest record may have been written while the store's clock was ahead, too.
-    if ahead_ms > (CLOCKS_APART_MS if scan.state.horizon_ms <= (newest or 0) else 0):
+    """Yield a finding if the horizon lies after the store's time, so that commits fail.
+
+    The store's time is that of a file written now, so it is only looked at if this machine's clock, or the time of the
+    newest record, makes the horizon doubtful. If nothing can be written here, there is no finding.
+    """
+    horizon_ms = scan.state.horizon_ms
+    newest_ms = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
+    if horizon_ms <= min(scan.log.clock.now_ms(), newest_ms or 0):
+        return
+    try:
+        ahead_ms = horizon_ms - store_now_ms(scan.log.fs)
+    except StorageError:
+        return
+    if ahead_ms > 0:
         actual = (
             f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
         )

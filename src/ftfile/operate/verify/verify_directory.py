@@ -260,7 +260,7 @@ def _compare_old_files(
     What vacuums may have deleted is passed over, and what a repair has given up. With `full`, content is read.
     """
     live = snapshot_at(log, head).adds
-    readable = snapshot_at(log, head, since=max(oldest_readable(log, head), history.lowered)).adds
+    readable = snapshot_at(log, head, since=oldest_readable(log, head)).adds
     restored: dict[str, int] = {}
     for add in readable.values():
         original = layout.original_id(add.id)

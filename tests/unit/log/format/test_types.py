@@ -71,6 +71,7 @@ RECORD = Record(
     tasks=2,
     horizon_ms=3,
     log_start=0,
+    vacuumed_to=0,
     schema="s",
     encoding="e",
     settings="o",
