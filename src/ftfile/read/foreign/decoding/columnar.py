@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.api import format_from_options
+from ftfile.formats.arrow_files import decode_foreign
 from ftfile.formats.parts import recorded_names
-from ftfile.formats.reading import batch_as
-from ftfile.rows.buffers import rebuild
+from ftfile.read.foreign.decoding.casts import ColumnCast
+from ftfile.read.foreign.decoding.misfits import ColumnsReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,42 +39,28 @@ def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
     with content.as_file() as file:
         try:
             in_file = schema_of(file)
-            spelled = _spelled(schema, in_file, path)
-            stored = pa.schema([in_file.field(each) for each in spelled.names if each in in_file.names])
-            file.seek(0)
-            for batch in format_from_options(name, {}).decode(file, stored):
-                yield batch_as(batch, spelled, _cast).rename_columns(schema.names)
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
             raise CorruptData(path, expected, str(error)) from error
+        casts = _casts(name, in_file, schema, path)
+        names = [spelled for spelled, cast in casts if cast is not None]
+        reader = ColumnsReader(path, schema, casts, decoding)
+        file.seek(0)
+        decode = decode_foreign if name == "arrow" else format_from_options(name, {}).decode
+        for batch in decode(file, pa.schema([in_file.field(column) for column in names])):
+            yield from reader.rows(batch)
 
 
-def _spelled(schema: pa.Schema, in_file: pa.Schema, path: str) -> pa.Schema:
-    """Return a schema with its columns spelled as a file has them; `SchemaError` where types are too different."""
-    names = recorded_names(in_file.names, schema.names)
-    spelled = pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
-    for field in spelled:
-        if field.name not in in_file.names:
+def _casts(file_format: str, in_file: pa.Schema, schema: pa.Schema, path: str) -> list[tuple[str, ColumnCast | None]]:
+    """Return the name in a file and the conversion of each column; None for a column that the file does not have."""
+    casts: list[tuple[str, ColumnCast | None]] = []
+    for name, field in zip(recorded_names(in_file.names, schema.names), schema, strict=True):
+        if name not in in_file.names:
+            casts.append((name, None))
             continue
-        found = in_file.field(field.name).type
-        detail = f"{path!r}: column `{field.name}` is {found} there, and cannot be read as {field.type}"
-        if _is_text(found) and not _is_text(field.type):
-            raise SchemaError(detail)
         try:
-            rebuild(pa.nulls(0, found), field.type, _cast)
-        except (pa.ArrowException, AttributeError, TypeError) as error:
-            raise SchemaError(f"{detail}: {error}") from error
-    return spelled
-
-
-def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # Spark has microseconds: what is finer is cut off.
-    return array.cast(options=pc.CastOptions(target, allow_time_truncate=True))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    )
+            casts.append((name, ColumnCast.between(file_format, name, in_file.field(name).type, field.type)))
+        except SchemaError as error:
+            raise SchemaError(f"{path!r}: {error}") from error
+    return casts
