@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
+    from ftfile.read.foreign.decoding.stored_times import StoredTimes
+
     Convert: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
@@ -195,23 +197,30 @@ class ColumnCast:
     plain: pa.DataType  # the type in the file, as `plain_type` has it
     spelled: pa.DataType  # the requested type, with the file's spelling of fields
     target: pa.DataType
+    times: StoredTimes
 
     @classmethod
-    def between(cls, file_format: str, column: str, stored: pa.DataType, target: pa.DataType) -> ColumnCast:
+    def between(
+        cls,
+        file_format: str,
+        column: str,
+        stored: pa.DataType,
+        target: pa.DataType,
+        times: StoredTimes,
+    ) -> ColumnCast:
         """Return the conversion of a column; `SchemaError` with the types if the table has none."""
         plain = plain_type(stored)
         spelled = _spelled(plain, target)
-        problems = [*_problems(file_format, column, plain, spelled)]
+        problems = [*_problems(file_format, column, plain, spelled, times)]
         try:
             pa.nulls(0, stored).cast(plain)
         except pa.ArrowException:
             problems.append(f"column `{column}` is {stored} there, which ftfile does not read")
         if problems:
             raise SchemaError(
-                f"{'; '.join(problems)}. Give the column a type of docs/reading-files.md that has all its values, and "
-                "cast it in the query"
+                f"{'; '.join(problems)}. Read the column as a type that has all its values, and cast it in the query"
             )
-        return cls(file_format, plain, spelled, target)
+        return cls(file_format, plain, spelled, target, times)
 
     def __call__(self, array: pa.Array) -> pa.Array:
         """Return the values of a column; `MISFIT` if one does not fit."""
@@ -223,25 +232,36 @@ class ColumnCast:
         return array if array.type == self.plain else array.cast(self.plain)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        array = self.times.converted(array, target)
         convert = convert_of(self.file_format, array.type, target)
         assert convert is not None, "types are compared before values are read"
         return convert(array, target)
 
 
-def _problems(file_format: str, column: str, stored: pa.DataType, target: pa.DataType) -> Iterator[str]:
+def _problems(
+    file_format: str, column: str, stored: pa.DataType, target: pa.DataType, times: StoredTimes
+) -> Iterator[str]:
     """Yield a text for each pair of types, nested ones too, that the table does not have."""
-    if pa.types.is_struct(stored) and pa.types.is_struct(target):
-        types = {field.name: field.type for field in stored}
-        for field in target:
-            if field.name in types:
-                yield from _problems(file_format, f"{column}.{field.name}", types[field.name], field.type)
-    elif pa.types.is_list(stored) and pa.types.is_list(target):
-        yield from _problems(file_format, f"{column}.element", stored.value_type, target.value_type)
-    elif pa.types.is_map(stored) and pa.types.is_map(target):
-        yield from _problems(file_format, f"{column}.key", stored.key_type, target.key_type)
-        yield from _problems(file_format, f"{column}.value", stored.item_type, target.item_type)
+    pairs = _pairs_within(stored, target)
+    if pairs is not None:
+        for name, stored_part, target_part in pairs:
+            yield from _problems(file_format, f"{column}.{name}", stored_part, target_part, times)
     elif convert_of(file_format, stored, target) is None:
         yield f"column `{column}` is {stored} there, and cannot be read as {target}"
+    elif problem := times.problem(stored, target):
+        yield f"column `{column}` {problem}"
+
+
+def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType]] | None:
+    """Return name and types of the parts of two nested types; None for types that are not nested alike."""
+    if pa.types.is_struct(stored) and pa.types.is_struct(target):
+        types = {field.name: field.type for field in stored}
+        return [(field.name, types[field.name], field.type) for field in target if field.name in types]
+    if pa.types.is_list(stored) and pa.types.is_list(target):
+        return [("element", stored.value_type, target.value_type)]
+    if pa.types.is_map(stored) and pa.types.is_map(target):
+        return [("key", stored.key_type, target.key_type), ("value", stored.item_type, target.item_type)]
+    return None
 
 
 def _spelled(stored: pa.DataType, target: pa.DataType) -> pa.DataType:

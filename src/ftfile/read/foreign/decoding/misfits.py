@@ -101,7 +101,7 @@ class ColumnsReader:
                 cast(values.slice(start, end - start))
 
             for untaken in in_halves(convert, batch.num_rows, MISFIT):
-                bad.setdefault(untaken.start, Misfit(place, str(untaken.error)))
+                bad.setdefault(untaken.start, Misfit(place, str(untaken.error).partition("\n")[0]))
                 if self._fails and self._corrupt is None:
                     break
         return bad
