@@ -175,17 +175,24 @@ _PLAIN_TYPES = {
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without the layouts of Arrow: dictionaries, views, large ones, and lists of a fixed size."""
+    """Return a type without the layouts of Arrow: dictionaries, views, large ones, and lists of a fixed size.
+
+    A column of an extension type has the type of its storage. Arrow does not cast extension types within others.
+    """
     if isinstance(kind, pa.BaseExtensionType):
-        return plain_type(kind.storage_type)
+        return _plain_part(kind.storage_type)
+    return _plain_part(kind)
+
+
+def _plain_part(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)
+        return _plain_part(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(plain_type(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_plain_part(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+        return pa.struct([field.with_type(_plain_part(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+        return pa.map_(_plain_part(kind.key_type), _plain_part(kind.item_type))
     return _PLAIN_TYPES.get(kind, kind)
 
 
