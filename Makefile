@@ -68,11 +68,13 @@ format: environment ## let ruff rewrite code, and wrap the prose of the docs
 	$(python) -m ruff format
 	$(python) .ci/prose.py $(shell find *.md docs -name "*.md")
 
-docs: environment ## put the facts of the option table into docs/options.md, those of harmed files into docs/internals/format.md, play the accidents of docs/internals/accidents.md, and write the site to build/site (start at its index.html)
+docs: environment ## put the facts of the option table into docs/options.md, those of harmed files into docs/internals/format.md, those of casts into docs/reading-files.md, play the accidents of docs/internals/accidents.md, and write the site to build/site (start at its index.html)
 	@$(python) .ci/options.py >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(python) .ci/harms.py >docs/internals/format.md.new
 	@mv docs/internals/format.md.new docs/internals/format.md
+	@$(python) .ci/casts.py >docs/reading-files.md.new
+	@mv docs/reading-files.md.new docs/reading-files.md
 	@$(python) -m tests.unit.operate.accidents >docs/internals/accidents.md.new
 	@mv docs/internals/accidents.md.new docs/internals/accidents.md
 	@$(site)

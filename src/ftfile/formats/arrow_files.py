@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
 from ftfile.formats.reading import LentFile, batch_as, reading_errors
+from ftfile.rows.buffers import map_leaf_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.filters.api import ByteWriter
     from ftfile.formats.api import Encoder
@@ -34,16 +35,41 @@ class ArrowFormat(ColumnarFormat):
         return _ArrowEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        lent = LentFile(file)
-        with reading_errors(file, "an Arrow file"), lent:
-            present = pa.ipc.open_file(lent).schema.names
-            column_places = [place for place, name in enumerate(present) if name in schema.names] or [0]
-            options = pa.ipc.IpcReadOptions(included_fields=column_places, use_threads=False)
-            opened = pa.ipc.open_file(lent, options=options)
-            for number in range(opened.num_record_batches):
-                batch = opened.get_batch(number)
-                batch.validate(full=True)  # it has no checksums
-                yield batch_as(batch, schema)
+        return _rows(file, schema, _check)
+
+
+def decode_foreign(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of another program, in which strings may be bytes that are not UTF-8."""
+    return _rows(file, schema, _check_all_but_texts)
+
+
+def _rows(file: BinaryIO, schema: pa.Schema, check: Callable[[pa.RecordBatch], None]) -> Iterator[pa.RecordBatch]:
+    lent = LentFile(file)
+    with reading_errors(file, "an Arrow file"), lent:
+        present = pa.ipc.open_file(lent).schema.names
+        column_places = [place for place, name in enumerate(present) if name in schema.names] or [0]
+        options = pa.ipc.IpcReadOptions(included_fields=column_places, use_threads=False)
+        opened = pa.ipc.open_file(lent, options=options)
+        for number in range(opened.num_record_batches):
+            batch = opened.get_batch(number)
+            check(batch)  # it has no checksums
+            yield batch_as(batch, schema)
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    batch.validate(full=True)
+
+
+def _check_all_but_texts(batch: pa.RecordBatch) -> None:
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        for column in batch.columns:
+            column.view(map_leaf_types(column.type, _without_encoding)).validate(full=True)
+
+
+def _without_encoding(kind: pa.DataType) -> pa.DataType:
+    return pa.binary() if pa.types.is_string(kind) else kind
 
 
 class _ArrowEncoder(CollectingEncoder):

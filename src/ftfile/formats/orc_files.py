@@ -8,7 +8,6 @@ compressed.
 from __future__ import annotations
 
 import sys
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -24,12 +23,11 @@ from ftfile.rows.buffers import (
     leaf_types,
     leaves,
     map_leaf_types,
-    read_varint,
     rebuild,
     string_parts,
     values_of,
-    varint,
 )
+from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,10 +45,7 @@ _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE, _POS
 _STRIPE_STATISTICS, _FOOTER_STATISTICS, _COLUMN_OF_STRIPE, _TEXTS_OF_COLUMN = 1, 7, 1, 4
 _LEAST, _GREATEST, _LOWER_BOUND, _UPPER_BOUND = 1, 2, 4, 5
 _TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
-_NUMBER, _BYTES = 0, 2
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are no characters
-_ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
-_CHUNK_HEAD_BYTES = 3
 
 
 def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
@@ -62,36 +57,36 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
     that every reader of the file would read.
     """
     postscript = tail[-1 - tail[-1] : -1]
-    numbers = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
+    numbers = {number: value for number, value, _ in fields(postscript) if isinstance(value, int)}
     codec = numbers[_POSTSCRIPT_COMPRESSION]
     end = len(tail) - 1 - len(postscript)
     start = end - numbers[_POSTSCRIPT_FOOTER_LENGTH]
-    footer = _amended(_plain(tail[start:end], codec), spark_types)
+    footer = _amended(plain(tail[start:end], codec), spark_types)
     lengths = {}
     statistics = b""
     if has_long_texts:
         footer = _within(footer, _FOOTER_STATISTICS, _bounded)
         end, start = start, start - numbers[_POSTSCRIPT_STATISTICS_LENGTH]
-        statistics = _within(_plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
+        statistics = _within(plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
         statistics = _packed(statistics, numbers)
         lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
     footer = _packed(footer, numbers)
     lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
     described = b"".join(
-        _number(number, lengths[number]) if number in lengths else raw for number, _, raw in _fields(postscript)
+        number_field(number, lengths[number]) if number in lengths else raw for number, _, raw in fields(postscript)
     )
     return tail[:start] + statistics + footer + described + bytes([len(described)])
 
 
 def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
-    return _chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
+    return chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
 
 
 def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Return a message with a change made to each of its messages of a number."""
     return b"".join(
-        _text(number, change(value)) if number == field_number and isinstance(value, bytes) else raw
-        for number, value, raw in _fields(message)
+        bytes_field(number, change(value)) if number == field_number and isinstance(value, bytes) else raw
+        for number, value, raw in fields(message)
     )
 
 
@@ -106,15 +101,15 @@ def _bounded(column: bytes) -> bytes:
 def _bounded_texts(statistics: bytes) -> bytes:
     """Return statistics of texts with short bounds in place of the least and the greatest, where these are long."""
     statistics_fields = []
-    for number, value, raw in _fields(statistics):
+    for number, value, raw in fields(statistics):
         if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
             statistics_fields.append(raw)
             continue
         text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a part of a character
         if number == _LEAST:
-            statistics_fields.append(_text(_LOWER_BOUND, text.encode()))
+            statistics_fields.append(bytes_field(_LOWER_BOUND, text.encode()))
         else:
-            statistics_fields.append(_text(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
+            statistics_fields.append(bytes_field(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
     return b"".join(statistics_fields)
 
 
@@ -129,10 +124,10 @@ def _next(text: str) -> str:
 
 def stripe_rows(tail: bytes) -> list[int]:
     """Return the number of rows of each stripe, from a file's tail as ORC's library keeps it: one plain message."""
-    footer = next(value for number, value, _ in _fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
-    stripes = [value for number, value, _ in _fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
+    footer = next(value for number, value, _ in fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
+    stripes = [value for number, value, _ in fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
     return [
-        sum(value for number, value, _ in _fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
+        sum(value for number, value, _ in fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
         for stripe in stripes
     ]
 
@@ -140,70 +135,19 @@ def stripe_rows(tail: bytes) -> list[int]:
 def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
     # Without a calendar, readers take dates before 1582 for Julian ones.
     fields_out, types = [], 0
-    for number, value, raw in _fields(footer):
+    for number, value, raw in fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
-            fields_out.append(_text(number, value + (_attribute(spark_types[types]) if types in spark_types else b"")))
+            attribute = _attribute(spark_types[types]) if types in spark_types else b""
+            fields_out.append(bytes_field(number, value + attribute))
             types += 1
         elif number != _FOOTER_CALENDAR:
             fields_out.append(raw)
-    return b"".join([*fields_out, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+    return b"".join([*fields_out, number_field(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
 
 
 def _attribute(spark_type: str) -> bytes:
-    value = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, spark_type.encode())
-    return _text(_TYPE_ATTRIBUTES, value)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
-    """Yield number and value of each field, and its bytes."""
-    position = 0
-    while position < len(message):
-        start = position
-        key, position = read_varint(message, position)
-        number, position = read_varint(message, position)
-        value: int | bytes = number
-        if key & 7 == _BYTES:
-            value = message[position : position + number]
-            position += number
-        yield key >> 3, value, message[start:position]
-
-
-def _number(field: int, value: int) -> bytes:
-    return varint(field << 3 | _NUMBER) + varint(value)
-
-
-def _text(field: int, value: bytes) -> bytes:
-    return varint(field << 3 | _BYTES) + varint(len(value)) + value
-
-
-def _plain(data: bytes, codec: int) -> bytes:
-    if not codec:
-        return data
-    blocks, position = [], 0
-    while position < len(data):
-        head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
-        position += _CHUNK_HEAD_BYTES
-        chunk = data[position : position + (head >> 1)]
-        position += len(chunk)
-        blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
-    return b"".join(blocks)
-
-
-def _decompressed(chunk: bytes, codec: int) -> bytes:
-    if codec == _ZLIB:
-        return zlib.decompress(chunk, -zlib.MAX_WBITS)
-    if codec == _SNAPPY:
-        size, _ = read_varint(chunk)
-        plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
-        return plain
-    assert codec == _ZSTD, f"codec {codec}"
-    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
-
-
-def _chunks(data: bytes, size_max: int) -> bytes:
-    """Return data in chunks that are not compressed."""
-    pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
-    return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)
+    value = bytes_field(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + bytes_field(_ATTRIBUTE_VALUE, spark_type.encode())
+    return bytes_field(_TYPE_ATTRIBUTES, value)
 
 
 _READ_BATCH_ROWS = 65_536

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
 _UTF_8 = "utf-8"
 _ISO_TIMES = TimeFormats.from_options({})
+# A column of the schema gets the text of their bad records.
+_WITH_BAD_RECORDS = frozenset({"csv", "json", "parquet", "orc", "arrow"})
 _LATIN_TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\n"
 
 # Of a file that is one row, as in Spark's `binaryFile`.
@@ -201,7 +203,7 @@ def require_columns(
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
     file_format = decoding.file_format
     corrupt = decoding.column_name_of_corrupt_record
-    if file_format in {"csv", "json"} and corrupt in schema.names:
+    if file_format in _WITH_BAD_RECORDS and corrupt in schema.names:
         kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
             yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"

@@ -219,7 +219,7 @@ def test_scenario_23_an_archive_cut_off_is_an_error_or_the_rows_before(
 class TestParquet:
     def test_times_of_other_writers(self, files: Files) -> None:
         times = pa.table(
-            {"ns": pa.array([1_500, None], pa.timestamp("ns")), "ms": pa.array([1, 2], pa.timestamp("ms"))}
+            {"ns": pa.array([1_000, None], pa.timestamp("ns")), "ms": pa.array([1, 2], pa.timestamp("ms"))}
         )
         pq.write_table(times, files.root / "data")
         schema = pa.schema([("ns", pa.timestamp("us")), ("ms", pa.timestamp("us", tz="UTC"))])

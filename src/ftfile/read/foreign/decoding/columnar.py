@@ -2,79 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.api import format_from_options
+from ftfile.formats.arrow_files import decode_foreign
 from ftfile.formats.parts import recorded_names
-from ftfile.formats.reading import batch_as
-from ftfile.rows.buffers import rebuild
+from ftfile.read.foreign.decoding.casts import ColumnCast
+from ftfile.read.foreign.decoding.file_times import orc_times, parquet_times
+from ftfile.read.foreign.decoding.misfits import ColumnsReader
+from ftfile.read.foreign.decoding.stored_times import StoredTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.plan import Cut
     from ftfile.read.foreign.settings import FileDecoding
 
 
-# How errors call a file, and the function to its schema.
-_FILES: dict[str, tuple[str, Callable[[BinaryIO], pa.Schema]]] = {
-    "arrow": ("an Arrow file", lambda file: pa.ipc.open_file(file).schema),
-    "orc": ("an ORC file", lambda file: orc.ORCFile(file).schema),
-    "parquet": ("a Parquet file", lambda file: pq.ParquetFile(file, coerce_int96_timestamp_unit="us").schema_arrow),
-}
+_EXPECTED = {"arrow": "an Arrow file", "orc": "an ORC file", "parquet": "a Parquet file"}
+
+
+class Described(NamedTuple):
+    """The columns of a file, and how each one has dates and times."""
+
+    schema: pa.Schema
+    times: dict[str, StoredTimes]
 
 
 def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in columns, as its format reads them; columns are found by name, case aside."""
     del cut
     name, path = decoding.file_format, content.planned.path
-    expected, schema_of = _FILES[name]
     with content.as_file() as file:
         try:
-            in_file = schema_of(file)
-            spelled = _spelled(schema, in_file, path)
-            stored = pa.schema([in_file.field(each) for each in spelled.names if each in in_file.names])
-            file.seek(0)
-            for batch in format_from_options(name, {}).decode(file, stored):
-                yield batch_as(batch, spelled, _cast).rename_columns(schema.names)
+            described = _described(file, schema, decoding)
+            casts = _casts(name, described, schema)
+        except SchemaError as error:
+            raise SchemaError(f"{path!r}: {error}") from error
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
-            raise CorruptData(path, expected, str(error)) from error
+            raise CorruptData(path, _EXPECTED[name], str(error)) from error
+        stored = pa.schema([described.schema.field(column) for column, cast in casts if cast is not None])
+        reader = ColumnsReader(path, schema, casts, decoding)
+        decode = decode_foreign if name == "arrow" else format_from_options(name, {}).decode
+        file.seek(0)
+        for batch in decode(file, stored):
+            yield from reader.rows(batch)
 
 
-def _spelled(schema: pa.Schema, in_file: pa.Schema, path: str) -> pa.Schema:
-    """Return a schema with its columns spelled as a file has them; `SchemaError` where types are too different."""
-    names = recorded_names(in_file.names, schema.names)
-    spelled = pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
-    for field in spelled:
-        if field.name not in in_file.names:
-            continue
-        found = in_file.field(field.name).type
-        detail = f"{path!r}: column `{field.name}` is {found} there, and cannot be read as {field.type}"
-        if _is_text(found) and not _is_text(field.type):
-            raise SchemaError(detail)
-        try:
-            rebuild(pa.nulls(0, found), field.type, _cast)
-        except (pa.ArrowException, AttributeError, TypeError) as error:
-            raise SchemaError(f"{detail}: {error}") from error
-    return spelled
+def _described(file: BinaryIO, schema: pa.Schema, decoding: FileDecoding) -> Described:
+    if decoding.file_format == "parquet":
+        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        return Described(parquet.schema_arrow, parquet_times(parquet))
+    times = StoredTimes()
+    if decoding.file_format == "orc":
+        opened = orc.ORCFile(file)
+        in_file = opened.schema
+        times = orc_times(opened, file, {name.lower() for name in schema.names}, decoding.times.zone)
+    else:
+        in_file = pa.ipc.open_file(file).schema
+    return Described(in_file, dict.fromkeys(in_file.names, times))
 
 
-def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # Spark has microseconds: what is finer is cut off.
-    return array.cast(options=pc.CastOptions(target, allow_time_truncate=True))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    )
+def _casts(file_format: str, described: Described, schema: pa.Schema) -> list[tuple[str, ColumnCast | None]]:
+    """Return the name in a file and the conversion of each column; None for a column that the file does not have."""
+    in_file = described.schema
+    casts: list[tuple[str, ColumnCast | None]] = []
+    for name, field in zip(recorded_names(in_file.names, schema.names), schema, strict=True):
+        cast = None
+        if name in in_file.names:
+            cast = ColumnCast.between(
+                file_format=file_format,
+                column=name,
+                stored=in_file.field(name).type,
+                target=field.type,
+                times=described.times[name],
+            )
+        casts.append((name, cast))
+    return casts

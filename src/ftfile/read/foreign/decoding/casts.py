@@ -1,0 +1,292 @@
+"""The closed table of the types in columnar files, the types as which they are read, and the conversion of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.core.errors import SchemaError
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    from ftfile.read.foreign.decoding.stored_times import StoredTimes
+
+    Convert: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+# The errors of a conversion where a value does not fit; pyarrow.ArrowInvalid is a ValueError.
+MISFIT = (ValueError,)
+
+_FLOAT_BITS, _DOUBLE_BITS = 24, 53  # of integers that all are exact
+_INTEGER_DIGITS = 20  # of the greatest unsigned number
+
+
+def _same(array: pa.Array, _: pa.DataType) -> pa.Array:
+    return array
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return values cast by Arrow, which raises `pyarrow.ArrowInvalid` for a value that does not fit."""
+    return array.cast(target)
+
+
+def _text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return texts whose bytes were checked: Arrow's readers of Parquet and ORC do not check them."""
+    if pa.types.is_string(array.type):
+        array.validate(full=True)
+    return array.cast(target)
+
+
+def _decimal_of_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
+    # Arrow's direct cast needs a type that is wide enough for all integers.
+    return array.cast(pa.decimal128(_INTEGER_DIGITS, 0)).cast(target)
+
+
+def _float_of_double(array: pa.Array, target: pa.DataType) -> pa.Array:
+    narrow = array.cast(target)
+    is_exact = pc.or_(pc.equal(narrow.cast(array.type), array), pc.is_nan(array))
+    if pc.all(is_exact).as_py() is False:
+        raise ValueError("a FLOAT has not all of its digits")
+    return narrow
+
+
+def _floored(array: pa.Array, target: pa.DataType) -> pa.Array:
+    # A cast would cut times before 1970 toward zero. Spark cuts them toward the past.
+    return pc.floor_temporal(array, unit="microsecond").cast(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Types in files, types as which they are read, and the values that are read."""
+
+    stored: tuple[str, ...]
+    target: tuple[str, ...]
+    values: str  # as docs/reading-files.md has it
+    convert: Convert
+    formats: tuple[str, ...] = ("parquet", "orc", "arrow")
+
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_SMALL_UNSIGNED, _LARGE_UNSIGNED = ("UINT8", "UINT16"), ("UINT32", "UINT64")
+_UNSIGNED = (*_SMALL_UNSIGNED, *_LARGE_UNSIGNED)
+_FLOATS = ("FLOAT", "DOUBLE")
+_WHOLE, _DECIMAL = "DECIMAL(p,0)", "DECIMAL"
+_INSTANT, _WALL_CLOCK, _NANOSECONDS = "TIMESTAMP", "TIMESTAMP_NTZ", "nanoseconds"
+_INSTANT_NS, _WALL_CLOCK_NS = f"{_INSTANT} in {_NANOSECONDS}", f"{_WALL_CLOCK} in {_NANOSECONDS}"
+_ALL = "all"
+_NOT_ORC = ("parquet", "arrow")
+
+CASTS = (
+    Cast(("BOOLEAN",), ("BOOLEAN",), _ALL, _same),
+    Cast((*_INTEGERS, *_UNSIGNED), _INTEGERS, "those in the range of the type", _cast),
+    Cast(
+        (*_INTEGERS, *_SMALL_UNSIGNED),
+        _FLOATS,
+        f"`FLOAT`: -2^{_FLOAT_BITS} to 2^{_FLOAT_BITS}; `DOUBLE`: -2^{_DOUBLE_BITS} to 2^{_DOUBLE_BITS}",
+        _cast,
+    ),
+    Cast((*_INTEGERS, *_UNSIGNED), (_DECIMAL,), "those with room for all digits", _decimal_of_integer),
+    Cast(("half float", "FLOAT"), _FLOATS, _ALL, _cast),
+    Cast(("DOUBLE",), ("DOUBLE",), _ALL, _same),
+    Cast(("DOUBLE",), ("FLOAT",), "those that a `FLOAT` has exactly", _float_of_double),
+    Cast((_DECIMAL, _WHOLE), (_DECIMAL,), "those with room for all digits", _cast),
+    Cast((_WHOLE,), _INTEGERS, "those in the range of the type", _cast),
+    Cast(("STRING",), ("STRING",), "those in UTF-8", _text),
+    # From ORC, Spark reads binary values as texts of hexadecimal digits.
+    Cast(("BINARY",), ("STRING",), "those in UTF-8", _text, _NOT_ORC),
+    Cast(("STRING", "BINARY", "fixed-size binary"), ("BINARY",), _ALL, _cast),
+    Cast(("DATE",), ("DATE",), _ALL, _same),
+    Cast(("date in milliseconds",), ("DATE",), "whole days", _cast),
+    Cast(("DATE",), (_WALL_CLOCK,), "midnight of each day", _cast, _NOT_ORC),
+    Cast((_INSTANT, _WALL_CLOCK), (_INSTANT, _WALL_CLOCK), "all; as each other by clocks in UTC", _cast, _NOT_ORC),
+    Cast(
+        (_INSTANT_NS, _WALL_CLOCK_NS),
+        (_INSTANT, _WALL_CLOCK),
+        "whole microseconds; as each other by clocks in UTC",
+        _cast,
+        _NOT_ORC,
+    ),
+    # So Spark stores this type in ORC.
+    Cast(("BIGINT",), (_WALL_CLOCK,), "all, as microseconds", _cast, ("orc",)),
+    Cast((_INSTANT_NS,), (_INSTANT,), "all; nanoseconds are cut off", _floored, ("orc",)),
+    Cast((_WALL_CLOCK_NS,), (_INSTANT, _WALL_CLOCK), "all; nanoseconds are cut off", _floored, ("orc",)),
+)
+
+_CONVERTS = {
+    (file_format, stored, target): cast.convert
+    for cast in CASTS
+    for file_format in cast.formats
+    for stored in cast.stored
+    for target in cast.target
+}
+
+_NAMES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UINT8",
+    pa.uint16(): "UINT16",
+    pa.uint32(): "UINT32",
+    pa.uint64(): "UINT64",
+    pa.float16(): "half float",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.date64(): "date in milliseconds",
+}
+
+
+def _name(kind: pa.DataType) -> str:
+    """Return the name of a type in the table; one that is not there for types that are not read."""
+    if pa.types.is_decimal(kind):
+        return _WHOLE if kind.scale == 0 else _DECIMAL
+    if pa.types.is_timestamp(kind):
+        clock = _WALL_CLOCK if kind.tz is None else _INSTANT
+        return f"{clock} in {_NANOSECONDS}" if kind.unit == "ns" else clock
+    if pa.types.is_fixed_size_binary(kind):
+        return "fixed-size binary"
+    return _NAMES.get(kind, str(kind))
+
+
+def convert_of(file_format: str, stored: pa.DataType, target: pa.DataType) -> Convert | None:
+    """Return the conversion of values of a type that is not nested; None if there is none without another value."""
+    if pa.types.is_null(stored) and not pa.types.is_nested(target):
+        return _cast
+    name = _DECIMAL if pa.types.is_decimal(target) else _name(target)
+    return _CONVERTS.get((file_format, _name(stored), name))
+
+
+_PLAIN_TYPES = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type without the layouts of Arrow: dictionaries, views, large ones, and lists of a fixed size.
+
+    A column of an extension type has the type of its storage. Arrow does not cast extension types within others.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_part(kind.storage_type)
+    return _plain_part(kind)
+
+
+def _plain_part(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_part(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_part(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_part(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_part(kind.key_type), _plain_part(kind.item_type))
+    return _PLAIN_TYPES.get(kind, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCast:
+    """The conversion of one column, decided once per file."""
+
+    file_format: str
+    plain: pa.DataType  # the type in the file, as `plain_type` has it
+    spelled: pa.DataType  # the requested type, with the file's spelling of fields
+    target: pa.DataType
+    times: StoredTimes
+
+    @classmethod
+    def between(
+        cls,
+        file_format: str,
+        column: str,
+        stored: pa.DataType,
+        target: pa.DataType,
+        times: StoredTimes,
+    ) -> ColumnCast:
+        """Return the conversion of a column; `SchemaError` with the types if the table has none."""
+        plain = plain_type(stored)
+        spelled = _spelled(plain, target)
+        problems = [*_problems(file_format, column, plain, spelled, times)]
+        try:
+            pa.nulls(0, stored).cast(plain)
+        except pa.ArrowException:
+            problems.append(f"column `{column}` is {stored} there, which ftfile does not read")
+        if problems:
+            raise SchemaError(
+                f"{'; '.join(problems)}. Read the column as a type that has all its values, and cast it in the query"
+            )
+        return cls(file_format, plain, spelled, target, times)
+
+    def __call__(self, array: pa.Array) -> pa.Array:
+        """Return the values of a column; `MISFIT` if one does not fit."""
+        values = rebuild(self.as_plain(array), self.spelled, self._leaf)
+        return values if self.spelled == self.target else values.view(self.target)
+
+    def as_plain(self, array: pa.Array) -> pa.Array:
+        """Return values as a file has them, in their plain type."""
+        return array if array.type == self.plain else array.cast(self.plain)
+
+    def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        array = self.times.converted(array, target)
+        convert = convert_of(self.file_format, array.type, target)
+        assert convert is not None, "types are compared before values are read"
+        return convert(array, target)
+
+
+def _problems(
+    file_format: str, column: str, stored: pa.DataType, target: pa.DataType, times: StoredTimes
+) -> Iterator[str]:
+    """Yield a text for each pair of types, nested ones too, that the table does not have."""
+    pairs = _pairs_within(stored, target)
+    if pairs is not None:
+        for name, stored_part, target_part in pairs:
+            yield from _problems(file_format, f"{column}.{name}", stored_part, target_part, times)
+    elif convert_of(file_format, stored, target) is None:
+        yield f"column `{column}` is {stored} there, and cannot be read as {target}"
+    elif problem := times.problem(stored, target):
+        yield f"column `{column}` {problem}"
+
+
+def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType]] | None:
+    """Return name and types of the parts of two nested types; None for types that are not nested alike."""
+    if pa.types.is_struct(stored) and pa.types.is_struct(target):
+        types = {field.name: field.type for field in stored}
+        return [(field.name, types[field.name], field.type) for field in target if field.name in types]
+    if pa.types.is_list(stored) and pa.types.is_list(target):
+        return [("element", stored.value_type, target.value_type)]
+    if pa.types.is_map(stored) and pa.types.is_map(target):
+        return [("key", stored.key_type, target.key_type), ("value", stored.item_type, target.item_type)]
+    return None
+
+
+def _spelled(stored: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """Return a requested type with the spelling of its fields in the file; they are matched by name, case aside."""
+    if pa.types.is_struct(stored) and pa.types.is_struct(target):
+        in_file = {field.name: field for field in stored}
+        in_any_case = {field.name.lower(): field for field in stored}
+        fields = []
+        for field in target:
+            other = in_file.get(field.name, in_any_case.get(field.name.lower()))
+            if other is None:
+                fields.append(field)
+            else:
+                fields.append(field.with_name(other.name).with_type(_spelled(other.type, field.type)))
+        return pa.struct(fields)
+    if pa.types.is_list(stored) and pa.types.is_list(target):
+        return pa.list_(target.value_field.with_type(_spelled(stored.value_type, target.value_type)))
+    if pa.types.is_map(stored) and pa.types.is_map(target):
+        key = target.key_field.with_type(_spelled(stored.key_type, target.key_type))
+        return pa.map_(key, target.item_field.with_type(_spelled(stored.item_type, target.item_type)))
+    return target

@@ -1,0 +1,187 @@
+"""Rows of columnar files as a schema, and the treatment of those with a value that does not fit its type."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import SourceError
+from ftfile.core.logs import get_logger
+from ftfile.formats.reading import batch_of
+from ftfile.read.foreign.decoding.casts import MISFIT
+from ftfile.read.foreign.decoding.records import in_halves
+from ftfile.rows.buffers import from_texts, map_leaf_types, numbers_from, rebuild
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.read.foreign.decoding.casts import ColumnCast
+    from ftfile.read.foreign.settings import FileDecoding
+
+
+_log = get_logger(__name__)
+
+_SHOWN_CHARS = 200
+
+
+class Misfit(NamedTuple):
+    """A value that does not fit its type."""
+
+    column: int  # place in the schema
+    reason: str
+
+
+class ColumnsReader:
+    """The conversion of the batches of one file, in their order."""
+
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        casts: Sequence[tuple[str, ColumnCast | None]],
+        decoding: FileDecoding,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._casts = casts
+        self._fails = decoding.bad_records == "fail"
+        self._corrupt_name = decoding.column_name_of_corrupt_record
+        self._corrupt = self._corrupt_column(self._corrupt_name)
+        self._rows_before = 0
+
+    def _corrupt_column(self, name: str) -> int | None:
+        """Return the place of the column for the text of bad records; a column of the file is none."""
+        place = self._schema.get_field_index(name)
+        is_there = place >= 0 and self._casts[place][1] is None
+        return place if is_there else None
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a batch.
+
+        Raises:
+            SourceError: a value does not fit, with `badRecords=fail`.
+        """
+        columns, failed = self._converted(batch)
+        if not failed:
+            yield batch_of(columns, self._schema, batch.num_rows)
+        elif bad := self._misfits(batch, failed):
+            yield from self._without(batch, bad)
+        else:  # every row fits, and all of them together do not, such as texts of more than 2 GiB
+            middle = batch.num_rows // 2
+            yield from self.rows(batch.slice(0, middle))
+            yield from self.rows(batch.slice(middle))
+            return
+        self._rows_before += batch.num_rows
+
+    def _converted(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
+        """Return all columns, and the places of those in which a value does not fit."""
+        columns, failed = [], []
+        for place, (field, (name, cast)) in enumerate(zip(self._schema, self._casts, strict=True)):
+            if cast is None:
+                columns.append(pa.nulls(batch.num_rows, field.type))
+                continue
+            try:
+                columns.append(cast(batch.column(name)))
+            except MISFIT:
+                failed.append(place)
+        return columns, failed
+
+    def _misfits(self, batch: pa.RecordBatch, columns: Sequence[int]) -> dict[int, Misfit]:
+        """Return the bad rows of a batch by their numbers; the first one of each column if it is to fail."""
+        bad: dict[int, Misfit] = {}
+        for place in columns:
+            name, cast = self._casts[place]
+            assert cast is not None, "a column that is not in the file has no misfits"
+            values = batch.column(name)
+
+            def convert(start: int, end: int, cast: ColumnCast = cast, values: pa.Array = values) -> None:
+                cast(values.slice(start, end - start))
+
+            for untaken in in_halves(convert, batch.num_rows, MISFIT):
+                bad.setdefault(untaken.start, Misfit(place, str(untaken.error).partition("\n")[0]))
+                if self._fails and self._corrupt is None:
+                    break
+        return bad
+
+    def _without(self, batch: pa.RecordBatch, bad: dict[int, Misfit]) -> Iterator[pa.RecordBatch]:
+        """Yield the good rows of a batch, and where a column is for the text of bad ones, these in their places."""
+        number, misfit = min(bad.items())
+        if self._corrupt is None:
+            shown = self._shown(batch, number, misfit)
+            if self._fails:
+                raise SourceError(
+                    f"{shown}. Give the column a type that has the value, drop such records with badRecords=drop, or "
+                    f"keep their text in a column {self._corrupt_name} string"
+                )
+            _log.warning("dropped %d records of %s, the first: %s", len(bad), self._path, shown)
+        is_good = np.ones(batch.num_rows, np.bool_)
+        is_good[list(bad)] = False
+        good = np.flatnonzero(is_good)
+        columns, failed = self._converted(batch.take(numbers_from(good)))
+        assert not failed, "a row that fits alone fits with others"
+        rows = batch_of(columns, self._schema, len(good))
+        if self._corrupt is not None:
+            numbers = np.array(sorted(bad))
+            order = np.argsort(np.concatenate([good, numbers]), kind="stable")
+            alone = self._texts_alone(batch, numbers.tolist(), self._corrupt)
+            rows = pa.concat_batches([rows, alone]).take(numbers_from(order))
+        if rows.num_rows:
+            yield rows
+
+    def _shown(self, batch: pa.RecordBatch, number: int, misfit: Misfit) -> str:
+        field = self._schema.field(misfit.column)
+        name, cast = self._casts[misfit.column]
+        assert cast is not None
+        value = _text(_values(cast, batch.column(name).slice(number, 1))[0])[:_SHOWN_CHARS]
+        row = self._rows_before + number + 1
+        return (
+            f"{self._path!r}: row {row} has {value} in the column `{name}`, which does not fit {field.type} "
+            f"({misfit.reason})"
+        )
+
+    def _texts_alone(self, batch: pa.RecordBatch, numbers: list[int], place: int) -> pa.RecordBatch:
+        """Return rows that have the text of bad ones, and else only nulls."""
+        rows = batch.take(pa.array(numbers, pa.int64()))
+        present = [(name, cast) for name, cast in self._casts if cast is not None]
+        values = [_values(cast, rows.column(name)) for name, cast in present]
+        names = [name for name, _ in present]
+        texts = [_text(dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
+        columns = [pa.nulls(len(numbers), field.type) for field in self._schema]
+        columns[place] = from_texts(texts, pa.string())
+        return batch_of(columns, self._schema, len(numbers))
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _values(cast: ColumnCast, array: pa.Array) -> list[Any]:
+    """Return values of a column as those that JSON has; bytes that are no character become U+FFFD."""
+    plain = cast.as_plain(array)
+    shown = rebuild(plain, map_leaf_types(plain.type, _shown_type), _as_shown)
+    return [_json_value(value) for value in shown.to_pylist()]
+
+
+def _shown_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(kind):
+        return pa.binary()  # a text of bytes in no encoding has no value in Python
+    if pa.types.is_temporal(kind):
+        return pa.string()  # Python's times have neither nanoseconds nor the year 10000
+    return kind
+
+
+def _as_shown(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(target)
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, dict):
+        return {name: _json_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item) for item in value]
+    return value

@@ -1,0 +1,114 @@
+"""Calendars and clocks by which files store dates and times, and the conversion to those of Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import from_numpy, is_valid, values_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    # The hybrid calendar is the Julian one until 1582-10-04; of an unknown one, old times are not read.
+    Calendar: TypeAlias = Literal["gregorian", "hybrid", "unknown"]
+
+
+UTC_NAMES = frozenset({"UTC", "GMT", "Z", "Zulu", "UCT", "Etc/UTC", "Etc/GMT", "Etc/UCT", "Etc/Zulu"})
+
+_FIRST_DAY = -141_427  # 1582-10-15
+_FIRST_SECOND = -2_208_988_800  # 1900-01-01: offsets of zones before it are others in older classes of Java
+_EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, it is that day in all zones
+_EPOCH_JULIAN_DAY = 2_440_588
+_DAY_SECONDS = 86_400
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTimes:
+    """The calendars of the dates and of the times of a column, and the clocks of times without a zone."""
+
+    dates: Calendar = "gregorian"
+    times: Calendar = "gregorian"
+    writer_zone: str = "UTC"  # of the clocks of ORC's TIMESTAMP; empty if stripes or codecs tell none
+    zone: str = "UTC"  # as which clocks without a zone are read
+
+    def problem(self, stored: pa.DataType, target: pa.DataType) -> str | None:
+        """Return the reason why times of a type cannot be read as another type; None if they can be."""
+        if not pa.types.is_timestamp(stored) or stored.tz is not None or self.writer_zone == self.zone:
+            return None
+        if target == pa.timestamp("us"):
+            return None
+        writer_zone = self.writer_zone or "of several zones, or in a codec that ftfile does not decompress"
+        return (
+            f"has the clocks of a writer whose time zone is {writer_zone}, and the reader's timeZone is {self.zone}. "
+            "Set the option timeZone to the writer's zone, or read the column as TIMESTAMP_NTZ"
+        )
+
+    def converted(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        """Return dates or times by Spark's calendar and clocks; `ValueError` if one cannot be converted."""
+        if pa.types.is_date32(array.type):
+            return _dates(array, self.dates)
+        if not pa.types.is_timestamp(array.type):
+            return array
+        if array.type.tz is None and self.writer_zone != "UTC":
+            _check_clocks(array)
+        if self.times != "gregorian":
+            array = _times(array, self.times, target)
+        if array.type.tz is None and target != pa.timestamp("us") and self.zone != "UTC":
+            return pc.assume_timezone(array, self.zone)
+        return array
+
+
+def _dates(array: pa.Array, calendar: Calendar) -> pa.Array:
+    days = values_of(array, np.int32).astype(np.int64)
+    is_old = is_valid(array) & (days < _FIRST_DAY)
+    if calendar == "gregorian" or not is_old.any():
+        return array
+    if calendar == "unknown":
+        raise ValueError("a date before 1582-10-15 in a file that does not name its calendar, Julian or Gregorian")
+    return _with_values(array, np.where(is_old, _from_hybrid(days), days).astype(np.int32))
+
+
+def _times(array: pa.Array, calendar: Calendar, target: pa.DataType) -> pa.Array:
+    per_second = _PER_SECOND[array.type.unit]
+    instants = values_of(array, np.int64)
+    is_old = is_valid(array) & (instants < _FIRST_SECOND * per_second)
+    if not is_old.any():
+        return array
+    if calendar == "unknown" or target == pa.timestamp("us"):
+        raise ValueError("a time before 1900-01-01, which Spark stored in its legacy mode by another calendar or zone")
+    days, rest = np.divmod(instants, _DAY_SECONDS * per_second)
+    rebased = np.where(days < _FIRST_DAY, _from_hybrid(days), days)
+    return _with_values(array, np.where(is_old, rebased * (_DAY_SECONDS * per_second) + rest, instants))
+
+
+def _check_clocks(array: pa.Array) -> None:
+    """Raise `ValueError` for times that Arrow does not read as Spark does where the writer's zone is not UTC."""
+    per_second = _PER_SECOND[array.type.unit]
+    instants = values_of(array, np.int64)
+    is_fraction = (instants < _EPOCH_SECOND * per_second) & (instants % per_second != 0)
+    if (is_valid(array) & (is_fraction | (instants < _FIRST_SECOND * per_second))).any():
+        raise ValueError("a time before 1900, or before 1970 with a fraction of a second, by clocks of another zone")
+
+
+def _from_hybrid(days: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the days on which the Gregorian calendar shows the dates that the Julian one shows on `days`."""
+    shifted = days + _EPOCH_JULIAN_DAY + 32_082
+    years = (4 * shifted + 3) // 1461
+    day_of_year = shifted - 1461 * years // 4  # from the first of March on
+    months = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * months + 2) // 5
+    # Years begin with March in both calendars here, so that months have the same lengths.
+    years -= 4800
+    return 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5 + day - 719_468
+
+
+def _with_values(array: pa.Array, values: NDArray[np.integer]) -> pa.Array:
+    return from_numpy(values, array.type, is_valid(array))

@@ -1,0 +1,73 @@
+"""Messages of Protobuf and compressed chunks, as ORC files have them at their end and at the end of stripes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.rows.buffers import read_varint, varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_NUMBER, _BYTES = 0, 2
+_ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
+_CHUNK_HEAD_BYTES = 3
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+    """Yield number and value of each field, and its bytes."""
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = read_varint(message, position)
+        number, position = read_varint(message, position)
+        value: int | bytes = number
+        if key & 7 == _BYTES:
+            value = message[position : position + number]
+            position += number
+        yield key >> 3, value, message[start:position]
+
+
+def number_field(field: int, value: int) -> bytes:
+    """Return a field that is a number."""
+    return varint(field << 3 | _NUMBER) + varint(value)
+
+
+def bytes_field(field: int, value: bytes) -> bytes:
+    """Return a field that is a text or a message."""
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def plain(data: bytes, codec: int) -> bytes:
+    """Return data without the compression of its chunks, whose codec has a number in ORC."""
+    if not codec:
+        return data
+    blocks, position = [], 0
+    while position < len(data):
+        head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
+        position += _CHUNK_HEAD_BYTES
+        chunk = data[position : position + (head >> 1)]
+        position += len(chunk)
+        blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
+    return b"".join(blocks)
+
+
+def _decompressed(chunk: bytes, codec: int) -> bytes:
+    if codec == _ZLIB:
+        return zlib.decompress(chunk, -zlib.MAX_WBITS)
+    if codec == _SNAPPY:
+        size, _ = read_varint(chunk)
+        plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
+        return plain
+    assert codec == _ZSTD, f"codec {codec}"
+    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
+
+
+def chunks(data: bytes, size_max: int) -> bytes:
+    """Return data in chunks that are not compressed."""
+    pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
+    return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)
