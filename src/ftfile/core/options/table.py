@@ -134,7 +134,7 @@ FILES: tuple[Option, ...] = (
     _files_option("maxRetries", kinds.VERSION, default=5),
     Option("maxPartitionBytes", kinds.SIZE, default=32 << 20, used_by=kinds.FILES | kinds.READ),
     _files_option("comment", kinds.CHARACTER, formats=("csv",)),
-    _files_option("columnNameOfCorruptRecord", kinds.TEXT, default="_corrupt_record", formats=("json", "csv")),
+    _files_option("columnNameOfCorruptRecord", kinds.TEXT, default="_corrupt_record", formats=("json", "csv", "avro")),
     _files_option("ignoreMissingFiles", kinds.BOOLEAN, default=False),
     _files_option("ignoreCorruptFiles", kinds.BOOLEAN, default=False),
     _files_option("allowClearFiles", kinds.BOOLEAN, default=False),

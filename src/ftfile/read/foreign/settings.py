@@ -201,7 +201,7 @@ def require_columns(
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
     file_format = decoding.file_format
     corrupt = decoding.column_name_of_corrupt_record
-    if file_format in {"csv", "json"} and corrupt in schema.names:
+    if file_format in {"avro", "csv", "json"} and corrupt in schema.names:
         kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
             yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
