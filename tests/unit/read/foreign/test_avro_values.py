@@ -36,6 +36,9 @@ def decimal(precision: int, scale: int) -> dict[str, Any]:
     return logical("bytes", "decimal", precision=precision, scale=scale)
 
 
+DECIMAL, DIGITS = decimal(38, 2), pa.decimal128(38, 2)
+
+
 def array(items: Any) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
@@ -186,9 +189,9 @@ def test_a_refusal_names_the_field_within_and_the_type_to_read(files: Files) -> 
         (logical("int", "date"), CLOCK, 106_751_991, 106_751_992),
         (decimal(4, 2), pa.decimal128(4, 2), b"\x27\x0f", b"\x27\x10"),
         (decimal(4, 2), pa.decimal128(4, 2), b"\xd8\xf1", b"\xd8\xf0"),
-        (decimal(38, 2), pa.decimal128(38, 2), b"\0" * 48 + b"\1" * 15, b"\1" + b"\0" * 16),
-        (decimal(38, 2), pa.decimal128(38, 2), b"\xff" * 64, b"\xff" * 65),
-        (decimal(38, 0), pa.decimal128(38, 0), b"\x7f", b"\x7f" + b"\xff" * 15),
+        pytest.param(DECIMAL, DIGITS, b"\0" * 48 + b"\1" * 15, b"\1" + b"\0" * 16, id="more than 16 bytes"),
+        pytest.param(DECIMAL, DIGITS, b"\xff" * 64, b"\xff" * 65, id="more than 64 bytes"),
+        pytest.param(DECIMAL, DIGITS, b"\x7f", b"\x7f" + b"\xff" * 15, id="more than 38 digits"),
         (decimal(4, 2), pa.decimal128(2, 0), b"\x26\xdd", b"\x26\xde"),
         (decimal(4, 2), pa.decimal128(4, 2), b"\0", b""),
     ],
