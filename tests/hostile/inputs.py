@@ -28,6 +28,7 @@ __all__ = ("CORRUPT", "INPUTS", "READ", "Input")
 CORRUPT, BAD_RECORD, READ = "CorruptData", "SourceError", "rows"
 MIB = 1 << 20
 TEXT = pa.schema([("a", pa.string())])
+MAPS = pa.schema([("a", pa.list_(pa.map_(pa.string(), pa.int32())))])
 OTHER = pa.schema([("b", pa.string())])
 DEEP = 130_000  # levels: more than the stack of a thread holds
 
@@ -103,10 +104,16 @@ def avro_file(schema: Any, rows: int, data: bytes, codec: str = "null") -> bytes
 
 
 def avro(
-    schema: Any, data: Callable[[], bytes], codec: str = "null", *, rows: int = 1, outcome: str = CORRUPT
+    schema: Any,
+    data: Callable[[], bytes],
+    codec: str = "null",
+    *,
+    rows: int = 1,
+    outcome: str = CORRUPT,
+    columns: pa.Schema = OTHER,
 ) -> Input:
-    """Return a file of one block."""
-    return Input("a.avro", "avro", lambda: avro_file(schema, rows, data(), codec), outcome)
+    """Return a file of one block, of which by default no column is read."""
+    return Input("a.avro", "avro", lambda: avro_file(schema, rows, data(), codec), outcome, schema=columns)
 
 
 def varint(number: int) -> bytes:
@@ -200,7 +207,7 @@ def avro_of_empty_maps() -> bytes:
     return avro_file(kind, 1, compressor.compress(data) + compressor.flush(), "deflate")
 
 
-NULLS, BYTES = array("null"), record("bytes")
+NULLS, BYTES = array("null"), record("string")
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
 AVRO = {
     "30 million nulls in an array": avro(record(NULLS), lambda: varint(30_000_000) + b"\0"),
@@ -218,7 +225,12 @@ AVRO = {
         "a.avro", "avro", lambda: avro_file(0, 1, b"").replace(b"0", nested(b"[", b"", b"]", 100_000), 1), CORRUPT
     ),
     "a schema of 5 MiB": avro({**BYTES, "doc": "a" * (5 * MIB)}, lambda: b"\0"),
-    "a decimal of 4 million bytes": avro(record(DECIMAL), lambda: varint(4_000_000) + b"\x11" * 4_000_000),
+    "a decimal of 4 million bytes": avro(
+        record(DECIMAL),
+        lambda: varint(4_000_000) + b"\x11" * 4_000_000,
+        outcome=BAD_RECORD,
+        columns=pa.schema([("a", pa.decimal128(38, 2))]),
+    ),
     "a fixed decimal of 4 million bytes": avro(
         record({**DECIMAL, "type": "fixed", "name": "d", "size": 4_000_000}), lambda: b"\x11" * 4_000_000
     ),
@@ -230,7 +242,7 @@ AVRO = {
     ),
     "300 MB of zeros by snappy": avro(BYTES, lambda: varint_of(300 * MIB) + b"\0" * 8, "snappy"),
     "a length of a terabyte": avro(BYTES, lambda: varint(1 << 40)),
-    "one large value": avro(BYTES, lambda: varint(16 * MIB) + bytes(16 * MIB), outcome=READ),
+    "one large value": avro(BYTES, lambda: varint(16 * MIB) + bytes(16 * MIB), outcome=READ, columns=TEXT),
 }
 COLUMNS = {
     "Parquet: 64 GiB of one text in a batch": columns(
@@ -255,7 +267,7 @@ COLUMNS = {
     ),
 }
 LIMITED = {
-    "Avro: 16 million empty maps in an array": limited("avro", avro_of_empty_maps),
+    "Avro: 16 million empty maps in an array": limited("avro", avro_of_empty_maps, MAPS),
     "a record of CSV that is 60 million separators": limited("csv", lambda: b"," * 60_000_000 + b"\n", multi_line=True),
     "lines of CSV of 60 million separators": limited("csv", lambda: (b"," * 60_000_000 + b"\n") * 2),
     "a line of text of 48 MiB": limited("text", lambda: b"a" * (48 * MIB), outcome=READ),

@@ -8,12 +8,16 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyarrow import orc
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 import ftfile
+from ftfile.core.errors import SchemaError
+from ftfile.read.foreign.settings import FileDecoding
+from ftfile.rows.spark_types import arrow_schema
 from ftfile.spark import load_plan
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.test_formats_interop import (
@@ -29,6 +33,7 @@ from tests.spark.test_formats_interop import (
 )
 from tests.spark.test_load import ALL as ALL_TYPES
 from tests.spark.test_load import same, written
+from tests.unit.read.foreign.planned import Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,6 +133,85 @@ def test_small_integers_are_int_in_avro(spark: SparkSession, tmp_path: Path) -> 
     kinds = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32()}
     path = write(tmp_path / "out", "avro", {}, pa.table({name: pa.array([1], kind) for name, kind in kinds.items()}))
     assert dict(spark.read.format("avro").load(path).dtypes) == dict.fromkeys(kinds, "int")
+
+
+OF_SPARK_2 = {"org.apache.spark.version": "2.4.8"}
+FOREIGN_AVRO: dict[str, tuple[Any, list[Any]]] = {
+    "i int": ("int", [-(1 << 31), (1 << 31) - 1]),
+    "wide bigint": ("int", [1, -1]),
+    "double double": ("int", [1, -1]),
+    "day date": ({"type": "int", "logicalType": "date"}, [-719_470, -141_428]),
+    "midnight timestamp_ntz": ({"type": "int", "logicalType": "date"}, [-719_470, 3_000_000]),
+    "of_millis date": ("long", [-86_399_999, 86_400_000]),
+    "instant timestamp": ("long", [1 << 40, 1 << 50]),
+    "clock timestamp_ntz": ({"type": "long", "logicalType": "local-timestamp-millis"}, [-(1 << 50), -1]),
+    "micros timestamp": ({"type": "long", "logicalType": "timestamp-micros"}, [-1, 1 << 60]),
+    "number bigint": ({"type": "long", "logicalType": "timestamp-micros"}, [-1, 1 << 60]),
+    "f double": ("float", [0.1, float("inf")]),
+    "text string": ({"type": "string", "logicalType": "uuid"}, ["ä", "not one"]),
+    "symbol string": ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, ["B", "A"]),
+    "data binary": ({"type": "fixed", "name": "f", "size": 2}, [b"ab", b"\xff\0"]),
+    "price decimal(5,0)": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        [b"\0\x96", b"\xff\x6a"],
+    ),
+    "numbers bigint": (["null", "int", "long"], [None, 1 << 40]),
+    "either struct<member0: bigint, member1: string>": (["int", "null", "string"], ["x", 1]),
+    "points array<struct<X: bigint, z: int>>": (
+        {
+            "type": "array",
+            "items": ["null", {"type": "record", "name": "p", "fields": [{"name": "x", "type": "int"}]}],
+        },
+        [[{"x": 1}, None], []],
+    ),
+    "tags map<string, double>": ({"type": "map", "values": "float"}, [{"a": 0.5}, {}]),
+}
+
+
+@pytest.mark.usefixtures("avro")
+@pytest.mark.parametrize("metadata", [None, OF_SPARK_2], ids=["of others", "of Spark 2"])
+def test_values_of_foreign_avro_are_those_of_spark(
+    spark: SparkSession, tmp_path: Path, metadata: dict[str, str] | None
+) -> None:
+    ddl = ", ".join(FOREIGN_AVRO)
+    names = [column.partition(" ")[0] for column in FOREIGN_AVRO]
+    kinds, values = zip(*FOREIGN_AVRO.values(), strict=True)
+    fields = [{"name": name, "type": kind} for name, kind in zip(names, kinds, strict=True)]
+    records = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    with (tmp_path / "data.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, records, metadata=metadata)
+    frame = spark.read.schema(ddl).format("avro").load(str(tmp_path / "data.avro"))
+    by_spark = frame.toArrow()
+    files = Files(tmp_path)
+    [batch] = files.batches([files.whole("data.avro")], arrow_schema(frame.schema.json()), FileDecoding("avro"))
+    for name in names:
+        assert batch.column(name).equals(by_spark.column(name).combine_chunks().cast(batch.column(name).type)), name
+
+
+@pytest.mark.usefixtures("avro")
+@pytest.mark.parametrize(
+    ("kind", "value", "column"),
+    [
+        ("double", 1.5, "int"),
+        ("bytes", b"a", "string"),
+        ("int", 1, "float"),
+        ({"type": "long", "logicalType": "time-micros"}, 1, "timestamp"),
+        (["int", "string"], 1, "string"),
+    ],
+)
+def test_types_of_foreign_avro_are_refused_as_by_spark(
+    spark: SparkSession, tmp_path: Path, kind: Any, value: Any, column: str
+) -> None:
+    path = tmp_path / "data.avro"
+    with path.open("wb") as file:
+        row = {"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]}
+        fastavro.writer(file, row, [{"c": value}])
+    frame = spark.read.schema(f"c {column}").format("avro").load(str(path))
+    with pytest.raises(Exception, match="Cannot convert Avro"):
+        frame.collect()
+    files = Files(tmp_path)
+    with pytest.raises(SchemaError, match="give the column the type"):
+        files.batches([files.whole("data.avro")], arrow_schema(frame.schema.json()), FileDecoding("avro"))
 
 
 @pytest.mark.usefixtures("avro")

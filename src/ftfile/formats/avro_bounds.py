@@ -16,8 +16,8 @@ BLOCK_MEMORY_BYTES_MAX = 256 << 20  # of the values of a block, as an estimate f
 ROWS_MEMORY_BYTES_MAX = 2 << 30  # of the rows of a block, without what their arrays, maps and texts have
 SCHEMA_BYTES_MAX = 4 << 20
 LEVELS_MAX = 100  # of types within each other
+_ADDED_LEVELS = 3  # for each level: a map becomes an array of records, the branch of a union a record
 DECIMAL_BYTES_MAX = 64  # more than twice as many as the greatest that columns hold
-BOUNDED_DECIMAL = "ftfile-decimal"  # in place of `decimal`, for a reader that looks at the length first
 
 
 class Cost(NamedTuple):
@@ -57,9 +57,12 @@ _LEAVES = {
 }
 
 
-def cost_of(schema: Any) -> Cost:  # noqa: ANN401 - JSON
-    """Return the memory of a row; `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it has no bound."""
-    return _cost(schema, {}, "", LEVELS_MAX)
+def cost_of(schema: Any, *, added_levels: bool = False) -> Cost:  # noqa: ANN401 - JSON
+    """Return the memory of a row; `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it has no bound.
+
+    With `added_levels`, the schema is made from another one within the bound, and has more levels.
+    """
+    return _cost(schema, {}, "", LEVELS_MAX * (_ADDED_LEVELS if added_levels else 1))
 
 
 def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:  # noqa: ANN401 - JSON
@@ -74,7 +77,7 @@ def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: in
         return Cost(1, _LIST, _cost(schema["items"], named, namespace, levels - 1).per_byte())
     if kind == "map":
         return Cost(1, _DICT, _entry(_cost(schema["values"], named, namespace, levels - 1)).per_byte())
-    if kind in {"record", "error", "enum", "fixed"}:
+    if kind in ("record", "error", "enum", "fixed"):  # not a set: it may be a schema, which has no hash
         return _named(schema, named, namespace, levels)
     cost = _cost(kind, named, namespace, levels - 1)
     return cost._replace(fixed_bytes=cost.fixed_bytes + _LOGICAL) if "logicalType" in schema else cost
@@ -117,17 +120,6 @@ def _full_name(name: str, namespace: str) -> str:
 def _union(branches: list[Cost]) -> Cost:
     ratios = [cost.ratio + (cost.fixed_bytes - _REFERENCE) / (1 + cost.encoded_bytes) for cost in branches]
     return Cost(1 + min(cost.encoded_bytes for cost in branches), _REFERENCE, max(ratios))
-
-
-def with_bounded_decimals(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema of at most `LEVELS_MAX` levels whose decimals of any length are `BOUNDED_DECIMAL`."""
-    if isinstance(schema, list):
-        return [with_bounded_decimals(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    bounded = {key: with_bounded_decimals(part) if key != "default" else part for key, part in schema.items()}
-    is_bytes = schema.get("type") == "bytes" and schema.get("logicalType") == "decimal"
-    return bounded | {"logicalType": BOUNDED_DECIMAL} if is_bytes else bounded
 
 
 def _entry(value: Cost) -> Cost:

@@ -18,13 +18,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.formats.avro_bounds import (
-    BOUNDED_DECIMAL,
-    DECIMAL_BYTES_MAX,
-    ROWS_MEMORY_BYTES_MAX,
-    SCHEMA_BYTES_MAX,
-    with_bounded_decimals,
-)
+from ftfile.formats.avro_bounds import ROWS_MEMORY_BYTES_MAX, SCHEMA_BYTES_MAX
 from ftfile.formats.reading import corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
@@ -77,15 +71,7 @@ def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a modu
             f"{what} needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
             "driver and on the executors"
         ) from error
-    fastavro.read.LOGICAL_READERS[f"bytes-{BOUNDED_DECIMAL}"] = _decimal
     return fastavro
-
-
-def _decimal(data: bytes, *schemas: Any) -> Any:  # noqa: ANN401 - fastavro has no types
-    """Return a decimal, whose making takes time by the square of its bytes."""
-    if len(data) > DECIMAL_BYTES_MAX:
-        raise ValueError(f"a decimal of {len(data)} bytes, and at most {DECIMAL_BYTES_MAX} are read")
-    return import_fastavro().read.LOGICAL_READERS["bytes-decimal"](data, *schemas)
 
 
 def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
@@ -119,7 +105,11 @@ def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memor
 
 def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
     """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
-    entries = read_metadata(file)
+    return header_of(file, read_metadata(file))
+
+
+def header_of(file: BinaryIO, entries: dict[bytes, bytes]) -> tuple[Any, str, bytes]:
+    """Return the same as `read_header` for entries that were read; the marker follows in the file."""
     try:
         described, codec = entries[b"avro.schema"], entries.get(b"avro.codec", b"null").decode()
         _require_size(len(described), SCHEMA_BYTES_MAX)
@@ -184,7 +174,7 @@ class PlainBlocks:
         self.rows = self.size_bytes = 0
         self._marker = bytes(MARKER_BYTES)
         self._blocks = plain_blocks
-        self._piece = io.BytesIO(header(with_bounded_decimals(schema), "null", self._marker))
+        self._piece = io.BytesIO(header(schema, "null", self._marker))
 
     def tell(self) -> int:
         """Return the position in the block, for readers that ask for one."""

@@ -138,7 +138,7 @@ FILES: tuple[Option, ...] = (
         "columnNameOfCorruptRecord",
         kinds.TEXT,
         default="_corrupt_record",
-        formats=("json", "csv", "parquet", "orc", "arrow"),
+        formats=("json", "csv", "parquet", "orc", "arrow", "avro"),
     ),
     _files_option("ignoreMissingFiles", kinds.BOOLEAN, default=False),
     _files_option("ignoreCorruptFiles", kinds.BOOLEAN, default=False),

@@ -35,7 +35,7 @@ _STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
 _UTF_8 = "utf-8"
 _ISO_TIMES = TimeFormats.from_options({})
 # A column of the schema gets the text of their bad records.
-_WITH_BAD_RECORDS = frozenset({"csv", "json", "parquet", "orc", "arrow"})
+_WITH_BAD_RECORDS = frozenset({"csv", "json", "parquet", "orc", "arrow", "avro"})
 _LATIN_TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\n"
 
 # Of a file that is one row, as in Spark's `binaryFile`.

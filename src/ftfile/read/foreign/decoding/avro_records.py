@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
+from ftfile.core.logs import get_logger
 from ftfile.formats.avro_bounds import BLOCK_MEMORY_BYTES_MAX, cost_of
-from ftfile.formats.avro_container import PlainBlocks, blocks, import_fastavro, read_header
-from ftfile.formats.parts import recorded_names
+from ftfile.formats.avro_container import (
+    PlainBlocks,
+    blocks,
+    header_of,
+    import_fastavro,
+    read_metadata,
+)
 from ftfile.formats.reading import batch_of
+from ftfile.read.foreign.decoding.avro_conversions import LEGACY_KEY, Conversions, Misfits, place_of
+from ftfile.read.foreign.decoding.avro_types import avro_type, plain_schema, shown
+from ftfile.rows.buffers import rows_where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
 
+    from numpy.typing import NDArray
+
+    from ftfile.formats.avro_bounds import Cost
+    from ftfile.read.foreign.decoding.avro_conversions import Conversion
+    from ftfile.read.foreign.decoding.avro_types import AvroType
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.plan import Cut
     from ftfile.read.foreign.settings import FileDecoding
 
 
+_log = get_logger(__name__)
+
 _BATCH_ROWS = 65_536
+_SHOWN_CHARS = 200
+_VERSION_KEY = b"org.apache.spark.version"
+_FIRST_GREGORIAN = b"3.0.0"  # later versions of Spark write the Gregorian calendar unless the file has `LEGACY_KEY`
 
 
 def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Avro file; fields are found by name, case aside."""
-    del cut, decoding
+    """Yield the rows of an Avro file; fields are found by name, case aside.
+
+    Raises:
+        SchemaError: a column cannot be read from its field.
+        SourceError: a value is beyond the type of its column, with `badRecords=fail`.
+    """
+    del cut
     path = content.planned.path
     with content.as_file() as file:
-        described, codec, marker = read_header(file)
-        try:
-            row = cost_of(described)
-            is_record = described["type"] == "record"
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
-        if not is_record:
-            raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
+        opened = _opened(file, path)
+        reader = _RecordReader(opened.avro, schema, decoding, Conversions(path, opened.is_julian))
         held: list[dict[str, Any]] = []
         held_bytes, damage = 0.0, None
-        plain = PlainBlocks(described, blocks(file, codec, marker, row))
+        plain = PlainBlocks(opened.plain, blocks(file, opened.codec, opened.marker, opened.row))
         records_of_blocks = None
         while damage is None:
             try:
@@ -51,36 +73,121 @@ def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
                 damage = error
             except Exception as error:  # fastavro raises what bad bytes lead to
                 damage = CorruptData(path, "whole blocks of an Avro file", repr(error))
-            held_bytes += row.block_bytes(plain.rows, plain.size_bytes)
+            held_bytes += opened.row.block_bytes(plain.rows, plain.size_bytes)
             if len(held) >= _BATCH_ROWS or held_bytes >= BLOCK_MEMORY_BYTES_MAX // 2:
-                yield _avro_batch(held, schema, path)
+                yield reader.batch(held)
                 held, held_bytes = [], 0.0
-        yield _avro_batch(held, schema, path)
+        yield reader.batch(held)
         if damage is not None:
             raise damage
 
 
-def _avro_batch(records: list[dict[str, Any]], schema: pa.Schema, path: str) -> pa.RecordBatch:
-    names = recorded_names(list(records[0]) if records else [], schema.names)
-    columns = []
-    for name, field in zip(names, schema, strict=True):
-        try:
-            columns.append(pa.array([_from_avro(record.get(name), field.type) for record in records], field.type))
-        except MemoryError:
-            raise
-        except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise SchemaError(f"{path!r}: field `{name}` cannot be read as {field.type}: {error}") from error
-    return batch_of(columns, schema, len(records))
+class _Opened(NamedTuple):
+    """An Avro file whose blocks follow, with the schema by which they are read."""
+
+    avro: AvroType
+    plain: Any
+    row: Cost
+    codec: str
+    marker: bytes
+    is_julian: bool
 
 
-def _from_avro(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    """Return a value of fastavro's as one that pyarrow takes for a type."""
-    if value is None or not (pa.types.is_nested(kind) or pa.types.is_string(kind)):
-        return value
-    if pa.types.is_struct(kind):
-        return {field.name: _from_avro(value.get(field.name), field.type) for field in kind}
-    if pa.types.is_map(kind):
-        return [(key, _from_avro(each, kind.item_type)) for key, each in value.items()]
-    if pa.types.is_list(kind):
-        return [_from_avro(each, kind.value_type) for each in value]
-    return value if isinstance(value, str) else str(value)  # a UUID
+def _opened(file: BinaryIO, path: str) -> _Opened:
+    metadata = read_metadata(file)
+    described, codec, marker = header_of(file, metadata)
+    try:
+        cost_of(described)
+        avro = avro_type(described)
+        plain = plain_schema(avro)
+        row = cost_of(plain, added_levels=True)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
+    if avro.kind != "record":
+        raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
+    return _Opened(avro, plain, row, codec, marker, _is_julian(metadata))
+
+
+def _is_julian(metadata: Mapping[bytes, bytes]) -> bool:
+    """Return True if Spark reads old dates and times of a file by the calendar of Spark 2."""
+    version = metadata.get(_VERSION_KEY)
+    return version is not None and (version < _FIRST_GREGORIAN or LEGACY_KEY.encode() in metadata)
+
+
+@dataclass
+class _RecordReader:
+    """The reader of the records of a file, which counts them."""
+
+    avro: AvroType
+    schema: pa.Schema
+    decoding: FileDecoding
+    table: Conversions
+    _conversions: list[tuple[int, Conversion] | None] = field(default_factory=list)
+    _corrupt: int | None = None  # the place of the column for bad records
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        for place, column in enumerate(self.schema):
+            field_place = place_of(column.name, self.avro, "", self.table.path)
+            if field_place is not None:
+                conversion = self.table.of(self.avro.parts[field_place], column.type, column.name)
+                self._conversions.append((field_place, conversion))
+                continue
+            self._conversions.append(None)
+            if column.name == self.decoding.column_name_of_corrupt_record:
+                self._corrupt = place
+
+    def batch(self, records: list[dict[str, Any]]) -> pa.RecordBatch:
+        """Return the rows of the next records, bad ones as the options say."""
+        misfits, rows = Misfits(), np.arange(len(records))
+        columns = []
+        for column, conversion in zip(self.schema, self._conversions, strict=True):
+            if conversion is None:
+                columns.append(pa.nulls(len(records), column.type))
+            else:
+                columns.append(self._column(records, rows, conversion, misfits))
+        batch = batch_of(columns, self.schema, len(records))
+        if misfits.reasons:
+            batch = self._without_bad(batch, records, misfits.reasons)
+        self._count += len(records)
+        return batch
+
+    def _column(
+        self, records: list[dict[str, Any]], rows: NDArray[np.int64], found: tuple[int, Conversion], misfits: Misfits
+    ) -> pa.Array:
+        place, conversion = found
+        name = f"f{place}"
+        plain = pa.array([record[name] for record in records], conversion.plain)
+        return conversion.read(plain, rows, misfits)
+
+    def _without_bad(
+        self, batch: pa.RecordBatch, records: list[dict[str, Any]], reasons: dict[int, str]
+    ) -> pa.RecordBatch:
+        number, reason = min(reasons.items())
+        is_good = np.ones(len(records), np.bool_)
+        is_good[list(reasons)] = False
+        if self._corrupt is not None:
+            return self._with_texts(batch, records, is_good, self._corrupt)
+        what = f"record {self._count + number + 1}: {reason}"
+        text = self._text(records[number])[:_SHOWN_CHARS]
+        if self.decoding.bad_records == "fail":
+            raise SourceError(
+                f"{self.table.path!r} has a record that cannot be read as avro: {what}: {text}. Drop such records with "
+                f"badRecords=drop, or keep their text in a column {self.decoding.column_name_of_corrupt_record} string"
+            )
+        _log.warning("dropped %d records of %s, the first: %s: %s", len(reasons), self.table.path, what, text)
+        return rows_where(batch, is_good)
+
+    def _with_texts(
+        self, batch: pa.RecordBatch, records: list[dict[str, Any]], is_good: NDArray[np.bool_], corrupt: int
+    ) -> pa.RecordBatch:
+        """Return all rows, bad ones with the text of their records only."""
+        texts = [None if is_good[number] else self._text(record) for number, record in enumerate(records)]
+        # An index that is null takes a null.
+        good = pa.array(np.arange(len(records)), mask=~is_good)
+        columns = [column.take(good) for column in batch.columns]
+        columns[corrupt] = pa.array(texts, pa.string())
+        return batch_of(columns, self.schema, len(records))
+
+    def _text(self, record: dict[str, Any]) -> str:
+        return json.dumps(shown(record, self.avro), ensure_ascii=False)
