@@ -249,7 +249,13 @@ class TestJson:
             ('{"s":"\\u0000é\\n"}', {"s": "\0é\n"}),
             ('{"s":1.50}', {"s": "1.50"}),
             ('{"s":true}', {"s": "true"}),
-            ('{"s":{"a": [1.0, "é"]}}', {"s": '{"a":[1.0,"é"]}'}),
+            ('{"s":{"a": [1.0, "é"]}}', {"s": '{"a": [1.0, "é"]}'}),
+            ('{"s":{"a":1,"a":"\\u00e9"}}', {"s": '{"a":1,"a":"\\u00e9"}'}),
+            ('{"s":"x\\ud800\\udc00\\ud800"}', {"s": "x\U00010000?"}),
+            ('{"n":1,"other":"\\ud800"}', {"n": 1}),
+            ('{"x":-0}', {"x": 0.0}),
+            ('{"x":-0.0}', {"x": -0.0}),
+            ('{"x":"+INF"}', {"x": float("inf")}),
             ('{"b":true}', {"b": True}),
             ('{"d":"2024-07-01"}', {"d": datetime.date(2024, 7, 1)}),
             ('{"d":"2024-07-01T10:00:00"}', {"d": datetime.date(2024, 7, 1)}),
@@ -261,14 +267,14 @@ class TestJson:
             ('{"l":"2024-07-01T12:00:00+05:00"}', {"l": NOON.replace(tzinfo=None)}),
             ('{"m":1.005}', {"m": Decimal("1.01")}),
             ('{"m":-1.00499}', {"m": Decimal("-1.00")}),
-            ('{"n":1,}', {"n": 1}),
             ('{"m":"12345678.12"}', {"m": Decimal("12345678.12")}),
             ('{"z":"AP8="}', {"z": b"\0\xff"}),
             ('{"o":{"i":[1,null],"t":"2024-07-01 12:00:00"}}', {"o": {"i": [1, None], "t": NOON}}),
             ('{"o":{}}', {"o": {"i": None, "t": None}}),
             ('{"k":{"a":1,"b":null}}', {"k": [("a", 1), ("b", None)]}),
             ('{"n":1,"n":2}', {"n": 2}),
-            ('{"n":"12"}', {"n": 12}),
+            (' {"n":1,"n":2}', {"n": 2}),
+            ('{"o":{"i":[1]},"o":{}}', {"o": {"i": None, "t": None}}),
             ('{"k":{"a":1,"a":2}}', {"k": [("a", 1), ("a", 2)]}),
             (' {"n":1} ', {"n": 1}),
             ('\t{"n":1}\r', {"n": 1}),
@@ -292,6 +298,16 @@ class TestJson:
             *('{"n":1', '{"n":1}}', '{"n":1}{"n":2}', '{"n":"x"}', '{"n":99999999999}', '{"n":true}', '{"n":[1]}', "x"),
             *("1", "null", '"text"', "[null]", '{"d":"2024-13-01"}', '{"d":18000}', '{"t":"soon"}', '{"b":1}'),
             *('{"m":123456789.5}', '{"z":"x"}', '{"o":[1]}', '{"o":{"t":"x"}}', '{"k":[1]}', '{"s":"a\0"}', "{'n':1}"),
+            *('{"n":1,}', '{"n":1,,"w":2}', '{"n":1 "w":2}', '{,"n":1}', '{"n":01}', '{"w":1.}', '{"n":-.5}'),
+            *('{"n":"12"}', '{"n":1.0}', '{"n":1e0}', '{"w":9007199254740993.0}', '{"w":12345678901234567890e-1}'),
+            *('{"\\u006e":1.0}', '{"x":"12"}', '{"x":"inf"}', '{"m":"1_000"}', '{"m":1e4294967296}', '{"s":"\t"}'),
+            *(
+                '{"o":{"i":[1,2.0]}}',
+                '{"o":{"i":["1"]}}',
+                '{"o":{"i":[1,,2]}}',
+                '{"k":{"a":1,"b":2.0}}',
+                '{"k":{"a":"1"}}',
+            ),
             *(
                 '[{"n":1},{"n":"x"}]',
                 '{"n":1.5}',
@@ -365,7 +381,7 @@ class TestJson:
         schema = pa.schema(
             [("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.int32())]))), ("t", pa.string()), BAD]
         )
-        bad = ['{"b":[{"c":1}', '{"c":2}],"a":7}', '{"a":1} {"a":2}', '{"a":3}\r{"a":4}']
+        bad = ['{"b":[{"c":1}', '{"c":2}],"a":7}', '{"a":1} {"a":2}', '{"a":5},{"a":6}', '{"a":3}\r{"a":4}']
         good = '{"t":"}{"}'
         alone = {line: json_rows(files, f"{line}\n", schema) for line in (*bad, good)}
         assert alone == {line: [{"_corrupt_record": line}] for line in bad} | {good: [{"t": "}{"}]}
@@ -395,11 +411,32 @@ class TestJson:
             ('\ufeff{"n":\n1}\n{"n":2}', [(1, None, None), (2, None, None)]),
             ('[{"n":1}, {"n":"x"}]', [(1, None, None), (None, None, '{"n":"x"}')]),
             ('[{"n":1}\n{"n":2}]', [(None, None, '[{"n":1} {"n":2}]')]),
+            ('[{"n":1},]', [(None, None, '[{"n":1},]')]),
+            ('{"s": {"a":\n 1}}', [(None, '{"a":\n 1}', None)]),
+            ('{"n":\n1.0}', [(None, None, '{"n":\n1.0}')]),
+            ('{"s":"x\ny"}', [(None, None, '{"s":"x y"}')]),
             (" \n", []),
             ("[]", []),
         ]:
             files.write("data", text.encode())
             assert files.rows(files.whole("data"), schema, decoding) == rows
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            (pa.list_(pa.list_(pa.int64())), "[[1],[2,3.0]]"),
+            (pa.list_(pa.struct([("y", pa.int64())])), '[{"y":1},{"y":2.0}]'),
+            (pa.map_(pa.string(), pa.float64()), '{"a{":1,"b":"2"}'),
+            (pa.map_(pa.string(), pa.list_(pa.int64())), '{"a":[1],"b":[2e0]}'),
+            (pa.map_(pa.string(), pa.struct([("y", pa.int64())])), '{"a":{"y":1.0}}'),
+            (pa.list_(pa.map_(pa.string(), pa.int64())), '[{"a":1},{"b":2.0}]'),
+            (pa.list_(pa.decimal128(5, 2)), '["1",1e4294967296]'),
+        ],
+        ids=str,
+    )
+    def test_numbers_within_other_values(self, files: Files, kind: pa.DataType, value: str) -> None:
+        line = f'{{"other":2.0,"v":{value},"w":"1.0"}}'
+        assert json_rows(files, f"{line}\n", pa.schema([("v", kind), BAD])) == [{"_corrupt_record": line}]
 
 
 def csv_rows(files: Files, text: str, schema: pa.Schema, **options: Any) -> list[tuple[Any, ...]]:

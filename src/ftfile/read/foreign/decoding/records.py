@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,7 @@ _WITHOUT_ZONE = (rf"(:.*?){_ZONE}", r"\1")
 _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
 
@@ -107,11 +109,13 @@ def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r} is no {target}")
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
     except ArithmeticError as error:
         raise ValueError(f"{text!r} is no {target}") from error
-    if not value.is_finite() or len(value.as_tuple().digits) > target.precision:
+    if len(value.as_tuple().digits) > target.precision:
         raise ValueError(f"{text!r} is no {target}")
     return value
 
