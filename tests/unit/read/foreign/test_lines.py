@@ -264,7 +264,6 @@ class TestJson:
             ('{"t":"2024-07-01 12:00:00"}', {"t": NOON}),
             ('{"t":1719835200}', {"t": NOON}),
             ('{"l":"2024-07-01 12:00:00.123456789"}', {"l": NOON.replace(tzinfo=None, microsecond=123456)}),
-            ('{"l":"2024-07-01T12:00:00+05:00"}', {"l": NOON.replace(tzinfo=None)}),
             ('{"m":1.005}', {"m": Decimal("1.01")}),
             ('{"m":-1.00499}', {"m": Decimal("-1.00")}),
             ('{"m":"12345678.12"}', {"m": Decimal("12345678.12")}),
@@ -300,6 +299,8 @@ class TestJson:
             *('{"m":123456789.5}', '{"z":"x"}', '{"o":[1]}', '{"o":{"t":"x"}}', '{"k":[1]}', '{"s":"a\0"}', "{'n':1}"),
             *('{"n":1,}', '{"n":1,,"w":2}', '{"n":1 "w":2}', '{,"n":1}', '{"n":01}', '{"w":1.}', '{"n":-.5}'),
             *('{"n":"12"}', '{"n":1.0}', '{"n":1e0}', '{"w":9007199254740993.0}', '{"w":12345678901234567890e-1}'),
+            *('{"l":"2024-07-01T12:00:00+05:00"}', '{"l":"2024-07-01T12:00:00.123456789Z"}', '{"l":1719835200}'),
+            *('{"t":"2024-07-01T12:00Z"}', '{"t":"2024-07-01T12:00:00+19:00"}', '{"t":"2024-07-01T12:00:00.5+18:01"}'),
             *('{"\\u006e":1.0}', '{"x":"12"}', '{"x":"inf"}', '{"m":"1_000"}', '{"m":1e4294967296}', '{"s":"\t"}'),
             *(
                 '{"o":{"i":[1,2.0]}}',
@@ -319,7 +320,7 @@ class TestJson:
                 "[" * 100_000,
             ),
         ],
-        ids=lambda line: line[:20],
+        ids=lambda line: line[:40],
         quick=1,
     )
     def test_bad_records(self, files: Files, line: str) -> None:
@@ -534,6 +535,29 @@ class TestCsv:
             (None,) * 8,
             *[(*(None,) * 7, line) for line in bad],
         ]
+
+    @pytest.mark.parametrize(
+        ("kind", "texts"),
+        [
+            (pa.int8(), ["0xFF", "0X80", "0x1F", "+0x1", '"0xFF"', "1_000", "1e1"]),
+            (pa.int64(), ["0xFF", "0x8000000000000000"]),
+            (pa.float64(), ["inf", "-INF", "+Inf", "infinity", "nan", "NAN"]),
+            (pa.decimal128(10, 2), ["1_000", " 5", "5 ", "\t5", "NaN"]),
+            (pa.timestamp("us", tz="UTC"), ["2024-07-01T12:00Z", "2024-07-01 12+02:00", "2024-07-01T12:00:00+18:30"]),
+            (pa.timestamp("us"), ["2024-07-01T12:00:00Z", "2024-07-01T12:00:00.1234567+02:00"]),
+        ],
+        ids=str,
+    )
+    def test_values_of_other_parsers_are_bad(self, files: Files, kind: pa.DataType, texts: list[str]) -> None:
+        schema = pa.schema([("v", kind), ("s", pa.string()), BAD])
+        for text in texts:
+            assert csv_rows(files, f"{text},x\n", schema) == [(None, None, f"{text},x")]
+
+    def test_numbers_that_are_not_finite(self, files: Files) -> None:
+        schema = pa.schema([("v", pa.float64()), ("s", pa.string()), BAD])
+        texts = ["Inf", "Infinity", "+Infinity", "1e400", "-Inf", "-1e400", "NaN", "+NaN"]
+        rows = csv_rows(files, "".join(f"{text},x\n" for text in texts), schema)
+        assert [str(row[0]) for row in rows] == ["inf"] * 4 + ["-inf"] * 2 + ["nan"] * 2
 
     def test_null_values_as_spark_has_them(self, files: Files) -> None:
         text = 'NA,"NA",,""\n'

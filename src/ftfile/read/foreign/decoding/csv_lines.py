@@ -27,6 +27,7 @@ from ftfile.read.foreign.decoding.records import (
 )
 from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import text_scalar
+from ftfile.rows.value_text import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 _BLANK_MAX = ord(" ")  # Java trims all of these
 _NEWLINE = ord("\n")
 _MARK = "\ufeff"
+# Hexadecimal integers, and offsets behind a time without seconds or of more than 18 hours: pyarrow's parser takes them.
+_OTHERWISE = (
+    r"0[xX][0-9a-fA-F]|[T ][0-9]{2}(:[0-9]{2})?(Z|[+-][0-9])|"
+    r"[:.][0-9]+[+-](19|[2-9][0-9]|18:?(0[1-9]|[1-5][0-9]))"
+)
 
 
 def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -203,9 +209,11 @@ class CsvRows:
         if not len(numbers):
             return
         data = lines.joined(numbers)
-        if self._direct and not _has_blanks_around_values(lines, self._decoding):
+        if self._direct and not _has_blanks_around_values(lines, self._decoding) and not _is_read_otherwise(data):
             try:
                 parsed, wrong = self._parsed(data, self._direct)
+                if not _all_finite(parsed):
+                    parsed, wrong = self._parsed(data, {})
             except pa.ArrowInvalid:
                 # Values are spelled in another way, as they likely are in the rest of the file.
                 self._direct = {}
@@ -290,6 +298,17 @@ def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return decoding.times.is_iso(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_read_otherwise(data: bytes) -> bool:
+    """Return True if lines may have a value that pyarrow's parser takes, and Spark does not."""
+    block = pa.array([data], pa.large_binary())
+    return bool(pc.match_substring_regex(block, _OTHERWISE)[0].as_py())
+
+
+def _all_finite(parsed: pa.Table) -> bool:
+    """Return True if no number is infinite or NaN, whose spelling is of importance."""
+    return all(all_finite(column) for column in parsed.columns if pa.types.is_floating(column.type))
 
 
 def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
