@@ -58,6 +58,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     files.write("data", content)
     header = file_format == "csv" and data.draw(st.booleans())
     options: dict[str, Any] = {"header": header, "comment": "#"} if file_format == "csv" else {}
+    options["ignore_corrupt_files"] = True  # a header may have an unclosed quote
     schema = SCHEMAS[file_format]
     whole = files.rows(files.range("data"), schema, FileDecoding(file_format, **options))
     line_ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
@@ -512,7 +513,17 @@ class TestCsv:
 
     def test_a_quote_that_is_not_closed_ends_with_its_line(self, files: Files) -> None:
         rows = csv_rows(files, '"a\nb\n"c', pa.schema([("a", pa.string()), BAD]))
-        assert rows == [("a", None), ("b", None), ("c", None)]
+        assert rows == [(None, '"a'), ("b", None), (None, '"c')]
+        assert csv_rows(files, '1,"', pa.schema([("a", pa.string()), ("b", pa.string()), BAD])) == [(None, None, '1,"')]
+
+    @pytest.mark.parametrize("line", ['"a""",x,y', '""" ,x,y', '"a"b\\,x,y', 'x,y,"a" b"'])
+    def test_quotes_that_spark_moves(self, files: Files, line: str) -> None:
+        assert csv_rows(files, f"{line}\n", STRINGS) == [(None, None, None, line)]
+
+    def test_a_header_with_an_unclosed_quote(self, files: Files) -> None:
+        for options in ({}, {"multi_line": True}):
+            with pytest.raises(CorruptData, match="a header with the names of columns"):
+                csv_rows(files, 'a,"b\n1,2\n', STRINGS, header=True, **options)
 
     def test_values(self, files: Files) -> None:
         schema = pa.schema(
