@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.checksum import Decoding
-from ftfile.core.errors import CorruptData, EncodingError, SchemaError
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError, SourceError
+from ftfile.rows.cast_text import cast_text
 from ftfile.rows.conditions import predicate
 from ftfile.rows.value_text import UTC, has_text, value_of, value_texts, value_type
 
@@ -76,10 +77,7 @@ def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list
 
 def parse_partition_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
     """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
-    texts: dict[str, str] = {}
-    for name in path.split("/"):
-        column, _, text = name.partition("=")
-        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
+    texts = _texts(path)
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
@@ -147,6 +145,38 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         return value_of(_unescaped(text), kind, time_zone)
     except ValueError as error:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
+
+
+def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
+    """Return the values of columns from a path that another program wrote, as Spark casts them.
+
+    Raises:
+        SourceError: a value is not of the type of its column.
+    """
+    texts = _texts(path)
+    return {field.name: _cast(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+def _texts(path: str) -> dict[str, str]:
+    """Return the escaped texts of the columns that a path names."""
+    texts: dict[str, str] = {}
+    for name in path.split("/"):
+        column, _, text = name.partition("=")
+        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
+    return texts
+
+
+def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
+    kind = value_type(field.type)
+    if text == NULL_NAME:
+        return pa.scalar(None, kind)
+    try:
+        return cast_text(_unescaped(text), kind, time_zone)
+    except ValueError as error:
+        raise SourceError(
+            f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. Read the column "
+            "as STRING and cast it, or leave the directory out by a pattern in the path"
+        ) from error
 
 
 def _escaped_column(column: str) -> str:

@@ -34,7 +34,6 @@ _TIMESTAMP = re.compile(_DATE.pattern + r" (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]\d
 _FAR_US = 2**63 - 1 - 86_400_000_000
 _BOOLEANS = {"true": True, "false": False}
 
-
 _KINDS = (
     *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_string, pa.types.is_large_string),
     *(pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128, pa.types.is_date32),
@@ -237,12 +236,13 @@ def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
 def instants_of(
     clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
 ) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`; `twice` chooses the moment where clocks show an hour twice."""
+    """Return the inverse of `clocks_of`; `twice` chooses one of two moments. Skipped times move on, as in Java."""
     if zone == "UTC":
         return clocks.cast(_INSTANT)
     if offset := _offset(zone):
         return pc.subtract(clocks, offset).cast(_INSTANT)
-    return pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
+    instants = pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
+    return pc.add(instants, pc.subtract(clocks, clocks_of(instants, zone)))  # zero is added, but to skipped times
 
 
 def _offset(zone: str) -> pa.DurationScalar | None:

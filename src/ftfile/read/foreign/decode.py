@@ -18,7 +18,7 @@ from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDen
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
-from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
+from ftfile.formats.partition_paths import values_of_foreign_path, with_path_columns
 from ftfile.formats.reading import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
@@ -167,7 +167,7 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
     """Return the values that the directories of a path give to columns, found by name, case aside."""
     found = columns_in_path(path, requested)
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
-    values = parse_partition_path(path.rpartition("/")[0], schema, time_zone)
+    values = values_of_foreign_path(path.rpartition("/")[0], schema, time_zone)
     return {name: values[spelling] for name, spelling in found.items()}
 
 

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import orc
 
 from ftfile.core.codecs import CODECS
-from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.core.errors import CorruptData, SchemaError, SourceError
 from ftfile.formats import parquet_files as parquet_format
 from ftfile.read.foreign.decoding import avro_records, columnar, lines
 from ftfile.read.foreign.plan import Plan
@@ -140,6 +140,17 @@ def test_columns_are_found_by_name_case_aside(files: Files, file_format: str) ->
     )
     rows = files.rows(files.whole("a=x/b=7/data"), schema, FileDecoding(file_format))
     assert rows == [(number / 4, None, 7, number, "x") for number in range(5)]
+
+
+def test_directories_of_other_programs_are_cast_as_spark_casts_them(files: Files) -> None:
+    schema = pa.schema([("day", pa.date32()), ("flag", pa.bool_()), ("n", pa.int8()), ("value", pa.string())])
+    name = "day=2024-1-2/flag=TRUE/n=__HIVE_DEFAULT_PARTITION__/data"
+    files.write(name, b"x\n")
+    rows = files.rows(files.range(name), schema, FileDecoding("text"))
+    assert rows == [(datetime.date(2024, 1, 2), True, None, "x")]
+    files.write("day=soon/data", b"x\n")
+    with pytest.raises(SourceError, match=r"'day=soon' has 'soon' for column 'day' of type date32.*as STRING"):
+        files.rows(files.range("day=soon/data"), schema, FileDecoding("text"))
 
 
 @pytest.mark.parametrize("file_format", COLUMNAR)

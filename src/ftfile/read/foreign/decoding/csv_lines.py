@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from ftfile.core.errors import CorruptData
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
@@ -27,6 +28,7 @@ from ftfile.read.foreign.decoding.records import (
 )
 from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import text_scalar
+from ftfile.rows.value_text import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 _BLANK_MAX = ord(" ")  # Java trims all of these
 _NEWLINE = ord("\n")
 _MARK = "\ufeff"
+_SHOWN_CHARS = 200
+# Hexadecimal integers, and offsets behind a time without seconds or of more than 18 hours: pyarrow's parser takes them.
+_OTHERWISE = (
+    r"0[xX][0-9a-fA-F]|[T ][0-9]{2}(:[0-9]{2})?(Z|[+-][0-9])|"
+    r"[:.][0-9]+[+-](19|[2-9][0-9]|18:?(0[1-9]|[1-5][0-9]))"
+)
 
 
 def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -71,7 +79,7 @@ def multi_line_csv(
     names = own_columns(schema, decoding).names
     if decoding.header:
         header = next((record for record in records if has_fields(record, decoding)), "")
-        names = [name or "" for name in fields_of(header, decoding)] if header else []
+        names = _names(header, decoding, content.planned.path) if header else []
     reader = CsvRows(schema, names, decoding)
     for part in in_parts(records):
         lines = joined_lines([record.encode() for record in part])
@@ -99,8 +107,16 @@ def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], i
             end += len(line) + len(decoding.separator)
             text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
             if has_fields(text, decoding):
-                return [name or "" for name in fields_of(text, decoding)], end
+                return _names(text, decoding, content.planned.path), end
     return None
+
+
+def _names(header: str, decoding: FileDecoding, path: str) -> list[str]:
+    """Return the names in a header; `CorruptData` if a quote in it is wrong."""
+    try:
+        return [name or "" for name in fields_of(header, decoding)]
+    except ValueError as error:
+        raise CorruptData(path, "a header with the names of columns", f"{header[:_SHOWN_CHARS]!r}: {error}") from error
 
 
 def has_fields(text: str, decoding: FileDecoding) -> bool:
@@ -145,7 +161,11 @@ class CsvRows:
         self._take_plain(rows, lines, plain)
         texts, numbers = [], []
         for number in np.flatnonzero(is_odd):
-            fields = fields_of(lines.text(int(number)), self._decoding)
+            try:
+                fields = fields_of(lines.text(int(number)), self._decoding)
+            except ValueError as error:
+                rows.bad[int(number)] = str(error)
+                continue
             if len(fields) == self._width:
                 texts.append(fields)
                 numbers.append(int(number))
@@ -203,9 +223,11 @@ class CsvRows:
         if not len(numbers):
             return
         data = lines.joined(numbers)
-        if self._direct and not _has_blanks_around_values(lines, self._decoding):
+        if self._direct and not _has_blanks_around_values(lines, self._decoding) and not _is_read_otherwise(data):
             try:
                 parsed, wrong = self._parsed(data, self._direct)
+                if not _all_finite(parsed):
+                    parsed, wrong = self._parsed(data, {})
             except pa.ArrowInvalid:
                 # Values are spelled in another way, as they likely are in the rest of the file.
                 self._direct = {}
@@ -292,6 +314,17 @@ def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
+def _is_read_otherwise(data: bytes) -> bool:
+    """Return True if lines may have a value that pyarrow's parser takes, and Spark does not."""
+    block = pa.array([data], pa.large_binary())
+    return bool(pc.match_substring_regex(block, _OTHERWISE)[0].as_py())
+
+
+def _all_finite(parsed: pa.Table) -> bool:
+    """Return True if no number is infinite or NaN, whose spelling is of importance."""
+    return all(all_finite(column) for column in parsed.columns if pa.types.is_floating(column.type))
+
+
 def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
     """Return True if a blank is beside a separator, a line end or a quote; pyarrow's parser trims numbers."""
     blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
@@ -304,7 +337,11 @@ def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
 
 
 def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
-    """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too."""
+    """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too.
+
+    Raises:
+        ValueError: a quote is not closed, or not escaped where Spark's parser takes it for another one.
+    """
     fields: list[str | None] = []
     position = 0
     while True:
@@ -322,7 +359,7 @@ def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
 
 
 def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
-    """Return the value that begins with a quote, and where it ends."""
+    """Return the value that begins with a quote, and where it ends; raises as `fields_of`."""
     quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
     pieces: list[str] = []
     position = start + 1
@@ -344,11 +381,16 @@ def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
                 return "".join(pieces), end
             break
     else:
-        return "".join(pieces), position  # no quote closes it: it has all that follows
+        raise ValueError(f"the quote at {start} is not closed")
     # A quote within that is not escaped: then quotes are characters like others.
     end = text.find(sep, position)
     end = len(text) if end < 0 else end
-    return quote + "".join(pieces) + text[position:end], end
+    rest = text[position:end]
+    closes_after_blank = text[position + 1 : position + 2].isspace() and rest.rstrip().endswith(quote)
+    if closes_after_blank or (escape != quote and (escape in rest or rest.rstrip().endswith(2 * quote))):
+        # Spark's parser moves or drops quotes there.
+        raise ValueError(f"the quote at {position} is not escaped")
+    return quote + "".join(pieces) + rest, end
 
 
 def _behind_space(text: str, position: int, sep: str) -> int:

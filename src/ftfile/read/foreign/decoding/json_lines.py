@@ -9,7 +9,6 @@ import array
 import contextlib
 import io
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import arro3.io
@@ -19,14 +18,16 @@ import pyarrow.compute as pc
 
 from ftfile.formats.json_lines import unbounded_lines
 from ftfile.formats.reading import batch_of
+from ftfile.read.foreign.decoding.json_documents import behind_space, objects_of
+from ftfile.read.foreign.decoding.json_spelling import Spelling
 from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
 from ftfile.read.foreign.decoding.records import (
     Lines,
     Rows,
-    decimal_of,
     finished_rows,
     in_halves,
     in_parts,
+    joined_lines,
     lines_of,
     read_texts,
 )
@@ -43,17 +44,12 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.settings import FileDecoding
 
 
-_QUOTE, _OPEN, _CLOSE = b'"{}'
-_NEXT_OBJECT = re.compile(rb"\}[ \t\r]*\{")
-_SHOWN_CHARS = 80
-_SPACE = re.compile(r"[ \t\r\n]*")
+_OPEN, _CLOSE = b"{}"
 # Reading a line takes up to five times its length, and no limit of memory stops the parser but with its process.
 JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
 _DECIMAL128_DIGITS = 38
-_EXACT_MAX = (1 << 53) - 1  # integers up to it are the same as floating-point numbers
-_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 _OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column cannot have
 
 
@@ -76,41 +72,40 @@ def multi_line_json(
     try:
         for start_and_end in _values(text):
             bounds.extend(start_and_end)
-    except (ValueError, RecursionError):
+    except RecursionError:
         bounds = array.array("q", [0, len(text)])
+    except ValueError as error:
+        lines = Lines((text.replace("\n", " ") + "\n").encode())
+        yield from finished_rows(Rows(bad={0: str(error)}), lines, schema, decoding, content.planned.path)
+        return
     reader = JsonRows(schema, decoding)
     for records in in_parts(text[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2)):
-        # Valid JSON has line feeds between its tokens alone.
-        lines = Lines("".join(record.replace("\n", " ") + "\n" for record in records).encode())
+        lines = joined_lines([record.encode() for record in records])
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of each value, and of each value in an array; `ValueError` if it is no JSON."""
-    scan = json.JSONDecoder().raw_decode
-    position = _behind_space(text, 0)
+    scan = json.JSONDecoder(parse_int=str).raw_decode
+    position = behind_space(text, 0)
     while position < len(text):
         if text[position] != "[":
             _, end = scan(text, position)
             yield position, end
-            position = _behind_space(text, end)
+            position = behind_space(text, end)
             continue
-        position = _behind_space(text, position + 1)
+        position = behind_space(text, position + 1)
         while text[position : position + 1] != "]":
             _, end = scan(text, position)
             yield position, end
-            position = _behind_space(text, end)
+            position = behind_space(text, end)
             if text[position : position + 1] == ",":
-                position = _behind_space(text, position + 1)
+                position = behind_space(text, position + 1)
+                if text[position : position + 1] == "]":
+                    raise ValueError(f"a comma without a value at {position}")
             elif text[position : position + 1] != "]":
                 raise ValueError(f"no end of an array at {position}")
-        position = _behind_space(text, position + 1)
-
-
-def _behind_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    assert match is not None, "it matches nothing, too"
-    return match.end()
+        position = behind_space(text, position + 1)
 
 
 def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
@@ -129,11 +124,9 @@ class JsonRows:
     def __init__(self, schema: pa.Schema, decoding: FileDecoding) -> None:
         self._times = decoding.times
         self._schema = own_columns(schema, decoding)
-        self._exact = _mapped(self._schema, lambda kind: pa.string() if _is_text(kind) else kind)
-        self._exact = _mapped(self._exact, _with_digit)
-        # arro3 reads 1.5 as the integer 1: as floating-point numbers, such are told.
-        self._as_read = _mapped(self._exact, lambda kind: pa.float64() if pa.types.is_integer(kind) else kind)
-        self._is_wide = False
+        as_text = _mapped(self._schema, _text_type)
+        self._as_read = _mapped(as_text, _with_digit)
+        self._spelling = Spelling(self._schema)
 
     def rows(self, lines: Lines) -> Rows:
         """Return the rows of a block of lines in UTF-8."""
@@ -149,13 +142,16 @@ class JsonRows:
 
     def _bounded_rows(self, lines: Lines) -> Rows:
         rows = Rows()
-        is_odd = _is_odd(lines)
-        others = [*np.flatnonzero(is_odd), *self._take(rows, lines, np.flatnonzero(~is_odd))]
+        is_regular = _is_whole(lines) & self._spelling.is_regular(lines)
+        one_line = lines
+        if lines.stand_in:  # in a regular line it stands between tokens
+            one_line = Lines(lines.block.replace(lines.stand_in.encode(), b" "))
+        others = [*np.flatnonzero(~is_regular), *self._take(rows, one_line, np.flatnonzero(is_regular))]
         self._take_slowly(rows, lines, sorted(map(int, others)))
-        # arro3 takes some lines that Python's parser does not, such as numbers in quotes; what both take is the same.
-        for number in [number for number in rows.bad if not is_odd[number]]:
+        # arro3 takes more levels of brackets than Python's parser; what both take is the same.
+        for number in [number for number in rows.bad if is_regular[number]]:
             with contextlib.suppress(Exception):  # arro3 raises nothing more special
-                rows.add(self._batch(lines.joined(np.array([number])), 1), np.array([number]))
+                rows.add(self._batch(one_line.joined(np.array([number])), 1), np.array([number]))
                 del rows.bad[number]
         return rows
 
@@ -179,9 +175,8 @@ class JsonRows:
             if not text.strip():
                 continue
             try:
-                document = _PARSER.decode(text)
-                values = [_nested(value, kind) for value in (document if isinstance(document, list) else [document])]
-            except (ValueError, RecursionError) as error:
+                values = objects_of(text, kind)
+            except (*_OF_VALUES, RecursionError) as error:
                 rows.bad[number] = str(error)
             else:
                 if values:
@@ -195,7 +190,7 @@ class JsonRows:
         def take(start: int, end: int) -> None:
             piece = numbers[start:end]
             values = [value for number in piece for value in objects[number]]
-            struct = pa.array(values, pa.struct(list(self._exact)))
+            struct = pa.array(values, pa.struct(list(self._as_read)))
             of_line = np.repeat(piece, [len(objects[number]) for number in piece])
             rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)
 
@@ -203,9 +198,7 @@ class JsonRows:
             rows.bad[numbers[untaken.start]] = str(untaken.error)
 
     def _batch(self, data: bytes, count: int) -> pa.RecordBatch:
-        self._is_wide = False
-        typed = self._typed(_decoded(data, self._as_read, count), count)
-        return self._typed(_decoded(data, self._exact, count), count) if self._is_wide else typed
+        return self._typed(_decoded(data, self._as_read, count), count)
 
     def _typed(self, batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
         types = self._schema.types
@@ -218,11 +211,7 @@ class JsonRows:
             return array
         if pa.types.is_decimal(target):
             return pc.round(array, target.scale, "half_towards_infinity").cast(target)
-        if not pa.types.is_integer(target):
-            return read_texts(array, target, self._times)
-        if len(array) and (pc.max(pc.abs(array)).as_py() or 0) > _EXACT_MAX:
-            self._is_wide = True
-        return array.cast(target)
+        return read_texts(array, target, self._times)
 
 
 def _with_digit(kind: pa.DataType) -> pa.DataType:
@@ -245,96 +234,20 @@ def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
     return pa.schema([(field.name, map_leaf_types(field.type, leaf)) for field in schema])
 
 
-def _is_odd(lines: Lines) -> NDArray[np.bool_]:
-    """Return True for lines that are not one object from their first byte to their last, with all strings closed.
+def _is_whole(lines: Lines) -> NDArray[np.bool_]:
+    """Return True for lines that are one object from their first byte to their last, without NUL.
 
-    A line that is read among others could else take in the next one, or end the process: arro3 does so where the text
-    of an error has a NUL in it. Where no line has the start of an object behind the end of another one, as many objects
-    as lines are one in each line.
+    arro3 ends the process where the text of an error has a NUL in it.
     """
-    data, starts = lines.bytes, lines.starts
-    odd: NDArray[np.bool_] = (data[starts] != _OPEN) | (data[lines.ends - 2] != _CLOSE)
-    quotes, has_escapes = data, b"\\" in lines.block
-    if has_escapes:
-        quotes = np.frombuffer(lines.block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
-    odd |= np.bitwise_xor.reduceat((quotes == _QUOTE).view(np.uint8), starts).astype(np.bool_)
-    place = 0
-    while match := _NEXT_OBJECT.search(lines.block, place):  # the first of each line: one line may have millions
-        number = np.searchsorted(lines.ends, match.start(), side="right")
-        odd[number], place = True, int(lines.ends[number])
-    if b"\0" in lines.block or (has_escapes and rb"\u0000" in lines.block):
-        odd |= np.array([b"\0" in line or rb"\u0000" in line for line in lines.block.split(b"\n")[:-1]])
-    return odd
+    data = lines.bytes
+    whole: NDArray[np.bool_] = (data[lines.starts] == _OPEN) & (data[lines.ends - 2] == _CLOSE)
+    if rb"\u0000" in lines.block:
+        whole &= np.array([rb"\u0000" not in line for line in lines.block.split(b"\n")[:-1]])
+    return whole
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    """Return True for types whose values are strings in JSON."""
-    return bool(pa.types.is_temporal(kind) or pa.types.is_binary(kind))
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return fields
-
-
-class _Number(str):
-    """A number as it is spelled."""
-
-    __slots__ = ()
-
-
-# With numbers as they are spelled.
-_PARSER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
-
-
-def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
-    """Return a JSON value as one that pyarrow takes for a type; `ValueError` if it is none."""
-    if value is None:
-        return None
-    if pa.types.is_nested(kind):
-        return _nested(value, kind)
-    if pa.types.is_string(kind):
-        return _text(value)
-    if isinstance(value, _Number) or (isinstance(value, str) and value in _NUMBERS):
-        return _number(value, kind)
-    fits = isinstance(value, bool) if pa.types.is_boolean(kind) else isinstance(value, str) and _is_text(kind)
-    if not fits:
-        raise ValueError(f"{_json(value)[:_SHOWN_CHARS]} is no {kind}")
-    return value
-
-
-def _nested(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        return {field.name: _value(value.get(field.name), field.type) for field in kind}
-    if pa.types.is_map(kind) and isinstance(value, dict):
-        return [(key, _value(item, kind.item_type)) for key, item in value.items()]
-    if pa.types.is_list(kind) and isinstance(value, list):
-        return [_value(item, kind.value_type) for item in value]
-    raise ValueError(f"{_json(value)[:_SHOWN_CHARS]} is no {kind}")
-
-
-def _number(value: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
-    if pa.types.is_integer(kind):
-        return int(value)
-    if pa.types.is_floating(kind):
-        return float(value)
-    if pa.types.is_decimal(kind):
-        return decimal_of(value, kind)
-    if pa.types.is_timestamp(kind):  # seconds since 1970
-        return f"{np.datetime64(int(value), 's')}{'Z' if kind.tz else ''}"
-    raise ValueError(f"the number {value} is no {kind}")
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - as many types as JSON has
-    """Return a string as it is, and anything else as JSON."""
-    return str(value) if isinstance(value, str) else _json(value)
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - as many types as JSON has
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_json(key)}:{_json(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
-    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    """Return strings for types whose values are strings in JSON."""
+    if pa.types.is_temporal(kind) or pa.types.is_binary(kind):
+        return pa.string()
+    return kind

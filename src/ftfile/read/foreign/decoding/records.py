@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.rows.buffers import text_scalar
-from ftfile.rows.value_text import instants_of
+from ftfile.rows.value_text import all_finite, instants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,10 +37,15 @@ _STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
 
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _HAS_ZONE = f":.*{_ZONE}"
-_WITHOUT_ZONE = (rf"(:.*?){_ZONE}", r"\1")
+# Offsets that Spark refuses: behind a time without seconds, or of more than 18 hours.
+_WRONG_ZONE = rf"[T ]\d\d(:\d\d)?{_ZONE}|[:.]\d+[+-](19|[2-9]\d|18:?(0[1-9]|[1-5]\d))(:?\d\d)?$"
+# Spellings that Spark takes for numbers that are not finite; others have too many digits.
+_NOT_FINITE = r"^([+-]?(NaN|Infinity)|-?Inf|[-+.0-9eE]+)$"
+_HEXADECIMAL = "[xX]"
 _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
 
@@ -57,7 +63,9 @@ def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -
         return _times(texts, target, times)
     if pa.types.is_decimal(target):
         return _decimals(texts, target)
-    return _booleans(texts) if pa.types.is_boolean(target) else _cast(texts, target, _PLUS)
+    if pa.types.is_boolean(target):
+        return _booleans(texts)
+    return _integers(texts, target) if pa.types.is_integer(target) else _floats(texts, target)
 
 
 def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
@@ -67,6 +75,21 @@ def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
     if pc.all(pc.or_(is_true, is_false)).as_py() is False:
         raise ValueError("a value is neither true nor false")
     return is_true
+
+
+def _integers(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
+    if pc.any(pc.match_substring_regex(texts, _HEXADECIMAL)).as_py():
+        raise ValueError("a value is hexadecimal")
+    return _cast(texts, target, _PLUS)
+
+
+def _floats(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
+    numbers = _cast(texts, target, _PLUS)
+    if not all_finite(numbers):
+        spelled = texts.filter(pc.invert(pc.is_finite(numbers)))
+        if pc.all(pc.match_substring_regex(spelled, _NOT_FINITE)).as_py() is False:
+            raise ValueError("a value is not a number: NaN, Inf and Infinity are spelled like this")
+    return numbers
 
 
 def _cast(texts: pa.StringArray, target: pa.DataType, pattern: tuple[str, str]) -> pa.Array:
@@ -86,12 +109,14 @@ def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa
 
 
 def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> pa.Array:
+    if target.tz is not None and pc.any(pc.match_substring_regex(texts, _WRONG_ZONE)).as_py():
+        raise ValueError("an offset behind a time without seconds, or of more than 18 hours")
     try:
         return texts.cast(target)  # nearly all files spell all of them in one way: with a zone where there is one
     except pa.ArrowInvalid:
         texts = pc.replace_substring_regex(texts, *_MICROSECONDS)
     if target.tz is None:
-        return pc.replace_substring_regex(texts, *_WITHOUT_ZONE).cast(target)
+        return texts.cast(target)
     has_zone = pc.fill_null(pc.match_substring_regex(texts, _HAS_ZONE), fill_value=False)
     zoned = pc.if_else(has_zone, texts, None).cast(target)
     return pc.coalesce(zoned, instants_of(pc.if_else(has_zone, None, texts).cast(_CLOCK), zone))
@@ -107,11 +132,13 @@ def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r} is no {target}")
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
     except ArithmeticError as error:
         raise ValueError(f"{text!r} is no {target}") from error
-    if not value.is_finite() or len(value.as_tuple().digits) > target.precision:
+    if len(value.as_tuple().digits) > target.precision:
         raise ValueError(f"{text!r} is no {target}")
     return value
 

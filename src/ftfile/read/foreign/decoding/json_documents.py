@@ -1,0 +1,172 @@
+"""The objects of one JSON document, read with the columns of a schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.read.foreign.decoding.records import decimal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_SHOWN_CHARS = 80
+_SPACE = re.compile(r"[ \t\r\n]*")
+_INTEGER = re.compile(r"-?[0-9]+")
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_WORDS = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}  # that Spark takes for floating-point numbers
+
+
+class _Number(str):
+    """A number as it is spelled."""
+
+    __slots__ = ()
+
+
+# With numbers as they are spelled.
+_decode = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number).raw_decode
+
+
+class _Value(NamedTuple):
+    """A value as Python's parser returns it, and where it is in the text."""
+
+    parsed: Any
+    text: str
+    start: int
+    end: int
+
+    @property
+    def spelled(self) -> str:
+        return self.text[self.start : self.end]
+
+
+def objects_of(text: str, kind: pa.StructType) -> list[Any]:
+    """Return the object of a document, or the objects of its array, as pyarrow takes them for a type.
+
+    A field that is repeated has its last value, as in Spark.
+
+    Raises:
+        ValueError: the text is not JSON, or a value is not of the type of its column.
+    """
+    start = behind_space(text, 0)
+    document = _value_at(text, start)
+    if behind_space(text, document.end) < len(text):
+        raise ValueError(f"text behind the value that ends at {document.end}")
+    objects = _items(document) if isinstance(document.parsed, list) else [document]
+    return [_nested(value, kind) for value in objects]
+
+
+def behind_space(text: str, position: int) -> int:
+    """Return where the white space ends that begins at a position."""
+    match = _SPACE.match(text, position)
+    assert match is not None, "it matches nothing, too"
+    return match.end()
+
+
+def _value_at(text: str, start: int) -> _Value:
+    parsed, end = _decode(text, start)
+    return _Value(parsed, text, start, end)
+
+
+def _items(array: _Value) -> Iterator[_Value]:
+    """Yield the values of an array, which the parser has read before."""
+    position = behind_space(array.text, array.start + 1)
+    while array.text[position] != "]":
+        item = _value_at(array.text, position)
+        yield item
+        position = behind_space(array.text, item.end)
+        if array.text[position] == ",":
+            position = behind_space(array.text, position + 1)
+
+
+def _members(outer: _Value) -> Iterator[tuple[str, _Value]]:
+    """Yield names and values of an object, which the parser has read before."""
+    position = behind_space(outer.text, outer.start + 1)
+    while outer.text[position] != "}":
+        name, end = _decode(outer.text, position)
+        colon = behind_space(outer.text, end)
+        value = _value_at(outer.text, behind_space(outer.text, colon + 1))
+        yield name, value
+        position = behind_space(outer.text, value.end)
+        if outer.text[position] == ",":
+            position = behind_space(outer.text, position + 1)
+
+
+def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
+    """Return a JSON value as one that pyarrow takes for a type; `ValueError` if it is none."""
+    parsed = value.parsed
+    if parsed is None:
+        return None
+    if pa.types.is_nested(kind):
+        return _nested(value, kind)
+    if pa.types.is_string(kind):
+        return _text(value)
+    if isinstance(parsed, str):
+        return _number(parsed, kind) if isinstance(parsed, _Number) else _of_string(value, kind)
+    if isinstance(parsed, bool) and pa.types.is_boolean(kind):
+        return parsed
+    raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
+
+
+def _of_string(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+    text: str = value.parsed
+    if pa.types.is_floating(kind) and text in _WORDS:
+        return float(text)
+    if pa.types.is_decimal(kind):
+        return decimal_of(text, kind)
+    if pa.types.is_temporal(kind) or pa.types.is_binary(kind):
+        return text
+    raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
+
+
+def _nested(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+    if pa.types.is_struct(kind) and isinstance(value.parsed, dict):
+        members = dict(_members(value))
+        return {field.name: _typed(members[field.name], field.type) for field in kind if field.name in members}
+    if pa.types.is_map(kind) and isinstance(value.parsed, dict):
+        return [(_with_question_marks(name), _typed(item, kind.item_type)) for name, item in _members(value)]
+    if pa.types.is_list(kind) and isinstance(value.parsed, list):
+        return [_typed(item, kind.value_type) for item in _items(value)]
+    raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
+
+
+def _number(spelled: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+    if pa.types.is_floating(kind):
+        return _floating(spelled, kind)
+    if pa.types.is_decimal(kind):
+        return decimal_of(spelled, kind)
+    if _INTEGER.fullmatch(spelled):
+        if pa.types.is_integer(kind):
+            return int(spelled)
+        if pa.types.is_timestamp(kind) and kind.tz:  # seconds since 1970
+            return f"{np.datetime64(int(spelled), 's')}Z"
+    raise ValueError(f"the number {spelled} is no {kind}")
+
+
+def _floating(spelled: str, kind: pa.DataType) -> float:
+    if spelled == "-0":
+        return 0.0  # an integer has no negative zero
+    if not pa.types.is_float32(kind):
+        return float(spelled)
+    return float(pa.scalar(str(spelled)).cast(kind).as_py())  # rounded once
+
+
+def _text(value: _Value) -> str:
+    """Return a string as it is, and any other value as it is spelled."""
+    if isinstance(value.parsed, str) and not isinstance(value.parsed, _Number):
+        return _with_question_marks(value.parsed)
+    if _HALF_PAIR.search(value.spelled):
+        json.dumps(value.parsed, ensure_ascii=False).encode()  # Spark refuses half a surrogate pair there
+    return value.spelled
+
+
+def _with_question_marks(text: str) -> str:
+    """Return a text in which a question mark replaces each half of a surrogate pair, as in Spark."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
