@@ -85,7 +85,8 @@ EXACT = [
     (NTZ, [NOON], NTZ, [NOON], FORMATS),
     (NS, [1_000], NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], ("parquet", "arrow")),  # noqa: DTZ001
     (pa.int64(), [1], NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], ("orc",)),  # noqa: DTZ001
-    (NS, [1_500], NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], ("orc",)),  # noqa: DTZ001
+    (NS, [1_500], NTZ, [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], FORMATS),  # noqa: DTZ001
+    (NS, [-1_500], NTZ, [datetime.datetime(1969, 12, 31, 23, 59, 59, 999_998)], ("parquet", "arrow")),  # noqa: DTZ001
     (pa.list_(pa.int64()), [[1], None, []], pa.list_(pa.int32()), [[1], None, []], FORMATS),
     (pa.large_list(pa.int64()), [[1], None], pa.list_(pa.int32()), [[1], None], ("parquet", "arrow")),
     (pa.list_(pa.int64(), 2), [[1, 2]], pa.list_(pa.int32()), [[1, 2]], ("parquet", "arrow")),
@@ -115,7 +116,6 @@ MISFITS = [
     (dec(12, 2), Decimal("9999.00"), dec(5, 2), FORMATS),
     (dec(20, 0), Decimal(5_000_000_000), pa.int32(), FORMATS),
     (pa.binary(), b"\xff", pa.string(), ("parquet", "arrow")),
-    (NS, 1_500, NTZ, ("parquet", "arrow")),
     (pa.timestamp("s"), 2**60, NTZ, ("arrow",)),
     (pa.list_(pa.int64()), [1, 5_000_000_000], pa.list_(pa.int32()), FORMATS),
     (pa.map_(pa.string(), pa.int64()), [("a", 300)], pa.map_(pa.string(), pa.int8()), FORMATS),

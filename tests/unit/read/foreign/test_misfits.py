@@ -111,10 +111,12 @@ def test_a_file_may_have_a_column_of_this_name(files: Files) -> None:
 
 def test_times_that_python_does_not_have_are_shown(files: Files) -> None:
     times = pa.array([1_500], pa.timestamp("ns"))
-    files.write("data", file_of("parquet", {"t": times, "d": pa.array([4_000_000], pa.date32())}))
-    schema = pa.schema([("t", pa.timestamp("us")), ("d", pa.date32()), TEXT])
+    files.write(
+        "data", file_of("parquet", {"t": times, "d": pa.array([4_000_000], pa.date32()), "id": pa.array([LARGE])})
+    )
+    schema = pa.schema([("t", pa.timestamp("us")), ("d", pa.date32()), ("id", pa.int32()), TEXT])
     [row] = files.rows(files.whole("data"), schema, FileDecoding("parquet"))
-    assert json.loads(row[2]) == {"t": "1970-01-01 00:00:00.000001500", "d": "12921-08-18"}
+    assert json.loads(row[3]) == {"t": "1970-01-01 00:00:00.000001500", "d": "12921-08-18", "id": LARGE}
 
 
 def test_rows_are_counted_over_batches(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,14 +108,14 @@ CASTS = (
     Cast(
         (_INSTANT_NS, _WALL_CLOCK_NS),
         (_INSTANT, _WALL_CLOCK),
-        "whole microseconds; as each other by clocks in UTC",
-        _cast,
+        "all, cut off to microseconds; as each other by clocks in UTC",
+        _floored,
         _NOT_ORC,
     ),
     # So Spark stores this type in ORC.
     Cast(("BIGINT",), (_WALL_CLOCK,), "all, as microseconds", _cast, ("orc",)),
-    Cast((_INSTANT_NS,), (_INSTANT,), "all; nanoseconds are cut off", _floored, ("orc",)),
-    Cast((_WALL_CLOCK_NS,), (_INSTANT, _WALL_CLOCK), "all; nanoseconds are cut off", _floored, ("orc",)),
+    Cast((_INSTANT_NS,), (_INSTANT,), "all, cut off to microseconds", _floored, ("orc",)),
+    Cast((_WALL_CLOCK_NS,), (_INSTANT, _WALL_CLOCK), "all, cut off to microseconds", _floored, ("orc",)),
 )
 
 _CONVERTS = {
