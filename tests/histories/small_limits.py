@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SMALL_LIMITS: dict[str, float] = {
     "FOREIGN_TASK_RECORDS": 5,
     "CHECKPOINT_MIN_BYTES": 24_000,
+    "BLOCK_VERSIONS": 4,
     "CHUNK_RECORDS": 5,
     "CLOSERS_MAX": 1,
     "COMPANION_FROM_BYTES": 2_000,
@@ -33,7 +34,6 @@ SMALL_LIMITS: dict[str, float] = {
     "HEADER_BYTES": 64,
     "LOGS_KEPT": 1,
     "MANY_RANGES": 2,
-    "MERGED_AT_ONCE": 2,
     "MERGED_BYTES": 4_000,
     "PARTS_PER_RECORD": 3,
     "PLANNERS_KEPT": 1,

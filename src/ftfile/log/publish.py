@@ -18,8 +18,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import clear_stage, place, retire, sync_names
-from ftfile.log.read.add_table import compact_records
-from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach, write_compacted
+from ftfile.log.read.range_writer import write_due_ranges
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.records import PublishedHint, read_published, write_published
 
@@ -185,11 +184,9 @@ def _is_own(entry: Unpublished, author: Author) -> bool:
     return isinstance(author, StreamAuthor) and entry.query_id == author.query_id
 
 
-# A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
+# Ranges are due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
 RANGE_BYTES = 256 << 10
-# Uncovered records read again per commit, at most.
-GAP_RECORDS = 256
 # After failures in turn, ranges are tried again after twice as many versions each time, at most after 64 times 64.
 PAUSES_MAX = 6
 
@@ -203,7 +200,7 @@ def post_commit(log: CommitLog, head: LogState) -> None:
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
         if head.version >= recent.paused_to:
             try:
-                compact_new_records(log, head)
+                write_due_ranges(log, head)
                 recent.failures = 0
             except FtfileError as error:
                 recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
@@ -212,30 +209,6 @@ def post_commit(log: CommitLog, head: LogState) -> None:
         # What no range stands for is read again.
         recent.clear()
     write_checkpoint_if_due(log, head)
-
-
-def compact_new_records(log: CommitLog, head: LogState) -> int:
-    """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
-    sizes = list_compacted(log.fs)
-    log.known_compacted &= sizes.keys()
-    own_ranges = CompactedFiles(log, head, sizes).cover()
-    first = reach(own_ranges) + 1
-    records: list[Record] = []
-    read_again = 0
-    for version in range(max(first, head.log_start), head.version + 1):
-        record = log.recent.records.get(version)
-        if record is None and read_again < GAP_RECORDS:
-            record = log.read_record(version)
-            read_again += 1
-        if record is None:
-            break
-        records.append(record)
-    if not records or records[0].version != first:
-        return first - 1
-    log.known_compacted.add(
-        write_compacted(log.fs, log.ids, compact_records(records, head.log_start), own_ranges, sizes)
-    )
-    return records[-1].version
 
 
 def write_checkpoint_if_due(log: CommitLog, state: LogState) -> None:

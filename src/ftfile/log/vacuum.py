@@ -14,11 +14,13 @@ from ftfile.core.logs import get_logger
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.format.version_blocks import fewest
 from ftfile.log.opening import maintaining
 from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
 from ftfile.log.publish import skip_published
-from ftfile.log.read.compacted_records import CompactedFiles, is_joined, list_compacted, merge_all, reach
+from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach
+from ftfile.log.read.range_writer import merge_all
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.log.records import store_now_ms
 from ftfile.storage.calls import parallel
@@ -42,7 +44,7 @@ LEAST_RETENTION = "24h"
 LOWERING = "lowerHorizon"
 # Looks while another vacuum deletes what this one reads, at most; and as many while others lower the horizon, too.
 TRIES = 100
-# More ranges than commits leave are merged, and so are more records than they leave uncovered, which are 64.
+# As many ranges more than need be are merged, and so are more records than commits leave uncovered, which are 64.
 MANY_RANGES = 16
 UNCOVERED_RECORDS = 128
 
@@ -288,8 +290,7 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
     """Merge the ranges when there are many, when some are lost, or when they hold what is not kept any more."""
     try:
         chosen = CompactedFiles(log, head, list_compacted(log.fs)).cover()
-        # Of ranges that overlap, records tell which log they are of.
-        many = len(chosen) > MANY_RANGES or not is_joined(chosen)
+        many = len(chosen) > MANY_RANGES + len(fewest(reach(chosen) + 1))
         if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
             merge_all(log, head)
     except FtfileError as error:

@@ -10,7 +10,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_with_written_settings
-from ftfile.log.read.compacted_records import merge_all
+from ftfile.log.read.range_writer import merge_all
 from ftfile.operate.delete import select, settled_for
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.rewriting import Choice, pieces_of, rewrite
@@ -115,10 +115,10 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
 
 
 def merge_ranges(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:
-    """Make one range of all records, so that readers open one file; return the version up to which it stands for them.
+    """Write the fewest ranges for all records, so that readers open few files; return the last version they cover.
 
-    Ranges that are missing or damaged are made anew. Safe beside running queries, and repeatable. Commits merge small
-    ranges themselves. For `access` see `ftfile.open`.
+    Ranges that are missing or damaged are written again from records. Safe while queries run, and idempotent. Commits
+    merge small ranges themselves. For `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory.

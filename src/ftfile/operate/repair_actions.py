@@ -24,7 +24,8 @@ from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import has_content, list_or_empty, stat_or_none
 from ftfile.log.protocol import commit, record_of
 from ftfile.log.publish import publish, skip_published
-from ftfile.log.read.compacted_records import list_compacted, merge_all
+from ftfile.log.read.compacted_records import list_compacted
+from ftfile.log.read.range_writer import merge_all
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.log.vacuum import lower_horizon

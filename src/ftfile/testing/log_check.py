@@ -201,6 +201,9 @@ def _check_checkpoints(log: LogContents) -> None:
 
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:
     """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
+    for info in list_or_empty(fs, layout.COMPACTED):
+        is_odd = info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None
+        require(not is_odd, "I7", f"{info.path} stands for versions for which there is no range")
     names = list_compacted(fs)
     adds = _forgetting({add.id: add for add in log.adds()}) if names else {}
     for name in names:

@@ -21,11 +21,12 @@ from ftfile.log.format.compacted import Columns, Document, decode_adds, encode_c
 from ftfile.log.format.layout import CompactedName
 from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.format.record import encode_record
-from ftfile.log.publish import compact_new_records
+from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves, may_stand
 from ftfile.log.read import add_table as merging
-from ftfile.log.read import compacted_records as ranges
-from ftfile.log.read.add_table import clip, compact_records, merge
+from ftfile.log.read import range_writer
+from ftfile.log.read.add_table import compact_records, merge
 from ftfile.log.read.compacted_records import contained, cover, list_compacted, reach, read_range, write_range
+from ftfile.log.read.range_writer import merge_all, write_due_ranges
 from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.log.state import LogState
 from ftfile.storage.registry import WrapperFileSystem
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tests.unit.log.conftest import Driver
 
 seeds = st.integers(0, 10**6)
+LEGAL = [Interval(first, last) for first in range(12) for last in range(12) if may_stand(first, last)]
 # Each example reads every version of a log.
 FEWER = settings(max_examples=settings().max_examples * 3 // 5)
 
@@ -50,16 +52,27 @@ def folded(records: RandomLog) -> LogState:
     return after(LogState(), *records.records)
 
 
-def pieces(log: RandomLog, *, overlap: bool = False) -> list[Range]:
-    """Return ranges of all records, cut at random, some of them merged."""
-    cuts = sorted({0, log.versions, *(log.random.randrange(log.versions) for _ in range(6))})
-    made = [compact_records(log.records[first:last], 0) for first, last in itertools.pairwise(cuts)]
-    while len(made) > 2 and log.random.random() < 0.7:
-        at = log.random.randrange(len(made) - 1)
-        made[at : at + 2] = [merge(made[at : at + 2], 0)]
-    if overlap and log.versions > 2:
-        first = log.random.randrange(log.versions - 1)
-        made.append(compact_records(log.records[first : log.random.randrange(first + 1, log.versions + 1)], 0))
+def intervals(log: RandomLog) -> list[Interval]:
+    """Return intervals for all versions that ranges may stand for, cut at random."""
+    end = log.versions
+    cut = log.random.choice((fewest(end), [*blocks(0, end)]))
+    for _ in range(log.random.randrange(6)):
+        place = log.random.randrange(len(cut))
+        if cut[place].size > 1:
+            cut[place : place + 1] = halves(cut[place])
+    return cut
+
+
+def pieces(log: RandomLog, *, nested: bool = False) -> list[Range]:
+    """Return ranges of all records, cut at random, some of them merged from others; and one within another."""
+    made = []
+    for first, last in intervals(log):
+        middle = log.random.randint(first, last)
+        parts = [compact_records(log.records[first:middle], 0)] if middle > first else []
+        made.append(merge([*parts, compact_records(log.records[middle : last + 1], 0)], 0))
+    if nested:
+        first, last = log.random.choice(intervals(log))
+        made.append(compact_records(log.records[first : last + 1], 0))
     return made
 
 
@@ -95,11 +108,11 @@ class TestMerging:
     @pytest.mark.slow
     @FEWER
     @given(seeds, st.booleans())
-    def test_every_version_reads_as_its_records_say(self, seed: int, overlap: bool) -> None:
-        log = RandomLog(seed, 12)
+    def test_every_version_reads_as_its_records_say(self, seed: int, nested: bool) -> None:
+        log = RandomLog(seed, 16)
         fs = log.store("merging")
         head = folded(log)
-        for content in pieces(log, overlap=overlap):
+        for content in pieces(log, nested=nested):
             write_range(fs, SYSTEM.ids, content)
         reader = CommitLog(NoRecords(fs))
         for version in range(log.versions):
@@ -110,9 +123,9 @@ class TestMerging:
 
     @pytest.mark.slow
     @FEWER
-    @given(seeds, st.integers(0, 11))
+    @given(seeds, st.integers(0, 15))
     def test_what_ended_before_the_oldest_record_is_left_out(self, seed: int, log_start: int) -> None:
-        log = RandomLog(seed, 12)
+        log = RandomLog(seed, 16)
         fs = log.store("left out")
         head = replace(folded(log), log_start=log_start)
         write_range(fs, SYSTEM.ids, merge(pieces(log), log_start))
@@ -125,10 +138,10 @@ class TestMerging:
 
     @pytest.mark.slow
     @FEWER
-    @given(seeds, st.integers(0, 11), st.integers(0, 11))
+    @given(seeds, st.integers(0, 15), st.integers(0, 15))
     def test_what_was_live_since_a_version(self, seed: int, since: int, version: int) -> None:
         since = min(since, version)
-        log = RandomLog(seed, 12)
+        log = RandomLog(seed, 16)
         fs = log.store("since")
         for content in pieces(log)[:-1]:
             write_range(fs, SYSTEM.ids, content)
@@ -137,62 +150,33 @@ class TestMerging:
         assert set(found) == expected
 
     @pytest.mark.slow
-    @FEWER
-    @given(seeds, st.integers(1, 11))
-    def test_a_clipped_range_stands_for_the_rest(self, seed: int, first: int) -> None:
-        log = RandomLog(seed, 12)
-        fs = log.store("clipped")
-        both = [compact_records(log.records[:first], 0), clip(compact_records(log.records, 0), first)]
-        write_range(fs, SYSTEM.ids, merge(both, 0))
-        for version in range(log.versions):
-            found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
-            assert dict(found.items()) == log.snapshots[version]
-
-    @pytest.mark.parametrize("seed", range(8))
-    def test_removed_adds_stay_removed_where_ranges_overlap_behind_a_log_start(self, seed: int) -> None:
-        """A committer that paused before it wrote a range, and a vacuum: ranges 0-7 and 4-15 overlap."""
-        log = RandomLog(seed, 20)
-        fs = log.store("overlap")
-        oldest = 8
-        head = replace(folded(log), log_start=oldest)
-        write_range(fs, SYSTEM.ids, compact_records(log.records[:oldest], 0))
-        later = [compact_records(log.records[4:16], 0), compact_records(log.records[16:], oldest)]
-        write_range(fs, SYSTEM.ids, merge(later, oldest))
-        for version in range(oldest, log.versions):
-            found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
-            assert dict(found.items()) == log.snapshots[version], version
-        ranges.merge_all(CommitLog(NoRecords(fs)), head)
-        assert [(name.first, name.last) for name in list_compacted(fs)] == [(0, 19)]
-        for version in range(oldest, log.versions):
-            found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
-            assert dict(found.items()) == log.snapshots[version], version
-
-    def test_a_range_that_left_out_ended_adds_is_not_clipped_before_them(self) -> None:
-        log = RandomLog(3, 12)
-        content = structs.replace(compact_records(log.records[4:], 0), log_start=8)
-        assert clip(content, 9).first == 9
-        with pytest.raises(CorruptData, match="up to version 8"):
-            clip(content, 8)
-
-    @pytest.mark.slow
     def test_large_documents_are_taken_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(merging, "DOCUMENT_ADDS", 4)
         for seed in range(20):
-            log = RandomLog(seed, 30)
+            log = RandomLog(seed, 32)
             fs = log.store("documents")
             merged = merge(pieces(log), 0)
             assert all(document.count <= 4 for document in (*merged.kept, *(merged.ended or ())))
             write_range(fs, SYSTEM.ids, merged)
-            for version in (3, 17, 29):
+            for version in (3, 17, 31):
                 found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
                 assert dict(found.items()) == log.snapshots[version]
 
+    def test_adds_that_ended_behind_the_log_start_are_kept(self) -> None:
+        """The oldest version that is read is the start itself: it has the adds that the next one ends."""
+        log = RandomLog(3, 8)
+        for log_start in range(8):
+            content = compact_records(log.records, log_start)
+            kept = {version for document in content.ended or () for version in document.versions().removed}
+            ended = {record.version for record in log.records if record.removes and record.version > log_start}
+            assert kept == ended
+
     def test_removes_of_what_never_was_are_an_error(self) -> None:
         log = RandomLog(3, 12)
-        whole = compact_records(log.records, 0)
+        later = compact_records(log.records[4:], 0)
         odd = compact_records(log.records[:4], 0)
         with pytest.raises(CorruptData, match="earlier versions"):
-            merge([merge([odd], 0), _with_removes(clip(whole, 4), {"nobody": 7})], 0)
+            merge([odd, _with_removes(later, {"nobody": 7})], 0)
 
 
 def _with_removes(content: Range, removes: dict[str, int]) -> Range:
@@ -233,8 +217,7 @@ class TestCover:
         [
             ([], []),
             ([(1, 5)], []),
-            ([(0, 3), (4, 9), (0, 5)], [(0, 5), (4, 9)]),
-            ([(0, 3), (4, 9), (5, 20)], [(0, 3), (4, 9), (5, 20)]),
+            ([(0, 3), (4, 7), (0, 7)], [(0, 7)]),
             ([(0, 3), (5, 9)], [(0, 3)]),
             ([(0, 9), (2, 3)], [(0, 9)]),
         ],
@@ -246,10 +229,10 @@ class TestCover:
         assert self.spans(cover(self.names((0, 3), (4, 9), (10, 12)), last=5)) == [(0, 3), (4, 9)]
 
     @pytest.mark.slow
-    @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
-    def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
+    @given(st.lists(st.tuples(st.sampled_from(LEGAL), st.sampled_from("ab")), max_size=9))
+    def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[Interval, str]]) -> None:
         """For any process that drops, and however little each has seen."""
-        names = {CompactedName(min(a, b), max(a, b), unique) for a, b, unique in spans}
+        names = {CompactedName(*interval, unique) for interval, unique in spans}
         before = reach(cover(names))
         some = {name for name in names if hash(name) % 3}
         others = names - some
@@ -263,7 +246,7 @@ class TestFallback:
     def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[CompactedName]]:
         log = RandomLog(5, 20)
         fs = log.store(name)
-        cuts = [(0, 6), (6, 12), (12, 18)]
+        cuts = [(0, 8), (8, 16), (16, 18)]
         return log, fs, [write_range(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
 
     @pytest.mark.parametrize("number", range(3))
@@ -298,7 +281,16 @@ class TestFallback:
         log, fs, names = self.log("another")
         for name in names:
             fs.delete(layout.compacted_path(name))
-        write_range(fs, SYSTEM.ids, compact_records(_renonced(RandomLog(6, 20)), 0))
+        write_range(fs, SYSTEM.ids, compact_records(_renonced(RandomLog(6, 16)), 0))
+        assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
+
+    def test_a_range_of_a_log_that_began_later_is_passed_over(self) -> None:
+        """As after the log alone was restored from an older copy, whose last records have the same nonces."""
+        log, fs, names = self.log("began later")
+        for name in names:
+            fs.delete(layout.compacted_path(name))
+        other = compact_records(RandomLog(6, 16).records, 0)
+        write_range(fs, SYSTEM.ids, structs.replace(other, log_start=5))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_that_goes_on_after_the_head(self) -> None:
@@ -306,15 +298,15 @@ class TestFallback:
         log, fs, names = self.log("beyond")
         for name in names:
             fs.delete(layout.compacted_path(name))
-        write_range(fs, SYSTEM.ids, compact_records(log.records, 0))
+        write_range(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
         head = replace(after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
 
     def test_neither_range_nor_records_is_an_error(self) -> None:
         log, fs, names = self.log("neither")
         fs.delete(layout.compacted_path(names[1]))
-        fs.delete(layout.record_path(7))
-        with pytest.raises(CorruptData, match=r"00007\.record"):
+        fs.delete(layout.record_path(9))
+        with pytest.raises(CorruptData, match=r"00009\.record"):
             snapshot_at(CommitLog(fs), folded(log))
 
     def test_ranges_that_are_merged_while_one_reads_are_looked_for_again(self) -> None:
@@ -328,14 +320,14 @@ class TestFallback:
             def open(self, path: str) -> InputFile:
                 if path.endswith(".compacted") and not self.raced:
                     self.raced = True
-                    write_range(fs, SYSTEM.ids, compact_records(log.records, 0))
-                    for name in names:
+                    write_range(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
+                    for name in names[:2]:
                         fs.delete(layout.compacted_path(name))
-                    for record in log.records[:19]:
+                    for record in log.records[:18]:
                         fs.delete(layout.record_path(record.version))
                 return super().open(path)
 
-        head = replace(folded(log), log_start=19)
+        head = replace(folded(log), log_start=18)
         assert dict(snapshot_at(CommitLog(Racing(fs)), head).adds.items()) == log.snapshots[19]
 
     def test_a_later_format_is_refused(self) -> None:
@@ -350,9 +342,9 @@ class TestFallback:
 
     @pytest.mark.slow
     def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where no range is left, all of them are one range again."""
-        monkeypatch.setattr(ranges, "CHUNK_RECORDS", 400)
-        versions = 2 * ranges.CHUNK_RECORDS + 1
+        """Where no range is left, the fewest stand for all of them again."""
+        monkeypatch.setattr(range_writer, "CHUNK_RECORDS", 300)
+        versions = 3 * range_writer.CHUNK_RECORDS + 1
         fs = MemoryFileSystem("chunks")
         for directory in layout.DIRECTORIES:
             fs.make_directories(directory)
@@ -360,8 +352,8 @@ class TestFallback:
             record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
             fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
-        ranges.merge_all(log, log.refresh())
-        assert [(name.first, name.last) for name in list_compacted(fs)] == [(0, versions - 1)]
+        merge_all(log, log.refresh())
+        assert sorted((name.first, name.last) for name in list_compacted(fs)) == fewest(versions)
         MemoryFileSystem.drop("chunks")
 
 
@@ -418,14 +410,15 @@ class TestCommits:
             driver.commit_new(batch)
         for name in list_compacted(driver.fs):
             driver.fs.delete(layout.compacted_path(name))
-        monkeypatch.setattr(keeping, "GAP_RECORDS", 10)
+        monkeypatch.setattr(range_writer, "GAP_RECORDS", 10)
         driver.restart()
         reached = []
         for batch in range(24, 44):
             driver.commit_new(batch)
             reached.append(reach(cover(list_compacted(driver.fs))))
             assert len(take_snapshot(driver.log).adds) == batch + 1
-        assert [at for at, _ in itertools.groupby(reached)] == [-1, 9, 19, 29, 39, 43]
+        steps = [at for at, _ in itertools.groupby(reached)]
+        assert steps == [-1, 9, 19, 29, 39, 43]
 
     def test_failing_to_write_one_harms_nobody(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
         class Denied(WrapperFileSystem):
@@ -441,6 +434,22 @@ class TestCommits:
             driver.commit_new(batch)
         assert "could not write a range" in caplog.text
         assert len(take_snapshot(driver.log).adds) == 5
+
+    def test_failing_to_write_one_drops_none(self, driver: Driver) -> None:
+        for batch in range(7):
+            driver.commit_new(batch)
+        before = list_compacted(driver.fs)
+
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".compacted"):
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        inner, driver.fs = driver.fs, Denied(driver.fs)
+        driver.restart()
+        driver.commit_new(7)
+        assert list_compacted(inner) == before
 
     @pytest.mark.slow
     def test_a_range_that_cannot_be_read_is_not_merged(self, driver: Driver) -> None:
@@ -458,7 +467,7 @@ class TestCosts:
 
     def written(self, versions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
         """Return bytes written to ranges, bytes of the last ones, and how many they are."""
-        monkeypatch.setattr(ranges, "MERGED_BYTES", 2050 << 40)
+        monkeypatch.setattr(range_writer, "MERGED_BYTES", 2050 << 40)
         fs = MeteredFileSystem(RandomLog(0, 0).store("costs"))
         log, head = CommitLog(fs), LogState()
         log.recent.is_kept = True
@@ -467,23 +476,24 @@ class TestCosts:
             log.recent.records[record.version] = record
             head = after(head, record)
             if version % 8 == 7:
-                compact_new_records(log, head)
+                write_due_ranges(log, head)
         there = list_compacted(fs)
         return fs.counters.bytes_written, sum(there.values()), len(there)
 
     @pytest.mark.slow
-    def test_adds_are_written_again_as_ranges_grow_fourfold(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_adds_are_written_again_as_ranges_double(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for levels in (3, 4):
             written, left, count = self.written(8 * 4**levels, monkeypatch)
             assert count == 1
-            assert levels * left < written < (levels + 2) * left
-        written, left, count = self.written(8 * (4**4 - 1), monkeypatch)
-        assert count == 3 * 4
+            assert levels * left < written < (2 * levels + 2) * left
+        versions = 8 * (4**4 - 1)
+        written, left, count = self.written(versions, monkeypatch)
+        assert count == len([*blocks(0, versions)])
 
     @pytest.mark.slow
     def test_one_commit_merges_no_more_than_it_may(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
-        monkeypatch.setattr(ranges, "MERGED_BYTES", 2900)
+        monkeypatch.setattr(range_writer, "MERGED_BYTES", 1000)
         sizes: list[int] = []
 
         class Watched(WrapperFileSystem):
@@ -496,8 +506,8 @@ class TestCosts:
         driver.restart()
         for batch in range(60):
             driver.commit_new(batch)
-        assert 4 * min(sizes) < 2900 < 4 * max(sizes) < 5000
-        assert len(list_compacted(driver.fs)) == 60 // 4
+        assert 4 * min(sizes) > 2 * 1000 > 2 * max(sizes)
+        assert len(list_compacted(driver.fs)) == 60 // 2
         assert len(take_snapshot(driver.log).adds) == 60
 
 
@@ -505,7 +515,7 @@ class TestBounds:
     def test_versions_that_are_not_kept_are_refused(self, driver: Driver) -> None:
         for batch in range(4):
             driver.commit_new(batch)
-        compact_new_records(driver.log, driver.log.refresh())
+        write_due_ranges(driver.log, driver.log.refresh())
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         for version in (-1, 0, 1, 5):
             with pytest.raises(ConfigError, match="the newest is 4, the oldest 2"):

@@ -17,6 +17,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
+from ftfile.log.format.version_blocks import fewest
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.snapshot import take_snapshot
@@ -421,10 +422,11 @@ class TestLimits:
 
     def test_more_ranges_than_are_kept_apart(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
-        monkeypatch.setattr("ftfile.log.read.compacted_records.MERGED_BYTES", 0)
-        for batch in range(vacuuming.MANY_RANGES + 1):
+        monkeypatch.setattr("ftfile.log.read.range_writer.MERGED_BYTES", 0)
+        count = vacuuming.MANY_RANGES + 8
+        for batch in range(count):
             world.driver.commit_new(batch)
-        assert len(list_compacted(world.fs)) == vacuuming.MANY_RANGES + 1
+        assert len(list_compacted(world.fs)) == count
         world.vacuum()
-        assert len(list_compacted(world.fs)) == 1
-        assert len(take_snapshot(CommitLog(world.fs)).adds) == vacuuming.MANY_RANGES + 1
+        assert len(list_compacted(world.fs)) == len(fewest(count))
+        assert len(take_snapshot(CommitLog(world.fs)).adds) == count

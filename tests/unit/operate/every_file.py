@@ -21,8 +21,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import write_marker
 from ftfile.log.format import layout, record
 from ftfile.log.opening import open_log
-from ftfile.log.publish import compact_new_records
 from ftfile.log.read.compacted_records import list_compacted
+from ftfile.log.read.range_writer import write_due_ranges
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.records import store_now_ms
 from ftfile.log.sealed import SealedFileSystem
@@ -145,7 +145,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     log = open_log(path, Access())
     fs, head = log.fs, log.refresh()
     write_checkpoint(fs, log.ids, head)
-    compact_new_records(log, head)
+    write_due_ranges(log, head)
     store_now_ms(fs)
     write_marker(fs)
     fs.put("in the way", b"somebody's %d\n" % next(_NUMBERS))

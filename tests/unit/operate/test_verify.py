@@ -22,7 +22,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
-from ftfile.log.read.compacted_records import list_compacted, merge_all, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.range_writer import merge_all
 from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify import history
 from ftfile.operate.verify import verify_directory as verifying
@@ -497,10 +498,10 @@ class TestDerived:
     def test_a_range_beyond_the_head(self, world: World) -> None:
         name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
-        beyond = name._replace(first=0, last=99)
-        world.write(layout.compacted_path(beyond), encode_compacted(structs.replace(content, first=0, last=99)))
+        beyond = name._replace(first=0, last=127)
+        world.write(layout.compacted_path(beyond), encode_compacted(structs.replace(content, first=0, last=127)))
         found = world.the("lost-records")
-        assert "version 99" in found.expected
+        assert "version 127" in found.expected
         assert world.verify().files == 9
 
     def test_a_range_of_another_history(self, world: World) -> None:

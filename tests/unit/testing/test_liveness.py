@@ -14,7 +14,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, AssemblyTask, Body, MaintenanceAuthor, Origin
 from ftfile.log.protocol import commit
-from ftfile.log.read.compacted_records import merge_all
+from ftfile.log.read.range_writer import merge_all
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation

@@ -309,8 +309,9 @@ class TestI7:
         directory.fs.make_directories(layout.RETIRED)
         directory.fs.rename("first.txt", layout.retired_path(first.id))
         removed = directory.record(removes=(Remove.of(first),))
+        last = directory.record()
         another = structs.replace(first, id="another", path="another", final_path="another.txt")
-        right = write_range(directory.fs, SYSTEM.ids, compact_records([added, more, removed], 0))
+        right = write_range(directory.fs, SYSTEM.ids, compact_records([added, more, removed, last], 0))
         check_directory(directory.fs)
         directory.fs.delete(layout.compacted_path(right))
         records = {
@@ -323,7 +324,7 @@ class TestI7:
                 structs.replace(removed, removes=(Remove.of(first), Remove.of(another))),
             ],
         }[told]
-        write_range(directory.fs, SYSTEM.ids, compact_records(records, 0))
+        write_range(directory.fs, SYSTEM.ids, compact_records([*records, last], 0))
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_published(self, directory: Directory) -> None:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.log.format.version_blocks import may_stand
 from ftfile.storage import paths
 
 if TYPE_CHECKING:
@@ -142,9 +143,14 @@ def compacted_path(name: CompactedName) -> str:
 
 
 def parse_compacted_name(path: str) -> CompactedName | None:
-    """Return the parsed name of a file in the directory of ranges, or None for any other file."""
+    """Return the parsed name of a file in the directory of ranges, or None for any other file.
+
+    A file for versions that no range may stand for is another file.
+    """
     match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return CompactedName(int(match[1]), int(match[2]), match[3]) if match else None
+    if match is None or not may_stand(int(match[1]), int(match[2])):
+        return None
+    return CompactedName(int(match[1]), int(match[2]), match[3])
 
 
 def wal_directory(writer: str) -> str:

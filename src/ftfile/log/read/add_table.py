@@ -163,8 +163,10 @@ class _Packer:
 
 
 def compact_records(records: Sequence[Record], log_start: int) -> Range:
-    """Return the range that stands for consecutive records; see `merge` for the adds that it leaves out."""
-    log_start = _forgotten_to(records[0].version, log_start)
+    """Return the range that stands for consecutive records; see `merge` for the adds that it leaves out.
+
+    It depends on no later record: a range of a lost history could otherwise not be told from one of this log.
+    """
     live: dict[str, tuple[Add, int]] = {}
     live_columns, ended = Columns(), Columns()
     removes: dict[str, int] = {}
@@ -198,9 +200,8 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
 def merge(ranges: Sequence[Range], log_start: int) -> Range:
     """Return one range that stands for consecutive ranges.
 
-    A range from version 0 on leaves out the adds that ended at `log_start` or before.
+    It leaves out the adds that it brought and that ended at `log_start` or before: nobody reads a version before.
     """
-    log_start = _forgotten_to(ranges[0].first, log_start)
     removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
     removes = dict(removed)
     live_packer, ended = _Packer(), _Packer()
@@ -228,38 +229,6 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         ended=ended.documents(),
         removes=removes,
     )
-
-
-def _forgotten_to(first: int, log_start: int) -> int:
-    """Return the version up to which a range from `first` on leaves out the adds that it ended itself; 0 for none.
-
-    Readers clip a range that begins later than version 0 where it overlaps the one before. Its ended adds then end adds
-    of that range, so none may be left out.
-    """
-    return log_start if first == 0 else 0
-
-
-def clip(content: Range, first: int) -> Range:
-    """Return the range that stands for the versions from `first` on; the ended adds must have been read.
-
-    Raises:
-        CorruptData: the range has left out adds that ended at `first` or later.
-    """
-    if content.log_start >= first:
-        expected = f"a range with the adds that ended at version {first} or later"
-        raise CorruptData("the ranges", expected, f"one that left out those up to version {content.log_start}")
-    live_packer, ended = _Packer(), _Packer()
-    removes = {add_id: version for add_id, version in content.removes.items() if version >= first}
-    for document in content.kept:
-        columns = document.columns()
-        live_packer.add(columns, [added >= first for added in columns.added])
-    for columns in _ended(content):
-        ended.add(columns, [added >= first for added in columns.added])
-        versions = zip(columns.ids, columns.added, columns.removed, strict=True)
-        removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
-    schemas = tuple(change for change in content.schemas if change.version >= first)
-    content = msgspec.structs.replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
-    return msgspec.structs.replace(content, kept=live_packer.documents(), ended=ended.documents())
 
 
 def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:

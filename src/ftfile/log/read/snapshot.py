@@ -15,7 +15,7 @@ from msgspec import structs
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
+from ftfile.log.read.add_table import AddTable, Block, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
 from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
@@ -252,14 +252,9 @@ class _Builder:
         self._ranges_to = -1
 
     def add_ranges(self, log: CommitLog, own_ranges: CompactedFiles) -> None:
-        ends: list[int] = []
         for content in self._read_ranges(log.fs, own_ranges):
-            overlaps = content.first <= self._end
-            if overlaps:
-                # Only a record at the end of the one before can tell which log that is of.
-                ends.append(self._end)
-            self._add_range(clip(content, self._end + 1) if overlaps else content)
-        self._ranges_to = min(*ends, self._end, self._version)
+            self._add_range(content)
+        self._ranges_to = min(self._end, self._version)
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
         for version in range(self._end + 1, self._version + 1):
@@ -280,18 +275,15 @@ class _Builder:
         """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
         while True:
             contents: list[Range] = []
-            end = -1
             chosen = cover(own_ranges.names, self._version)
             for name in chosen:
-                # What a range removed itself is left out unless it may be asked for.
-                ended = name.last > self._since or name.first <= end
                 try:
-                    contents.append(self._checked(read_range(fs, name, ended=ended)))
+                    # What a range removed itself is left out unless it may be asked for.
+                    contents.append(self._checked(read_range(fs, name, ended=name.last > self._since)))
                 except (NotFound, CorruptData) as error:
                     _log.warning("a range is passed over: %s", error)
                     own_ranges.names.discard(name)
                     break
-                end = name.last
             else:
                 if own_ranges.foreign(contents, chosen) is None:
                     return contents

@@ -157,8 +157,7 @@ class History:
     def _skip(self, version: int) -> None:
         """Go on behind a record that is missing: what it said is known from the next checkpoint on."""
         self._live = None
-        self._waiting = [sums for sums in self._waiting if sums.name.first > version]
-        self._active = []
+        self._waiting, self._active = [], []
         self._pending.clear()
         self._state = self._checkpoint_at(version)
 
@@ -171,7 +170,8 @@ class History:
         version = record.version
         self.records += 1
         self._fold(record)
-        self._active += [sums for sums in self._waiting if sums.name.first == version]
+        if self._live is not None:  # a range may remove adds of records that are missing
+            self._active += [sums for sums in self._waiting if sums.name.first == version]
         # What was live at the oldest version has its changes in it.
         if self._live is not None and (self._start == 0 or version > self._start):
             self._change(record, self._live)

@@ -263,7 +263,7 @@ def _decode(name: str, content: bytes, tmp_path: Path) -> object:
     [
         ("ftfileRecord", "log/*3.record"),
         ("ftfileCheckpoint", "checkpoints/*.checkpoint"),
-        ("ftfileCompacted", "compacted/*.compacted"),
+        ("ftfileCompacted", "compacted/*03-*.compacted"),
     ],
 )
 class TestVersions:

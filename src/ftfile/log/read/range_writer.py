@@ -1,0 +1,175 @@
+"""Writing ranges: those that are due after a commit, and the fewest for a whole log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
+from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves
+from ftfile.log.places import delete_file
+from ftfile.log.read.add_table import compact_records, merge
+from ftfile.log.read.compacted_records import (
+    CompactedFiles,
+    drop_contained,
+    is_within,
+    list_compacted,
+    missing_record,
+    reach,
+    read_range,
+    write_range,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.layout import CompactedName
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import LogState
+
+
+# Bytes of the ranges that one commit merges into one, at most: some 8 MiB of text. Maintenance merges larger ones.
+MERGED_BYTES = 1 << 20
+# Uncovered records that one commit reads again, at most.
+GAP_RECORDS = 256
+# Records that become a range at a time.
+CHUNK_RECORDS = 4096
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class WorkLimits:
+    """The work that may still be done."""
+
+    merged_bytes: float = math.inf  # of the ranges that are merged into one
+    records: float = math.inf  # that are read again, in all
+
+
+def write_due_ranges(log: CommitLog, head: LogState) -> int:
+    """Write ranges for the records that no range covers yet, and merge small ones, within the limits of one commit.
+
+    A gap that a dead committer left is filled, too, oldest versions first, bit by bit.
+
+    Returns:
+        The last version that ranges cover then.
+    """
+    writer = _RangeWriter(log, head, WorkLimits(MERGED_BYTES, GAP_RECORDS))
+    return writer.write(blocks(0, head.version + 1))
+
+
+def merge_all(log: CommitLog, head: LogState) -> None:
+    """Read all ranges, and write the fewest for all records up to the head, from records where a range is damaged.
+
+    Raises:
+        CorruptData: neither a range nor a record has a version.
+    """
+    writer = _RangeWriter(log, head, WorkLimits())
+    writer.read_all()
+    writer.write(fewest(head.version + 1))
+    writer.drop_replaced()
+
+
+class _RangeWriter:
+    """Writes ranges for intervals of versions, and drops the ranges that lie within them."""
+
+    def __init__(self, log: CommitLog, head: LogState, limits: WorkLimits) -> None:
+        self._log, self._head, self._limits = log, head, limits
+        self._sizes = list_compacted(log.fs)
+        log.known_compacted &= self._sizes.keys()
+        self._files = CompactedFiles(log, head, self._sizes)
+        self._chosen = self._files.cover()
+
+    def write(self, wanted_ranges: Iterable[Interval]) -> int:
+        """Write ranges for intervals, oldest first; return the last version that ranges cover then."""
+        for interval in wanted_ranges:
+            self._complete(interval)
+        return reach(self._chosen)
+
+    def read_all(self) -> None:
+        """Read the ranges of the log wholly, and pass over those that are damaged."""
+        for name in self._chosen:
+            try:
+                read_range(self._log.fs, name, ended=True)
+            except (NotFound, CorruptData) as error:
+                self._pass_over(name, error)
+
+    def drop_replaced(self) -> None:
+        """Delete the ranges within others, and damaged ones that others replace."""
+        drop_contained(self._log.fs, self._sizes, self._chosen)
+        for damaged_range in self._files.damaged:
+            if any(is_within(damaged_range, name) for name in self._chosen):
+                delete_file(self._log.fs, layout.compacted_path(damaged_range))
+
+    def _complete(self, interval: Interval) -> None:
+        """Write one range for an interval, if none stands for it; beyond the limits, for each half of it."""
+        covered_to = reach(self._chosen)
+        is_there = any(Interval(name.first, name.last).holds(interval) for name in self._chosen)
+        if is_there or covered_to < interval.first - 1:
+            return
+        inside = [name for name in self._chosen if interval.holds(Interval(name.first, name.last))]
+        first_record = max(covered_to + 1, interval.first)
+        if not self._may_write(inside, first_record, interval.last):
+            self._complete_halves(interval)
+            return
+        contents: list[Range] = []
+        for name in inside:
+            try:
+                contents.append(read_range(self._log.fs, name, ended=True))
+            except (NotFound, CorruptData) as error:
+                self._pass_over(name, error)
+                self._complete(interval)
+                return
+        starts = range(first_record, interval.last + 1, CHUNK_RECORDS)
+        contents += [self._from_records(start, min(start + CHUNK_RECORDS - 1, interval.last)) for start in starts]
+        try:
+            self._write_range(merge(contents, self._head.log_start) if len(contents) > 1 else contents[0])
+        except ConfigError as error:
+            _log.warning("the ranges of versions %d to %d stay apart: %s", *interval, error)
+            self._complete_halves(interval)
+
+    def _complete_halves(self, interval: Interval) -> None:
+        if interval.size > 1 and reach(self._chosen) < interval.last:
+            for half in halves(interval):
+                self._complete(half)
+
+    def _may_write(self, inside: list[CompactedName], first_record: int, last: int) -> bool:
+        """Return True if merging ranges and reading records is within the limits, and take these records from them."""
+        recent = self._log.recent.records
+        read_again = sum(1 for version in range(first_record, last + 1) if version not in recent)
+        merged_bytes = sum(self._sizes[name] for name in inside)
+        if merged_bytes > self._limits.merged_bytes or read_again > self._limits.records:
+            return False
+        self._limits.records -= read_again
+        return True
+
+    def _write_range(self, content: Range) -> None:
+        name = write_range(self._log.fs, self._log.ids, content)
+        self._log.known_compacted.add(name)
+        drop_contained(self._log.fs, self._sizes, [name])
+        self._sizes[name] = 0
+        self._files.names.add(name)
+        self._chosen = self._files.cover()
+
+    def _pass_over(self, name: CompactedName, error: NotFound | CorruptData) -> None:
+        _log.warning("a range is passed over, and written again: %s", error)
+        self._files.names.discard(name)
+        if isinstance(error, CorruptData):
+            self._files.damaged.add(name)
+        self._chosen = self._files.cover()
+
+    def _from_records(self, first: int, last: int) -> Range:
+        records: list[Record] = []
+        for version in range(first, last + 1):
+            record = self._log.recent.records.get(version)
+            if record is None and version >= self._head.log_start:
+                record = self._log.read_record(version)
+            if record is None:
+                raise missing_record(version)
+            records.append(record)
+        return compact_records(records, self._head.log_start)
