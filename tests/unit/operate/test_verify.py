@@ -15,14 +15,15 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
-from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints
+from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.add_table import compact_records
+from ftfile.log.read.compacted_records import list_compacted, read_range, write_range
 from ftfile.log.read.range_writer import merge_all
 from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify import history
@@ -487,6 +488,30 @@ class TestDerived:
             assert "bad-range" in world.codes()
         else:
             assert what == "ended"
+
+    @pytest.mark.parametrize("kind", ["part", "segment"])
+    def test_ranges_that_bring_removed_adds_back(self, world: World, kind: str) -> None:
+        """Without the older records, only the state of the log knows that they were removed."""
+        driver = world.driver
+        first = driver.stage(9)
+        if kind == "segment":
+            first = structs.replace(first, kind="segment", final_path=None)
+        driver.create_record(author=driver.author(9), adds=(first,))
+        driver.create_record(author=driver.author(10), removes=(Remove.of(first),))
+        for batch in range(11, 16):
+            driver.commit_new(batch)
+        records = [record for version in range(16) if (record := driver.log.read_record(version)) is not None]
+        for name in list_compacted(world.fs):
+            world.fs.delete(layout.compacted_path(name))
+        records[10] = structs.replace(records[10], removes=())
+        write_range(world.fs, SYSTEM.ids, compact_records(records, 0))
+        write_checkpoint(world.fs, SYSTEM.ids, CommitLog(world.fs).refresh())
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=15)
+        for version in range(15):
+            world.fs.delete(layout.record_path(version))
+        finding = world.the("bad-range")
+        assert (finding.repair, finding.severity) == ("no", "error")
+        assert first.id in finding.actual
 
     def test_a_damaged_range(self, world: World) -> None:
         path = layout.compacted_path(max(list_compacted(world.fs)))

@@ -127,7 +127,11 @@ def _verify(
         findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
         return _report(scan, findings, history.records, None, full=full)
     compare_files(files, snapshot.adds.values(), lambda add: reader.refresh().is_live(add, scan.state.version))
-    if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
+    returned = _returned_adds(scan.state, snapshot)
+    if returned:
+        actual = f"{len(returned)} adds that later records removed, such as {returned[0]!r}"
+        findings.append(_wrong_ranges(scan, layout.COMPACTED, "no removed add among the live ones", actual))
+    elif history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
         findings.append(_wrong_ranges(scan, layout.COMPACTED, "the rows that the records say", "others"))
     _forget_newer(reader, scan, files)
     report_staged_files(files, history)
@@ -175,6 +179,13 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
         for add in record.adds if record is not None else ():
             files.visible.pop(add.final_path or "", None)
             files.staged.pop(add.path, None)
+
+
+def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
+    """Return the ids of live adds that the state of the log, which checkpoints and records make, knows as removed."""
+    parts = [add_id for add_id in state.removed if add_id in snapshot.adds]
+    segments = [add.id for add in snapshot.adds.values() if add.kind == "segment" and add.id not in state.segments]
+    return [*parts, *segments]
 
 
 def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
