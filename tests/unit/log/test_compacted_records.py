@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.log.format.compacted import Range
-    from ftfile.storage.api import FileSystem, InputFile
+    from ftfile.storage.api import Capabilities, FileSystem, InputFile
     from tests.unit.log.conftest import Driver
 
 seeds = st.integers(0, 10**6)
@@ -301,6 +302,21 @@ class TestFallback:
         write_range(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
         head = replace(after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
+
+    def test_ranges_are_opened_at_the_same_time_where_that_pays(self) -> None:
+        log, fs, names = self.log("parallel")
+        together = threading.Barrier(len(names), timeout=60)
+
+        class Remote(WrapperFileSystem):
+            @property
+            def capabilities(self) -> Capabilities:
+                return replace(super().capabilities, concurrency=8)
+
+            def open(self, path: str) -> InputFile:
+                together.wait()
+                return super().open(path)
+
+        assert dict(snapshot_at(CommitLog(Remote(fs)), folded(log)).adds.items()) == log.snapshots[19]
 
     def test_neither_range_nor_records_is_an_error(self) -> None:
         log, fs, names = self.log("neither")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.compacted import Document, Range
+    from ftfile.log.format.layout import CompactedName
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
@@ -273,20 +274,25 @@ class _Builder:
 
     def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
         """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
+
+        def read(name: CompactedName) -> Range | None:
+            try:
+                # The adds that a range ended itself are only read if they may be asked for.
+                return self._checked(read_range(fs, name, ended=name.last > self._since))
+            except (NotFound, CorruptData) as error:
+                _log.warning("a range is passed over: %s", error)
+                return None
+
         while True:
-            contents: list[Range] = []
             chosen = cover(own_ranges.names, self._version)
-            for name in chosen:
-                try:
-                    # What a range removed itself is left out unless it may be asked for.
-                    contents.append(self._checked(read_range(fs, name, ended=name.last > self._since)))
-                except (NotFound, CorruptData) as error:
-                    _log.warning("a range is passed over: %s", error)
+            contents: list[Range] = []
+            for name, content in zip(chosen, parallel(fs, read, chosen), strict=True):
+                if content is None:
                     own_ranges.names.discard(name)
-                    break
-            else:
-                if own_ranges.foreign(contents, chosen) is None:
-                    return contents
+                else:
+                    contents.append(content)
+            if len(contents) == len(chosen) and own_ranges.foreign(contents, chosen) is None:
+                return contents
 
     def _checked(self, content: Range) -> Range:
         if content.log_start > self._since:
