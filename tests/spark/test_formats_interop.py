@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from ftfile.core.errors import SchemaError
 from ftfile.formats.api import format_from_options
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.spark import load
 from tests.unit.formats.rows import encode
 from tests.unit.formats.test_parquet_readers import CLAIMS
 
@@ -276,6 +277,21 @@ def test_null_is_an_empty_line_of_text_as_in_spark(spark: SparkSession, tmp_path
     spark.createDataFrame([("a",), (None,), ("b",)], "value string").coalesce(1).write.text(str(tmp_path / "spark"))
     (ours,), (theirs,) = (list((tmp_path / who).glob("part-*.txt")) for who in ("ours", "spark"))
     assert ours.read_bytes() == theirs.read_bytes() == b"a\n\nb\n"
+
+
+@pytest.mark.parametrize("name", ["parquet", "json", "csv", "arrow"])
+def test_times_of_day(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    texts = ["00:00:00", "01:02:03.5", "12:00:00.000001", "23:59:59.999999", None]
+    rows = spark.createDataFrame([*enumerate(texts)], "id long, t string").selectExpr("id", "CAST(t AS TIME) AS t")
+    path = str(tmp_path / "out")
+    rows.coalesce(1).write.format("ftfile").option("fileFormat", name).mode("append").save(path)
+    expected = rows.collect()
+    read = spark.read.format("ftfile").load(path)
+    assert (read.schema, sorted(read.collect())) == (rows.schema, expected)
+    assert sorted(load(spark, path).collect()) == expected
+    if name != "arrow":  # Spark has no reader for it
+        assert sorted(spark.read.schema(rows.schema).format(name).load(path).collect()) == expected
 
 
 @pytest.mark.parametrize("compression", CLAIMS)

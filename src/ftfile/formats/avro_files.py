@@ -56,6 +56,7 @@ _LEAVES: dict[pa.DataType, Any] = {
     pa.date32(): {"type": "int", "logicalType": "date"},
     pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
     pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
 }
 _ARROW = {
     "boolean": pa.bool_(),
@@ -68,6 +69,7 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp-micros": pa.timestamp("us", tz="UTC"),
     "local-timestamp-micros": pa.timestamp("us"),
+    "time-micros": pa.time64("us"),
 }
 
 

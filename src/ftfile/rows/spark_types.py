@@ -38,6 +38,7 @@ _ATOMIC: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "time(6)": pa.time64("us"),
     "decimal": pa.decimal128(10, 0),
 }
 _SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
@@ -60,7 +61,7 @@ _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 # What to do about types that no file format here gives back as they went in; the first match counts.
 _ADVICE = (
     (re.compile(r"variant"), "store its JSON text: to_json(column)"),
-    (re.compile(r"time(\(|$)"), "store it as a string: cast(column AS STRING)"),
+    (re.compile(r"time(\(|$)"), "only TIME(6) is stored: cast(column AS TIME(6))"),
     (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
     (re.compile(r"geo(metry|graphy)"), "store it as WKB: st_asbinary(column)"),
     (re.compile(r"(void|null)$"), "give it a type: cast(column AS STRING)"),

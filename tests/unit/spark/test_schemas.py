@@ -29,6 +29,7 @@ ATOMIC = [
     "date",
     "timestamp",
     "timestamp_ntz",
+    "time(6)",
     "decimal",
     "decimal(38,18)",
     "char(3)",

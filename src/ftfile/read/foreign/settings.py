@@ -200,6 +200,12 @@ def require_columns(
         )
 
 
+def _unread_types(schema: pa.Schema) -> Iterator[str]:
+    for path, kind in columns_within(schema):
+        if pa.types.is_time(kind):
+            yield f"column `{path}`: TIME, which is read from ftfile's own directories only; leave the column out"
+
+
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
     file_format = decoding.file_format
     corrupt = decoding.column_name_of_corrupt_record
@@ -207,6 +213,7 @@ def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: boo
         kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
             yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
+    yield from _unread_types(schema)
     if file_format == "csv":
         for field in schema:
             if pa.types.is_nested(field.type):
