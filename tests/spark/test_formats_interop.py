@@ -119,7 +119,6 @@ def test_characters_are_strings() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "said"),
     [
-        (T.VariantType(), "v", "to_json"),
         (T.TimeType(3), "v", "time(3)"),
         (T.DayTimeIntervalType(), "v", "interval day to second"),
         (T.YearMonthIntervalType(1), "v", "interval month"),
@@ -130,7 +129,7 @@ def test_characters_are_strings() -> None:
         (T.StringType("UNICODE_CI"), "v", "UNICODE_CI"),
         (T.ArrayType(T.StringType("UTF8_LCASE")), "v.element", "UTF8_LCASE"),
         (T.MapType(T.StringType(), T.StringType("DE_AI")), "v.value", "DE_AI"),
-        (T.StructType([T.StructField("x", T.VariantType())]), "v.x", "variant"),
+        (T.StructType([T.StructField("x", T.NullType())]), "v.x", "void"),
         (T.StructType([]), "v", "without fields"),
         (VectorUDT(), "v", "VectorUDT"),
     ],
@@ -292,6 +291,24 @@ def test_times_of_day(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert sorted(load(spark, path).collect()) == expected
     if name != "arrow":  # Spark has no reader for it
         assert sorted(spark.read.schema(rows.schema).format(name).load(path).collect()) == expected
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_variants(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    texts = ['{"a":1,"b":[1.5,null,"x"]}', "null", '"text"', "[]", None]
+    read_as_text = ["id", "to_json(v) AS v", "to_json(a) AS a"]
+    rows = spark.createDataFrame([*enumerate(texts)], "id long, t string")
+    rows = rows.selectExpr("id", "parse_json(t) AS v", "array(parse_json(t), null) AS a")
+    expected = sorted(rows.selectExpr(*read_as_text).collect())
+    path = str(tmp_path / "out")
+    rows.coalesce(1).write.format("ftfile").option("fileFormat", name).mode("append").save(path)
+    read = spark.read.format("ftfile").load(path)
+    frames = [read, load(spark, path)]
+    if name == "parquet":
+        frames.append(spark.read.schema(read.schema).parquet(path))
+    for frame in frames:
+        assert frame.schema["v"].dataType == T.VariantType()
+        assert sorted(frame.selectExpr(*read_as_text).collect()) == expected
 
 
 @pytest.mark.parametrize("compression", CLAIMS)

@@ -25,7 +25,7 @@ from ftfile.formats.avro_container import (
     read_header,
 )
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, check_problems, columns_within, corrupt
+from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, corrupt
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ class AvroFormat(ColumnarFormat):
 
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
+        check_variants(self.name, schema)
         check_problems(self.name, schema_problems(schema))
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:

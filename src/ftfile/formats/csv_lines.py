@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
-from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, corrupt
+from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, check_variants, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_texts, text_scalar
 from ftfile.rows.clock_text import times_of_day
@@ -83,6 +83,7 @@ class CsvLines(Lines):
         return replace(cls.from_options(definition), columns=tuple(definition.get("columns", ())) or None)
 
     def check_schema(self, schema: pa.Schema) -> None:
+        check_variants(self.name, schema)
         problems = []
         for column in schema:
             if pa.types.is_nested(column.type):

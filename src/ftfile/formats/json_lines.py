@@ -15,7 +15,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
-from ftfile.formats.reading import TimeFormats, batch_of, check_problems, columns_within, corrupt
+from ftfile.formats.reading import TimeFormats, batch_of, check_problems, check_variants, columns_within, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
     is_valid,
@@ -185,6 +185,7 @@ class JsonLines(Lines):
         return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
+        check_variants(self.name, schema)
         check_problems(
             self.name,
             (

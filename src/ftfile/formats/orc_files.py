@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from ftfile.core.errors import UnencodableRows
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, check_problems, columns_within, reading_errors
+from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, reading_errors
 from ftfile.rows.buffers import (
     is_valid,
     leaf_types,
@@ -183,6 +183,7 @@ class OrcFormat(ColumnarFormat):
 
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
+        check_variants(self.name, schema)
         check_problems(
             self.name,
             (

@@ -17,7 +17,7 @@ from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merge
 from ftfile.log.format import layout
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, leaf_types, values_of
-from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
+from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, has_variant, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -220,6 +220,8 @@ def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if any(pa.types.is_time(leaf) for leaf in leaf_types(field.type)):
             raise ConfigError(f"column {field.name!r}: a store does not hold TIME: cast(column AS STRING)")
+        if has_variant(field.type):
+            raise ConfigError(f"column {field.name!r}: a store does not hold VARIANT: to_json(column)")
 
 
 def check_buckets(buckets: int) -> None:

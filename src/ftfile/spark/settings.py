@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     VarcharType,
+    VariantType,
 )
 
 from ftfile.core.context import SYSTEM, absolute_path
@@ -108,6 +109,7 @@ ATOMIC: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestamp_ntz": TimestampNTZType(),
     "decimal": DecimalType(),
+    "variant": VariantType(),
 }
 _TIME = "time(6)"
 if hasattr(types, "TimeType"):  # Spark 4.0 does not have it

@@ -30,6 +30,7 @@ ATOMIC = [
     "timestamp",
     "timestamp_ntz",
     "time(6)",
+    "variant",
     "decimal",
     "decimal(38,18)",
     "char(3)",

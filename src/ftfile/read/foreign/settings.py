@@ -20,6 +20,7 @@ from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import TimeFormats, columns_within
 from ftfile.read.shares import TASK_BYTES
+from ftfile.rows.spark_types import is_variant
 from ftfile.storage.paths import parse
 
 if TYPE_CHECKING:
@@ -202,8 +203,9 @@ def require_columns(
 
 def _unread_types(schema: pa.Schema) -> Iterator[str]:
     for path, kind in columns_within(schema):
-        if pa.types.is_time(kind):
-            yield f"column `{path}`: TIME, which is read from ftfile's own directories only; leave the column out"
+        if pa.types.is_time(kind) or is_variant(kind):
+            name = "VARIANT" if is_variant(kind) else "TIME"
+            yield f"column `{path}`: {name}, which is read from ftfile's own directories only; leave the column out"
 
 
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
