@@ -58,6 +58,18 @@ def test_it_does_not_become_a_struct(tmp_path: Any, before: Any, after: Any, pol
         MicroBatch(out, {"v": after}, {"onSchemaChange": policy}).run(1, [[{"v": ONE}]])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("stored", "asked"), [("variant", STRUCT), (STRUCT, "variant")])
+def test_it_is_not_read_as_a_struct(tmp_path: Any, stored: Any, asked: Any) -> None:
+    MicroBatch(str(tmp_path / "out"), {"v": stored}).run(0, [[{"v": ONE}]])
+    reader: Any = FtFileDataSource({"path": str(tmp_path / "out")}).reader(
+        settings.struct_type(spark_schema({"v": asked}))
+    )
+    (partition,) = reader.partitions()
+    with pytest.raises(SchemaError, match=r"does not fit the columns to be read: v was .*variant"):
+        list(reader.read(partition))
+
+
 @pytest.mark.parametrize("file_format", ["json", "csv", "avro", "orc"])
 def test_formats_without_it_refuse_it(tmp_path: Any, file_format: str) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", **V}, {"fileFormat": file_format})
