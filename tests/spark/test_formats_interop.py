@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from ftfile.core.errors import SchemaError
 from ftfile.formats.api import format_from_options
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.spark import load
 from tests.unit.formats.rows import encode
 from tests.unit.formats.test_parquet_readers import CLAIMS
 
@@ -118,7 +119,6 @@ def test_characters_are_strings() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "said"),
     [
-        (T.VariantType(), "v", "to_json"),
         (T.TimeType(3), "v", "time(3)"),
         (T.DayTimeIntervalType(), "v", "interval day to second"),
         (T.YearMonthIntervalType(1), "v", "interval month"),
@@ -129,7 +129,7 @@ def test_characters_are_strings() -> None:
         (T.StringType("UNICODE_CI"), "v", "UNICODE_CI"),
         (T.ArrayType(T.StringType("UTF8_LCASE")), "v.element", "UTF8_LCASE"),
         (T.MapType(T.StringType(), T.StringType("DE_AI")), "v.value", "DE_AI"),
-        (T.StructType([T.StructField("x", T.VariantType())]), "v.x", "variant"),
+        (T.StructType([T.StructField("x", T.NullType())]), "v.x", "void"),
         (T.StructType([]), "v", "without fields"),
         (VectorUDT(), "v", "VectorUDT"),
     ],
@@ -276,6 +276,39 @@ def test_null_is_an_empty_line_of_text_as_in_spark(spark: SparkSession, tmp_path
     spark.createDataFrame([("a",), (None,), ("b",)], "value string").coalesce(1).write.text(str(tmp_path / "spark"))
     (ours,), (theirs,) = (list((tmp_path / who).glob("part-*.txt")) for who in ("ours", "spark"))
     assert ours.read_bytes() == theirs.read_bytes() == b"a\n\nb\n"
+
+
+@pytest.mark.parametrize("name", ["parquet", "json", "csv", "arrow"])
+def test_times_of_day(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    texts = ["00:00:00", "01:02:03.5", "12:00:00.000001", "23:59:59.999999", None]
+    rows = spark.createDataFrame([*enumerate(texts)], "id long, t string").selectExpr("id", "CAST(t AS TIME) AS t")
+    path = str(tmp_path / "out")
+    rows.coalesce(1).write.format("ftfile").option("fileFormat", name).mode("append").save(path)
+    expected = rows.collect()
+    read = spark.read.format("ftfile").load(path)
+    assert (read.schema, sorted(read.collect())) == (rows.schema, expected)
+    assert sorted(load(spark, path).collect()) == expected
+    if name != "arrow":  # Spark has no reader for it
+        assert sorted(spark.read.schema(rows.schema).format(name).load(path).collect()) == expected
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_variants(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    texts = ['{"a":1,"b":[1.5,null,"x"]}', "null", '"text"', "[]", None]
+    read_as_text = ["id", "to_json(v) AS v", "to_json(a) AS a"]
+    rows = spark.createDataFrame([*enumerate(texts)], "id long, t string")
+    rows = rows.selectExpr("id", "parse_json(t) AS v", "array(parse_json(t), null) AS a")
+    expected = sorted(rows.selectExpr(*read_as_text).collect())
+    path = str(tmp_path / "out")
+    rows.coalesce(1).write.format("ftfile").option("fileFormat", name).mode("append").save(path)
+    read = spark.read.format("ftfile").load(path)
+    frames = [read, load(spark, path)]
+    if name == "parquet":
+        frames.append(spark.read.schema(read.schema).parquet(path))
+    for frame in frames:
+        assert frame.schema["v"].dataType == T.VariantType()
+        assert sorted(frame.selectExpr(*read_as_text).collect()) == expected
 
 
 @pytest.mark.parametrize("compression", CLAIMS)

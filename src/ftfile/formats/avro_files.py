@@ -25,7 +25,7 @@ from ftfile.formats.avro_container import (
     read_header,
 )
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, check_problems, columns_within, corrupt
+from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, corrupt
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ _LEAVES: dict[pa.DataType, Any] = {
     pa.date32(): {"type": "int", "logicalType": "date"},
     pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
     pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
 }
 _ARROW = {
     "boolean": pa.bool_(),
@@ -68,6 +69,7 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp-micros": pa.timestamp("us", tz="UTC"),
     "local-timestamp-micros": pa.timestamp("us"),
+    "time-micros": pa.time64("us"),
 }
 
 
@@ -209,6 +211,7 @@ class AvroFormat(ColumnarFormat):
 
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
+        check_variants(self.name, schema)
         check_problems(self.name, schema_problems(schema))
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:

@@ -15,9 +15,10 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
-from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, corrupt
+from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, check_variants, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_texts, text_scalar
+from ftfile.rows.clock_text import times_of_day
 from ftfile.rows.value_text import float_text
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class CsvLines(Lines):
         return replace(cls.from_options(definition), columns=tuple(definition.get("columns", ())) or None)
 
     def check_schema(self, schema: pa.Schema) -> None:
+        check_variants(self.name, schema)
         problems = []
         for column in schema:
             if pa.types.is_nested(column.type):
@@ -186,8 +188,12 @@ class CsvLines(Lines):
         for column in schema:
             text, kind = batch.column(column.name), column.type
             try:
-                is_cast = not pa.types.is_temporal(kind) or times.is_iso(kind)
-                columns.append(text.cast(kind) if is_cast else times.pattern(kind).read(text, kind, times.zone))
+                if pa.types.is_time(kind):
+                    columns.append(times_of_day(text))
+                elif not pa.types.is_temporal(kind) or times.is_iso(kind):
+                    columns.append(text.cast(kind))
+                else:
+                    columns.append(times.pattern(kind).read(text, kind, times.zone))
             except ValueError as error:
                 raise corrupt(file, f"{kind} in column `{column.name}`", error) from error
         return batch_of(columns, schema, batch.num_rows)
@@ -245,7 +251,7 @@ class _CsvRows:
         """Return True if the text of a value of this type can need quotes."""
         if pa.types.is_string(arrow) or self._options.quote_all:
             return True
-        if pa.types.is_temporal(arrow) and not self._options.times.is_iso(arrow):
+        if pa.types.is_temporal(arrow) and not pa.types.is_time(arrow) and not self._options.times.is_iso(arrow):
             return True
         nulls = (set(text) for text in self._options.nulls_as_read if text)
         return bool(specials & _PLAIN_CHARACTERS) or any(text <= _PLAIN_CHARACTERS for text in nulls)
@@ -261,7 +267,7 @@ class _CsvRows:
     def _text(self, array: pa.Array) -> pa.StringArray:
         if pa.types.is_floating(array.type):
             return float_text(array)
-        if pa.types.is_temporal(array.type):
+        if pa.types.is_temporal(array.type) and not pa.types.is_time(array.type):
             return self._options.times.pattern(array.type).format(array, self._options.times.zone)
         return array.cast(pa.string())
 

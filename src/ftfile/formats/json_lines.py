@@ -15,7 +15,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
-from ftfile.formats.reading import TimeFormats, batch_of, check_problems, columns_within, corrupt
+from ftfile.formats.reading import TimeFormats, batch_of, check_problems, check_variants, columns_within, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
     is_valid,
@@ -185,6 +185,7 @@ class JsonLines(Lines):
         return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
+        check_variants(self.name, schema)
         check_problems(
             self.name,
             (
@@ -253,17 +254,23 @@ class JsonLines(Lines):
 
     def _is_text(self, arrow: pa.DataType) -> bool:
         """Return True if values of this type become strings before arro3 encodes them."""
-        return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
+        if pa.types.is_binary(arrow) or pa.types.is_time(arrow):  # arro3 cuts zeros of fractions off
+            return True
+        return pa.types.is_temporal(arrow) and not self.times.is_default(arrow)
 
     def _text(self, array: pa.Array) -> pa.StringArray:
-        """Return binary values, dates and timestamps as strings; `ValueError` if one has no text."""
+        """Return binary values, dates, timestamps and times as strings; `ValueError` if one has no text."""
         if pa.types.is_binary(array.type):
             return base64_text(array)
+        if pa.types.is_time(array.type):
+            return array.cast(pa.string())
         return self.times.pattern(array.type).format(array, self.times.zone)
 
     def _read_type(self, arrow: pa.DataType) -> pa.DataType:
+        if pa.types.is_time(arrow) or not self._is_text(arrow):
+            return arrow
         iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
-        return arrow if iso or not self._is_text(arrow) else pa.string()
+        return arrow if iso else pa.string()
 
     def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         if array.type == target:

@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from ftfile.core.errors import UnencodableRows
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, columns_within, reading_errors
+from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, reading_errors
 from ftfile.rows.buffers import (
     is_valid,
     leaf_types,
@@ -180,6 +180,18 @@ class OrcFormat(ColumnarFormat):
         "zlib": Codec(".zlib"),
         "zstd": Codec(".zstd"),
     }
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        ColumnarFormat.check_schema(self, schema)
+        check_variants(self.name, schema)
+        check_problems(
+            self.name,
+            (
+                f"column `{path}`: TIME, which ORC does not have; use cast(column AS STRING), or parquet"
+                for path, arrow in columns_within(schema)
+                if pa.types.is_time(arrow)
+            ),
+        )
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         check_text(batch)

@@ -168,7 +168,7 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
 def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
     """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
     stored = recorded_schema(encoding["schema"])
-    clauses = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
+    clauses = [] if stored.equals(schema, check_metadata=True) else [*misfits(stored, schema, narrower=True)]
     if clauses:
         raise SchemaError(
             f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "

@@ -19,6 +19,7 @@ from ftfile.core.context import is_worker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
+from ftfile.rows.spark_types import is_variant
 from ftfile.rows.value_text import TimePattern, is_zone
 from ftfile.storage.calls import visited
 
@@ -36,6 +37,7 @@ __all__ = (
     "bounded",
     "check_one_text_column",
     "check_problems",
+    "check_variants",
     "columns_within",
     "corrupt",
     "end_all",
@@ -257,6 +259,18 @@ def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast
     name, kind = schema.names[0], schema.types[0]
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         check_problems(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
+
+
+def check_variants(format_name: str, schema: pa.Schema) -> None:
+    """Raise `SchemaError` for columns of VARIANT, which the format does not have."""
+    check_problems(
+        format_name,
+        (
+            f"column `{path}`: VARIANT, which {format_name} does not have; use to_json(column), or parquet"
+            for path, kind in columns_within(schema)
+            if is_variant(kind)
+        ),
+    )
 
 
 def check_problems(format_name: str, problems: Iterable[str]) -> None:

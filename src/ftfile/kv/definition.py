@@ -16,8 +16,8 @@ from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 from ftfile.log.format import layout
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import from_numpy, values_of
-from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, is_wider, recorded_schema, spark_schema_json
+from ftfile.rows.buffers import from_numpy, leaf_types, values_of
+from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, has_variant, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -195,6 +195,7 @@ def define(  # noqa: PLR0913 - all by name
     the classes that it may name, None for any: `merge` is then of the caller, and not of a record. Without value
     columns it is a store of keys alone. A ConfigError names the option if these make no store.
     """
+    _check_types(schema)
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
         raise ConfigError(f"bucketBy={','.join(bucket_by)}: it may name key columns only, of {','.join(keys)}")
@@ -213,6 +214,14 @@ def define(  # noqa: PLR0913 - all by name
     return StoreDefinition(
         tuple(keys), pa.schema(stored), tuple(bucket_by) or tuple(keys), buckets, functions, sequence, code
     )
+
+
+def _check_types(schema: pa.Schema) -> None:
+    for field in schema:
+        if any(pa.types.is_time(leaf) for leaf in leaf_types(field.type)):
+            raise ConfigError(f"column {field.name!r}: a store does not hold TIME: cast(column AS STRING)")
+        if has_variant(field.type):
+            raise ConfigError(f"column {field.name!r}: a store does not hold VARIANT: to_json(column)")
 
 
 def check_buckets(buckets: int) -> None:

@@ -223,6 +223,10 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         if pa.types.is_timestamp(kind) and kind.tz is None and _OFFSET.search(text):
             instant = value_of(text, _INSTANT, UTC)
             return clocks_of(pa.array([instant.value], _INSTANT), time_zone)[0].cast(kind)
+        if pa.types.is_time(kind):
+            from ftfile.rows.clock_text import time_of_day  # noqa: PLC0415 - most conditions have no times of day
+
+            return time_of_day(text)
         return value_of(text, kind, time_zone)
     if isinstance(value, str) and pa.types.is_binary(kind):
         value = value.encode()

@@ -38,9 +38,12 @@ _ATOMIC: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "time(6)": pa.time64("us"),
     "decimal": pa.decimal128(10, 0),
+    # As Spark sends it to Python, but nullable: the metadata of the second field tells it from another struct.
+    "variant": pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})]),
 }
-_SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
+_SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name not in {"decimal", "variant"}}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRECISION_MAX = 38
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
@@ -59,8 +62,7 @@ _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
 # What to do about types that no file format here gives back as they went in; the first match counts.
 _ADVICE = (
-    (re.compile(r"variant"), "store its JSON text: to_json(column)"),
-    (re.compile(r"time(\(|$)"), "store it as a string: cast(column AS STRING)"),
+    (re.compile(r"time(\(|$)"), "only TIME(6) is stored: cast(column AS TIME(6))"),
     (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
     (re.compile(r"geo(metry|graphy)"), "store it as WKB: st_asbinary(column)"),
     (re.compile(r"(void|null)$"), "give it a type: cast(column AS STRING)"),
@@ -166,6 +168,23 @@ def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataTyp
     return pa.string()
 
 
+def is_variant(arrow: pa.DataType) -> bool:
+    """Return True for the type of VARIANT, which equals that of a struct: Arrow compares no metadata."""
+    return bool(arrow.equals(_ATOMIC["variant"], check_metadata=True))
+
+
+def type_text(arrow: pa.DataType) -> str:
+    """Return a type as errors show it: VARIANT has the text of a struct."""
+    return "variant" if is_variant(arrow) else str(arrow)
+
+
+def has_variant(arrow: pa.DataType) -> bool:
+    """Return True for VARIANT, and for a type that has it within."""
+    if is_variant(arrow):
+        return True
+    return pa.types.is_nested(arrow) and any(has_variant(arrow.field(index).type) for index in range(arrow.num_fields))
+
+
 def as_nullable(schema_json: str) -> str:
     """Return the schema with everything nullable at every depth, as Spark's own file sink has it."""
     # One batch without nulls promises nothing about the next.
@@ -221,6 +240,8 @@ def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
 def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
     if name := _SPARK_NAMES.get(arrow):
         return name
+    if is_variant(arrow):
+        return "variant"
     if isinstance(arrow, pa.Decimal128Type):
         return f"decimal({arrow.precision},{arrow.scale})"
     if isinstance(arrow, pa.StructType):
@@ -262,6 +283,8 @@ def reads_back(old: pa.DataType, new: pa.DataType) -> bool:
 
     Fields of structs are found by name; one that is missing on a side is null, or left out.
     """
+    if is_variant(old) or is_variant(new):
+        return is_variant(old) and is_variant(new)
     if not pa.types.is_nested(old):
         return old.equals(new) or is_wider(old, new) or _has_digits(old, new)
     if pa.types.is_struct(old) and pa.types.is_struct(new):
@@ -306,7 +329,7 @@ def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool 
         before = old_types.get(field.name)
         if before is None or reads_back(before, field.type) or (narrower and _is_smaller(before, field.type)):
             continue
-        yield f"{field.name} was {before} and is {field.type}"
+        yield f"{field.name} was {type_text(before)} and is {type_text(field.type)}"
 
 
 def _is_smaller(old: pa.DataType, new: pa.DataType) -> bool:

@@ -25,7 +25,8 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import read_marker
 from ftfile.log.sealed import keys_of
 from ftfile.read.directory import Directory
-from ftfile.read.shares import pack, read_share, small_batches
+from ftfile.read.sent_rows import rows_for_spark
+from ftfile.read.shares import pack, read_share
 from ftfile.rows.spark_types import arrow_schema, quoted_name
 from ftfile.spark.plain_files import (
     NativeGroup,
@@ -301,7 +302,7 @@ class _Loading:
         task = _Task(place, self.schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return small_batches(task.read(batches))
+            return rows_for_spark(task.read(batches))
 
         # A partition for each: what tasks have in common goes to all of them, and a share to its own.
         own_shares = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))

@@ -16,7 +16,8 @@ from ftfile.formats.api import RowFilter
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
 from ftfile.read.selection import Selection
-from ftfile.read.shares import Share, pack, read_share, small_batches
+from ftfile.read.sent_rows import rows_for_spark
+from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
@@ -105,7 +106,7 @@ class FtFileReader(Shipped, DataSourceReader):
         assert isinstance(partition, _Files)
         fs, requested = self._place.open(), arrow_schema(self._schema_json)
         rows = read_share(fs, partition.share, requested, is_old=self._is_old, row_filter=partition.row_filter)
-        return small_batches(rows)
+        return rows_for_spark(rows)
 
 
 class _PushingReader(FtFileReader):

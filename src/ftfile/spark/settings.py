@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     VarcharType,
+    VariantType,
 )
 
 from ftfile.core.context import SYSTEM, absolute_path
@@ -93,7 +95,7 @@ def check_shared(fs: FileSystem, path: str) -> None:
         )
 
 
-_ATOMIC: dict[str, DataType] = {
+ATOMIC: dict[str, DataType] = {
     "boolean": BooleanType(),
     "byte": ByteType(),
     "short": ShortType(),
@@ -107,7 +109,11 @@ _ATOMIC: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestamp_ntz": TimestampNTZType(),
     "decimal": DecimalType(),
+    "variant": VariantType(),
 }
+_TIME = "time(6)"
+if hasattr(types, "TimeType"):  # Spark 4.0 does not have it
+    ATOMIC[_TIME] = types.TimeType(6)
 _SIZED = {"decimal": DecimalType, "char": CharType, "varchar": VarcharType}
 _NUMBER = re.compile(r"\d+", re.ASCII)
 
@@ -116,6 +122,7 @@ def struct_type(schema_json: str) -> StructType:
     """Return a schema, given as Spark's JSON, as Spark's type; nothing is imported for it.
 
     Raises:
+        ConfigError: it has a TIME column, and this version of Spark does not have the type.
         CorruptData: it is no schema, or has a type that ftfile does not store.
     """
     recorded_schema(schema_json)
@@ -133,8 +140,13 @@ def _field(field: dict[str, Any]) -> StructField:
 
 def _type(spark: str | dict[str, Any]) -> DataType:
     """Return a type that `recorded_schema` has accepted."""
+    if spark == _TIME and _TIME not in ATOMIC:
+        raise ConfigError(
+            "a column is of type TIME, which this version of Spark does not have. Read it with Spark 4.1 or later, or "
+            "without Spark: ftfile.open(path).to_arrow()"
+        )
     if isinstance(spark, str):
-        return _ATOMIC.get(spark) or _sized(spark)
+        return ATOMIC.get(spark) or _sized(spark)
     if spark["type"] == "array":
         return ArrayType(_type(spark["elementType"]), bool(spark.get("containsNull", True)))
     if spark["type"] == "map":

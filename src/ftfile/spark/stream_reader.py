@@ -19,7 +19,8 @@ from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
 from ftfile.read.new_rows import FollowStream
-from ftfile.read.shares import Share, read_share, small_batches
+from ftfile.read.sent_rows import rows_for_spark
+from ftfile.read.shares import Share, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
@@ -158,10 +159,10 @@ class FtFileStreamReader(StreamReader):
         if isinstance(config, FilesConfig):
             assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return small_batches(read_files(fs, share, requested, config.settings.decoding))
+            return rows_for_spark(read_files(fs, share, requested, config.settings.decoding))
         assert isinstance(share, Share), f"a share of another source: {share!r}"
         place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
-        return small_batches(read_share(place.open(), share, requested))
+        return rows_for_spark(read_share(place.open(), share, requested))
 
     def _open(self) -> FollowStream | FileStream:
         config = self._config

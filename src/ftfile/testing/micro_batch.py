@@ -48,10 +48,10 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _in_zone(schema_json: str, time_zone: str) -> pa.Schema:
-    """Return the Arrow schema of the rows of a session in a time zone."""
-    zoned = pa.timestamp("us", time_zone)
+    """Return the Arrow schema of the rows of a session in a time zone, as Spark sends them."""
+    sent = {_INSTANT: pa.timestamp("us", time_zone), pa.time64("us"): pa.time64("ns")}
     columns = arrow_schema(schema_json)
-    return pa.schema([column.with_type(zoned) if column.type == _INSTANT else column for column in columns])
+    return pa.schema([column.with_type(sent.get(column.type, column.type)) for column in columns])
 
 
 _INSTANT = pa.timestamp("us", "UTC")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.core.errors import SchemaError
-from ftfile.rows.spark_types import arrow_schema, is_wider, misfits, respelled
+from ftfile.rows.spark_types import arrow_schema, is_wider, misfits, reads_back, respelled, type_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -39,10 +39,10 @@ def check_schema_change(
     changed: list[str] = []
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
-        if not old_type.equals(new_type):
+        if not old_type.equals(new_type) or not reads_back(old_type, new_type):  # a struct may equal a VARIANT
             moves = name in in_paths and _moves_point(old_type, new_type)
             changes = wider if is_wider(old_type, new_type) and not moves else changed
-            changes.append(f"{name} was {old_type} and is {new_type}")
+            changes.append(f"{name} was {type_text(old_type)} and is {type_text(new_type)}")
     needs_widen = policy == "fail" and bool(wider)
     if gone or changed or needs_widen:
         clauses = [*(f"{name} is gone" for name in gone), *changed, *(wider if needs_widen else ())]

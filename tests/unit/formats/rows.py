@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ftfile.formats.api import Format
 
-TIMESTAMP, TIMESTAMP_NTZ, DATE = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()
+TIMESTAMP, TIMESTAMP_NTZ, DATE, TIME = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32(), pa.time64("us")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 DAY_US = 86_400_000_000
 
@@ -124,6 +124,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     DATE: st.integers(-719_162, 2_932_896),
     TIMESTAMP: _INSTANTS,
     TIMESTAMP_NTZ: st.integers(FIRST_US, LAST_US),
+    TIME: st.integers(0, DAY_US - 1),
 }
 DECIMALS = st.integers(1, 38).flatmap(
     lambda precision: st.integers(0, precision).map(lambda scale: pa.decimal128(precision, scale))

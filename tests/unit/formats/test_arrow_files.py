@@ -102,7 +102,7 @@ def test_text_that_is_none_is_refused() -> None:
 
 def test_types_that_spark_does_not_send_are_refused() -> None:
     with pytest.raises(SchemaError, match="column `v`"):
-        ARROW.check_schema(pa.schema([("v", pa.time64("us"))]))
+        ARROW.check_schema(pa.schema([("v", pa.time64("ns"))]))
 
 
 def test_corrupt_files() -> None:

@@ -191,7 +191,7 @@ def test_nulls_where_the_schema_has_none_are_refused() -> None:
 
 def test_types_that_spark_does_not_send_are_refused() -> None:
     with pytest.raises(SchemaError, match="column `v`"):
-        PARQUET.check_schema(pa.schema([("v", pa.time64("us"))]))
+        PARQUET.check_schema(pa.schema([("v", pa.time64("ns"))]))
 
 
 def test_corrupt_files() -> None:

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ftfile.formats.api import FORMATS, format_from_options
+from ftfile.rows.buffers import leaf_types
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from tests.unit.formats.rows import (
     LEAF_TYPES,
@@ -88,6 +89,7 @@ def test_parquet(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
 @pytest.mark.packages
 @given(batches(nested_types(LEAF_TYPES)), st.sampled_from(["none", "snappy", "zlib", "zstd"]))
 def test_orc(batch: pa.RecordBatch, compression: str) -> None:
+    assume(not any(pa.types.is_time(leaf) for kind in batch.schema.types for leaf in leaf_types(kind)))
     write_and_read("orc", {"compression": compression}, only_of_orc(batch))
 
 

@@ -28,6 +28,7 @@ def test_there_and_back() -> None:
     text = (
         '{"fields":[{"metadata":{},"name":"t","nullable":false,"type":"timestamp"},'
         '{"metadata":{},"name":"n","nullable":true,"type":"timestamp_ntz"},'
+        '{"metadata":{},"name":"c","nullable":true,"type":"time(6)"},'
         '{"metadata":{},"name":"d","nullable":true,"type":"decimal(38,18)"},'
         '{"metadata":{},"name":"l","nullable":true,"type":{"containsNull":false,"elementType":"byte","type":"array"}},'
         '{"metadata":{},"name":"m","nullable":true,"type":{"keyType":"string","type":"map",'
@@ -36,6 +37,7 @@ def test_there_and_back() -> None:
     schema = arrow_schema(text)
     assert schema.field("t") == pa.field("t", pa.timestamp("us", tz="UTC"), nullable=False)
     assert schema.field("n").type == pa.timestamp("us")
+    assert schema.field("c").type == pa.time64("us")
     assert spark_schema_json(schema) == text
 
 
@@ -59,13 +61,13 @@ def test_everything_becomes_nullable_at_every_depth_and_nothing_else_changes() -
 
 def test_every_bad_column_is_in_one_error_with_a_remedy() -> None:
     assert refusals(
-        column("v", "variant"),
+        column("v", "geometry(4326)"),
         column("ok", "string"),
-        column("s", struct(column("t", "time(6)"), column("x", "void"))),
+        column("s", struct(column("t", "time(3)"), column("x", "void"))),
         column("i", "interval"),
     ) == [
-        "column `v`: type variant cannot be stored; store its JSON text: to_json(column)",
-        "column `s.t`: type time(6) cannot be stored; store it as a string: cast(column AS STRING)",
+        "column `v`: type geometry(4326) cannot be stored; store it as WKB: st_asbinary(column)",
+        "column `s.t`: type time(3) cannot be stored; only TIME(6) is stored: cast(column AS TIME(6))",
         "column `s.x`: type void cannot be stored; give it a type: cast(column AS STRING)",
         "column `i`: type interval cannot be stored; store it as a string, or as a number of months or microseconds",
     ]

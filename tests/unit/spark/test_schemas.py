@@ -29,6 +29,8 @@ ATOMIC = [
     "date",
     "timestamp",
     "timestamp_ntz",
+    "time(6)",
+    "variant",
     "decimal",
     "decimal(38,18)",
     "char(3)",

@@ -20,6 +20,7 @@ from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import TimeFormats, columns_within
 from ftfile.read.shares import TASK_BYTES
+from ftfile.rows.spark_types import is_variant
 from ftfile.storage.paths import parse
 
 if TYPE_CHECKING:
@@ -200,6 +201,13 @@ def require_columns(
         )
 
 
+def _unread_types(schema: pa.Schema) -> Iterator[str]:
+    for path, kind in columns_within(schema):
+        if pa.types.is_time(kind) or is_variant(kind):
+            name = "VARIANT" if is_variant(kind) else "TIME"
+            yield f"column `{path}`: {name}, which is read from ftfile's own directories only; leave the column out"
+
+
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
     file_format = decoding.file_format
     corrupt = decoding.column_name_of_corrupt_record
@@ -207,6 +215,7 @@ def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: boo
         kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
             yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
+    yield from _unread_types(schema)
     if file_format == "csv":
         for field in schema:
             if pa.types.is_nested(field.type):

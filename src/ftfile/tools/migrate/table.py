@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.context import Tracker
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.kinds import FORMATS
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
@@ -19,7 +19,7 @@ from ftfile.formats.partition_paths import columns_of_directory, parse_partition
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
-from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.rows.spark_types import arrow_schema, has_variant, quoted_name, spark_schema_json
 from ftfile.tools.migrate.reading import (
     SELF_DESCRIBING,
     FileFacts,
@@ -102,6 +102,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     for info, fact in zip(inventory.files, facts, strict=True):
         first.setdefault(file_schemas[fact.schema], info.path)
     merged = merged_schema(first, in_files)
+    _refuse_variants(merged)
     config = SinkConfig.from_options(settings, joined(merged, in_paths))
     encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
@@ -191,6 +192,15 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
         f"paths such as {path!r} have columns{but}: give the type of each, such as {of_command}, in Python "
         f"partition_by={proposal}"
     )
+
+
+def _refuse_variants(schema: str) -> None:
+    for field in arrow_schema(schema):
+        if has_variant(field.type):
+            raise SchemaError(
+                f"column {quoted_name(field.name)} is VARIANT: Spark may have stored parts of its values in other "
+                "columns, which ftfile does not read. Write these rows with ftfile instead"
+            )
 
 
 def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
