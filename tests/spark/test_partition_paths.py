@@ -107,6 +107,15 @@ def test_an_empty_string_is_a_bad_record(spark: SparkSession, tmp_path: Path) ->
         assert sorted((row["n"], row["k"]) for row in found.collect()) == expected
 
 
+def test_a_column_with_a_comma(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT 1 AS n, 'x,y' AS `a,b`, 2 AS `c``d`")
+    writer = frame.write.format("ftfile").mode("append").options(partitionBy="`a,b`,`c``d`")
+    writer.save(str(tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "out").glob("*/*") if "=" in path.name] == ["c`d=2"]
+    for found in (spark.read.parquet(str(tmp_path / "out")), spark.read.format("ftfile").load(str(tmp_path / "out"))):
+        assert [row.asDict() for row in found.collect()] == [{"n": 1, "a,b": "x,y", "c`d": 2}]
+
+
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_instants_come_back_in_a_session_of_their_zone(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Names are by the clocks of the session that wrote first, as Spark's own; a session of another one keeps them."""
