@@ -115,7 +115,12 @@ def _vacuum_ahead(world: World, step: Step) -> None:
     finally:
         world.clock.advance(-days * _DAY_S)
     # The second of two in a row passes the record of the first; errors of commits then say what takes it back.
-    if world.head().horizon_ms > world.clock.now_ms():
+    _take_horizon_back(world)
+
+
+def _take_horizon_back(world: World) -> None:
+    """Vacuum if the horizon of an earlier vacuum lies in the future by now: commits would be refused."""
+    if _has_log(world) and world.head().horizon_ms > world.clock.now_ms():
         world.call("a vacuum that takes the horizon back", vacuum, world.url, dry_run=False, context=current())
 
 
@@ -132,6 +137,7 @@ def _set_back(world: World, step: Step) -> None:
             force=True,
             context=current(),
         )
+    _take_horizon_back(world)
 
 
 def _wait(world: World, step: Step) -> None:

@@ -94,6 +94,28 @@ def test_compressed_files_are_read_whole(query: FileQuery) -> None:
     assert query.values() == ["one", "three", "two"]
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE"])
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_files_in_utf_16(query: FileQuery, file_format: str, encoding: str) -> None:
+    words = ["w\u00f6rd \u0a0a \U0001f60a", "\u010a"]
+    lines = {"json": [f'{{"value": "{word}"}}' for word in words[:1]], "csv": words}[file_format]
+    (query.source / "data").write_bytes("\n".join(lines).encode(encoding))
+    query.schema = "value string"
+    options = {"encoding": encoding, "multiLine": "true"}
+    by_spark = query.spark.read.schema("value string").options(**options).format(file_format).load(str(query.source))
+    expected = [row.value for row in by_spark.collect()]
+    assert expected == words[: len(lines)]
+    query.run(fileFormat=file_format, **options)
+    assert query.values() == expected
+
+
+def test_lines_in_utf_16(query: FileQuery) -> None:
+    (query.source / "a.log").write_bytes("one\u0a0a\r\ntwo\n".encode("utf-16"))
+    (query.source / "b.log.gz").write_bytes(gzip.compress("three\n".encode("utf-16-be")))
+    query.run(fileFormat="text", encoding="UTF-16", tail="false", maxPartitionBytes="1")
+    assert sorted(query.values()) == ["one\u0a0a", "three", "two"]
+
+
 def test_directories_are_columns(query: FileQuery) -> None:
     query.schema = "value string, day date, code string"
     for day, code, text in (("2026-07-01", "007", "a"), ("2026-07-02", "x%3Dy", "b")):

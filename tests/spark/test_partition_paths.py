@@ -40,7 +40,7 @@ VALUES = {
     ],
     "timestamp_ntz": ["timestamp_ntz'2024-02-29 12:34:56.5'", "timestamp_ntz'2024-10-27 02:30:00'"],
     "string": [
-        *("''", "cast(null AS string)", "' '", "'a/b'", "'.'", "'..'", "'a%2Fb'", "'%'", "'ü€😀'", "repeat('x', 249)"),
+        *("cast(null AS string)", "' '", "'a/b'", "'.'", "'..'", "'a%2Fb'", "'%'", "'ü€😀'", "repeat('x', 249)"),
         *(f"concat('<', chr({code}), '>')" for code in range(1, 160)),
     ],
 }
@@ -90,6 +90,30 @@ def test_spark_reads_every_value_back(spark: SparkSession, tmp_path: Path, type_
     frame = spark.read.schema(f"n int, `.key` {type_}, _v string").parquet(str(tmp_path))
     found = {row["n"]: row["key"] for row in frame.selectExpr("n", "`.key` AS key").toArrow().to_pylist()}
     assert found == dict(enumerate(values.to_pylist()))
+
+
+def test_an_empty_string_is_a_bad_record(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes it to the directory of null, and reads null."""
+    rows = spark.sql("SELECT * FROM VALUES ('', 1), (null, 2), ('__HIVE_DEFAULT_PARTITION__', 3) AS t(k, n)")
+    writer = rows.write.format("ftfile").mode("append").options(fileFormat="parquet", partitionBy="k")
+    with pytest.raises(Exception, match="column 'k' is an empty string"):
+        writer.save(str(tmp_path / "out"))
+    writer.option("badRecords", "drop").save(str(tmp_path / "out"))
+    expected = [(2, None), (3, "__HIVE_DEFAULT_PARTITION__")]
+    for found in (
+        spark.read.schema("n int, k string").parquet(str(tmp_path / "out")),
+        spark.read.format("ftfile").load(str(tmp_path / "out")),
+    ):
+        assert sorted((row["n"], row["k"]) for row in found.collect()) == expected
+
+
+def test_a_column_with_a_comma(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT 1 AS n, 'x,y' AS `a,b`, 2 AS `c``d`")
+    writer = frame.write.format("ftfile").mode("append").options(partitionBy="`a,b`,`c``d`")
+    writer.save(str(tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "out").glob("*/*") if "=" in path.name] == ["c`d=2"]
+    for found in (spark.read.parquet(str(tmp_path / "out")), spark.read.format("ftfile").load(str(tmp_path / "out"))):
+        assert [row.asDict() for row in found.collect()] == [{"n": 1, "a,b": "x,y", "c`d": 2}]
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])

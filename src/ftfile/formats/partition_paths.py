@@ -1,9 +1,9 @@
 """Paths of directories as Spark and Hive write them, `column=value/column=value`, and which a condition chooses.
 
-The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in Spark, the
-empty string shares a directory with null, and is read as null. Names that Spark cannot make, or that a reader
-overlooks or takes for null, get one more escape, which readers undo: a string that spells the name of null, a value
-ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
+The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. Names that Spark
+cannot make, or that a reader overlooks or takes for null, get one more escape, which readers undo: a string that spells
+the name of null, a value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
+The empty string has no name: Spark writes it to the directory of null, from which every reader gets null.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list
     prefix = _escaped_column(column) + "="
     names = []
     for present in values.is_valid().to_pylist():
-        name = prefix + (_escaped_value(next(texts)) if present else NULL_NAME)
+        name = prefix + (_escaped_value(column, next(texts)) if present else NULL_NAME)
         if (size_bytes := len(name.encode())) > _NAME_BYTES_MAX:
             raise EncodingError(
                 f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
@@ -184,9 +184,13 @@ def _escaped_column(column: str) -> str:
     return f"%{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in _HIDING else escaped
 
 
-def _escaped_value(text: str) -> str:
+def _escaped_value(column: str, text: str) -> str:
     if not text:
-        return NULL_NAME
+        raise EncodingError(
+            f"partitionBy: column {column!r} is an empty string, and readers of directories would get null. Before the "
+            f"write, replace it by null, as in nullif(`{column}`, ''), or by another text, as in if(`{column}` = '', "
+            f"'none', `{column}`)"
+        )
     escaped = text.translate(_ESCAPES)
     if escaped == NULL_NAME or escaped.endswith(_HIDDEN_SUFFIX):
         return f"{escaped[:-1]}%5F"

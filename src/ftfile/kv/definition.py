@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
+from ftfile.core.options.kinds import columns_text
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 from ftfile.log.format import layout
@@ -198,7 +199,7 @@ def define(  # noqa: PLR0913 - all by name
     _check_types(schema)
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
-        raise ConfigError(f"bucketBy={','.join(bucket_by)}: it may name key columns only, of {','.join(keys)}")
+        raise ConfigError(f"bucketBy={columns_text(bucket_by)}: it may name key columns only, of {','.join(keys)}")
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
@@ -233,7 +234,7 @@ def check_buckets(buckets: int) -> None:
 def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
     for option, old, new in _differences(recorded, requested):
-        present = ",".join(old) if isinstance(old, list) else old
+        present = columns_text(old) if isinstance(old, list) else old
         advice = "Cast them" if option == _KEY_TYPES else "Leave it out" if old is None else f"Give {present}"
         raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
 
@@ -289,11 +290,13 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
         raise ConfigError("keyColumns names no column: a store needs at least one")
     for name in keys:
         if schema.names.count(name) != 1 or list(keys).count(name) != 1:
-            raise ConfigError(f"keyColumns={','.join(keys)}: {name!r} must be one of the columns {schema.names}, once")
+            raise ConfigError(
+                f"keyColumns={columns_text(keys)}: {name!r} must be one of the columns {schema.names}, once"
+            )
         kind = schema.field(name).type
         if not is_key_type(kind):
             raise ConfigError(
-                f"keyColumns={','.join(keys)}: {name!r} has the type {kind}; keys are strings, binaries, integers, "
+                f"keyColumns={columns_text(keys)}: {name!r} has the type {kind}; keys are strings, binaries, integers, "
                 "booleans, dates, timestamps and decimals of at most 18 digits"
             )
     for name in schema.names:

@@ -21,6 +21,7 @@ from ftfile.core.errors import (
     NotFound,
     StorageError,
 )
+from ftfile.core.options.kinds import columns_text
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
@@ -159,7 +160,7 @@ def check_outside_directories(url: str, storage: Mapping[str, str], context: Con
     if above is None:
         return
     names = [name.partition("=") for name in url[len(above) :].split("/")]
-    columns = ",".join(name for name, equals, _ in names if equals)
+    columns = columns_text(name for name, equals, _ in names if equals)
     by = f" with the option partitionBy={columns}, which puts rows into such directories" if columns else ""
     raise ConfigError(
         f"path={url!r} lies within {above!r}, a directory or a store of ftfile: plain readers of that would read the "

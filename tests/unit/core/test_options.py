@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, columns_text
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.api import format_from_options
 
@@ -58,6 +58,11 @@ def test_sparks_own_keys_are_known() -> None:
         ("publishTimeout", "90", "a duration with its unit"),
         ("partitionBy", "a,,b", "column names separated by commas"),
         ("partitionBy", "a,A", "none twice"),
+        ("partitionBy", "a,`A`", "none twice"),
+        ("partitionBy", "a,", "column names separated by commas, in backticks those that have a comma"),
+        ("partitionBy", "``", "column names separated by commas"),
+        ("partitionBy", "`a", "column names separated by commas"),
+        ("partitionBy", "`a`b", "column names separated by commas"),
         ("onGap", "maybe", "one of `fail`, `accept`"),
         ("versionAsOf", "1", "is for reading, not for writing"),
         ("timestampAsOf", "2024-07-01", "is for reading, not for writing"),
@@ -94,6 +99,30 @@ def test_sparks_own_keys_are_known() -> None:
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         parse_options({key: value}, "write")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a , b", ["a", "b"]),
+        ("`a,b`,c", ["a,b", "c"]),
+        (" `a,b` , `c` ", ["a,b", "c"]),
+        ("```a`` b`", ["`a` b"]),
+        ("` a`,\ta", [" a", "a"]),
+        ("a`b,c`", ["a`b", "c`"]),
+        ("`,`", [","]),
+        ("x y\n", ["x y"]),
+    ],
+)
+def test_columns_in_backticks(text: str, names: list[str]) -> None:
+    assert parse_options({"partitionBy": text}, "write")["partitionBy"] == tuple(names)
+    for key in ("keyColumns", "bucketBy"):
+        assert parse_options({key: text}, "ftkv-write")[key] == tuple(names)
+    assert parse_options({"partitionBy": columns_text(names)}, "write")["partitionBy"] == tuple(names)
+
+
+def test_columns_are_in_backticks_where_they_must_be() -> None:
+    assert columns_text(["a", "b c", "d,e", "`f", "g`", "`"]) == "a,b c,`d,e`,```f`,g`,````"
 
 
 @pytest.mark.parametrize(

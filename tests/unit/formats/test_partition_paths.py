@@ -88,8 +88,10 @@ def test_text_of_values(kind: pa.DataType, value: object, text: str) -> None:
     assert parsed(NULL_NAME, kind).as_py() is None
 
 
-def test_empty_strings_share_the_directory_of_null() -> None:
-    assert name("", pa.string()) == NULL_NAME
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_an_empty_string_is_refused_by_column(kind: pa.DataType) -> None:
+    with pytest.raises(EncodingError, match=r"column 'k' is an empty string.*null.*nullif\(`k`, ''\)"):
+        name("", kind)
 
 
 @pytest.mark.parametrize("text", [NULL_NAME, "a._COPYING_", "\0", "_COPYING_", "%", "a%", "%5F", "%2", " "])
@@ -161,7 +163,7 @@ def test_names_that_readers_overlook_are_escaped() -> None:
 
 
 def test_values_keep_their_order() -> None:
-    assert partition_names("k", pa.array(["b", None, "a", "", "b"])) == [
+    assert partition_names("k", pa.array(["b", None, "a", None, "b"])) == [
         "k=b",
         f"k={NULL_NAME}",
         "k=a",

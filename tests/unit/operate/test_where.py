@@ -44,7 +44,7 @@ def found(out: str, where: Any) -> list[str]:
     [
         ("string", ["7", "07", "8"], "7", ["7"]),
         ("string", ["a/b", "a"], "a/b", ["a%2Fb"]),
-        ("string", ["a", None, ""], None, ["__HIVE_DEFAULT_PARTITION__"]),
+        ("string", ["a", None, " "], None, ["__HIVE_DEFAULT_PARTITION__"]),
         ("string", ["a", "b", "c"], ["a", "c", "z"], ["a", "c"]),
         ("string", ["a"], [], []),
         ("integer", [7, 8, None], 7, ["7"]),

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 # The formats that ftfile brings.
@@ -102,6 +102,8 @@ WHOLE_MAX = 2**63 - 1
 _DIGITS = re.compile("[+-]?[0-9]+")
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
+# One of several columns, in backticks or not, and the comma behind it or the end of the text.
+_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,`][^,]*?))\s*(,|\Z)")
 _FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
 _ANY_NAME = "surrogatepass"  # also one that is no UTF-8 on a disk
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
@@ -124,9 +126,39 @@ def _format(text: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len({name.lower() for name in names}) != len(names):
+    if not all(names) or _has_twice(names):
         raise ValueError(text)
     return names
+
+
+def _has_twice(names: Sequence[str]) -> bool:
+    return len({name.lower() for name in names}) != len(names)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names: list[str] = []
+    position, comma = 0, ","
+    while comma:
+        match = _COLUMN.match(text, position)
+        if match is None:
+            raise ValueError(text)
+        quoted, plain, comma = match.groups()
+        names.append(plain if quoted is None else quoted.replace("``", "`"))
+        position = match.end()
+    if _has_twice(names):
+        raise ValueError(text)
+    return tuple(names)
+
+
+def columns_text(names: Iterable[str]) -> str:
+    """Return the text that an option of column names reads as these names."""
+    return ",".join(map(_column_text, names))
+
+
+def _column_text(name: str) -> str:
+    if "," in name or name.startswith("`") or name != name.strip():
+        return "`" + name.replace("`", "``") + "`"
+    return name
 
 
 def _tables(text: str) -> tuple[str, ...]:
@@ -213,7 +245,7 @@ TIME = Kind(
     parse_time,
 )
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
-COLUMNS = Kind("column names separated by commas, none twice", _names)
+COLUMNS = Kind("column names separated by commas, in backticks those that have a comma, none twice", _columns)
 NAMES = Kind("names separated by commas, none twice", _names)
 TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables)
 FILE_RANGES = Kind(

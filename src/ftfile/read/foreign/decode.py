@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import pkgutil
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.codecs import ENCRYPTION_FILTER, filters_of_name
-from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied, SourceError
+from ftfile.core.errors import ConfigError, CorruptData, FileChanged, NotFound, PermissionDenied, SourceError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
@@ -140,7 +141,16 @@ def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
     read: Reader = pkgutil.resolve_name(readers[decoding.file_format])  # imported when it is asked for
-    rows, planned = read(content, cut, schema, decoding), content.planned
+    planned = content.planned
+    if decoding.is_utf_16:
+        if not planned.whole:
+            raise ConfigError(
+                f"{_shown(planned)} are lines of a growing file, which a batch planned with another encoding: "
+                f"encoding={decoding.encoding} is for files that are read as a whole. Run this batch with the old "
+                "options first"
+            )
+        content, decoding = replace(content, utf_16=decoding), replace(decoding, encoding="utf-8")
+    rows = read(content, cut, schema, decoding)
     if decoding.file_format == "json":
         return rows  # its parser ends the process where memory runs out; records of JSON have limits of their own
     stored_bytes = content.file.size_bytes if planned.whole else min(planned.end, LINE_BYTES_MAX)

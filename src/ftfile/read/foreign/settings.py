@@ -1,11 +1,9 @@
-"""The options by which foreign files are read, found and planned; and patterns of names as Hadoop has them."""
+"""The options by which foreign files are read, found and planned."""
 
 from __future__ import annotations
 
 import codecs
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -19,6 +17,7 @@ from ftfile.formats.line_formats import check_characters, overlaps_itself
 from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import TimeFormats, columns_within
+from ftfile.read.foreign.globs import alternatives, glob_pattern, has_wildcard
 from ftfile.read.shares import TASK_BYTES
 from ftfile.rows.spark_types import is_variant
 from ftfile.storage.paths import parse
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 # Of these, the bytes of a line depend on those before it, or a line feed is more than the byte 0x0A.
 _STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
 _UTF_8 = "utf-8"
+_UTF_16 = ("utf-16", "utf-16-le", "utf-16-be")
 _ISO_TIMES = TimeFormats.from_options({})
 # A column of the schema gets the text of their bad records.
 _WITH_BAD_RECORDS = frozenset({"csv", "json", "parquet", "orc", "arrow", "avro"})
@@ -83,7 +83,8 @@ class FileDecoding:
         object.__setattr__(self, "encoding", _python_name(self.encoding))
         if not self.line_sep or overlaps_itself(self.line_sep):
             raise ConfigError(f"option lineSep={self.line_sep!r}: it takes text that does not end as it begins")
-        if not _tells_line_ends(self.line_sep, self.encoding):
+        # Text in UTF-16 is cut into lines behind its conversion to UTF-8.
+        if not _tells_line_ends(self.line_sep, _UTF_8 if self.is_utf_16 else self.encoding):
             raise ConfigError(
                 f"option lineSep={self.line_sep!r}: in {self.encoding} it cannot be written, or its bytes may be part "
                 "of other characters; a line feed never is"
@@ -117,6 +118,11 @@ class FileDecoding:
         return self.key_provider is not None and not self.allow_clear_files
 
     @property
+    def is_utf_16(self) -> bool:
+        """Return True for text in UTF-16, which is read as a whole."""
+        return self.encoding in _UTF_16
+
+    @property
     def framing(self) -> Framing | None:
         """Return how binary records are told apart; None where a file is one row."""
         if self.delimiter is None and self.length_prefix is None:
@@ -130,16 +136,16 @@ class FileDecoding:
 
 
 def _python_name(encoding: str) -> str:
-    """Return Python's name of an encoding in which the byte 0x0A is a line feed, and nothing else."""
+    """Return Python's name of UTF-16, or of an encoding in which the byte 0x0A is a line feed, and nothing else."""
     try:
         name = codecs.lookup(encoding).name
         fits = not name.startswith(_STATEFUL) and _LATIN_TEXT.encode(name) == _LATIN_TEXT.encode("ascii")
     except (LookupError, ValueError):
         name, fits = "", False
-    if not fits:
+    if not fits and name not in _UTF_16:
         raise ConfigError(
-            f"option encoding={encoding!r}: it takes one in which the byte 0x0A is a line feed, such as UTF-8, "
-            "ISO-8859-1, windows-1252 or GBK"
+            f"option encoding={encoding!r}: it takes UTF-16, UTF-16LE, UTF-16BE, or one in which the byte 0x0A is a "
+            "line feed, such as UTF-8, ISO-8859-1, windows-1252 or GBK"
         )
     return name
 
@@ -242,76 +248,13 @@ def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
         names = ", ".join(schema.names)
         yield f"columns {names}: give one in .schema(…), beside those that directories name as in `day=7`"
     for field in schema:
+        if decoding.is_utf_16 and pa.types.is_binary(field.type):
+            yield f"column `{field.name}`: {field.type}; text in UTF-16 is decoded: make it a string"
         if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
             yield f"column `{field.name}`: {field.type}; make it a string, or binary for the bytes as they are"
 
 
 _GROWING = ("text", "json", "csv")
-
-_WILDCARD = re.compile(r"[*?\[{\\]")
-_TOKEN = re.compile(r"\\.|\[[\^!]?\]?[^\]]*\]|.", re.DOTALL)
-_BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
-
-
-def has_wildcard(text: str) -> bool:
-    """Return True if a name, or a path, is a pattern."""
-    return _WILDCARD.search(text) is not None
-
-
-@lru_cache
-def glob_pattern(glob: str) -> re.Pattern[str]:
-    r"""Return the expression of a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
-
-    Raises:
-        ConfigError: a bracket or a brace is not closed, or a bracket or a range is empty.
-    """
-    try:
-        return re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
-    except re.error as error:
-        raise ConfigError(f"the pattern {glob!r} is not understood: {error}") from error
-
-
-def _to_regex(glob: str) -> str:
-    pieces = []
-    for match in _TOKEN.finditer(glob):
-        sign = match.group()
-        if sign == "*":
-            pieces.append("[^/]*")
-        elif sign == "?":
-            pieces.append("[^/]")
-        elif sign[0] == "[" and len(sign) > 1:
-            inner = sign[1:-1]
-            is_not = inner.startswith(("^", "!"))
-            if not inner[is_not:]:
-                raise ConfigError(f"the pattern {glob!r} has no character in {sign}; write \\[ for the character")
-            inner = re.sub(r"([\[\]&~|^])", r"\\\1", inner[is_not:])
-            pieces.append(f"[{'^' if is_not else ''}{inner}]")
-        elif sign == "[":
-            raise ConfigError(f"the pattern {glob!r} has a [ without its ]; write \\[ for the character")
-        else:
-            pieces.append(re.escape(sign[-1]))
-    return "".join(pieces)
-
-
-def alternatives(glob: str) -> list[str]:
-    """Return a pattern for each choice of words in braces."""
-    depth, start, commas = 0, 0, []
-    for match in _BRACES.finditer(glob):
-        sign, place = match.group(), match.start()
-        if sign == "{":
-            depth += 1
-            if depth == 1:
-                start, commas = place, [place]
-        elif sign == "," and depth == 1:
-            commas.append(place)
-        elif sign == "}" and depth:
-            depth -= 1
-            if not depth:
-                words = [glob[begin + 1 : end] for begin, end in zip(commas, [*commas[1:], place], strict=True)]
-                return [one for word in words for one in alternatives(glob[:start] + word + glob[place + 1 :])]
-    if depth:
-        raise ConfigError(f"the pattern {glob!r} has a {{ without its }}; write \\{{ for the character")
-    return [glob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +315,12 @@ class FilesSettings:
         if parsed["pathGlobFilter"] is not None:
             glob_pattern(parsed["pathGlobFilter"])
         decoding = FileDecoding.from_options(parsed.given)
+        if tail and decoding.is_utf_16:
+            raise ConfigError(
+                f"encoding={parsed['encoding']!r}: growing files are cut into lines at the byte 0x0A, which in UTF-16 "
+                "may be part of another character. Set tail=false, which reads a file once, when it is complete; for "
+                "json and csv, multiLine=true does this, too"
+            )
         computed = {"root": root, "pattern": pattern, "decoding": decoding, "tail": tail}
         return cls(**values_of_fields(cls, parsed.given) | computed)
 

@@ -15,11 +15,12 @@ from ftfile.filters.keys import Keys
 from ftfile.log.directory import directory_url
 from ftfile.log.format import layout
 from ftfile.log.places import stat_or_none
+from ftfile.read.foreign.globs import has_wildcard
 from ftfile.read.foreign.listing import refuse_rows, refuse_rows_above
 from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.planner import Planner
-from ftfile.read.foreign.settings import FilesSettings, has_wildcard, require_columns_beside
+from ftfile.read.foreign.settings import FilesSettings, require_columns_beside
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.paths import Url, join, parse
 from ftfile.storage.registry import is_local, open_filesystem

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
-from ftfile.core.options.kinds import FORMATS
+from ftfile.core.options.kinds import FORMATS, columns_text
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
 from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path, partition_schema
@@ -92,7 +92,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     in_files = _given_columns(name, inventory, request.schema, columns)
     settings = {**request.options, "path": url, "fileFormat": name}
     if columns:
-        settings["partitionBy"] = ",".join(columns)
+        settings["partitionBy"] = columns_text(columns)
     _check_paths({layout.parent(info.path) for info in inventory.files}, in_paths)
     config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
     definition = {"name": name} if config is None else config.encoding["format"]

@@ -67,7 +67,7 @@ class DirectoryAssigner(ABC):
 def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> Assignment:
     """Return the assignment of rows by the outcome of each distinct value, and the index of each row's value.
 
-    Several values may share a destination, such as null and the empty string.
+    Several values may share a destination.
     """
     places: dict[Destination, int] = {}
     faults: list[str] = []

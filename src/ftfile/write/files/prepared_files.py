@@ -11,6 +11,7 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.options.kinds import columns_text
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
@@ -128,7 +129,7 @@ def session_zone(schema: pa.Schema) -> str:
 
 
 def _partition_by(columns: Sequence[str]) -> str:
-    return f"with partitionBy={','.join(columns)}" if columns else "without partitionBy"
+    return f"with partitionBy={columns_text(columns)}" if columns else "without partitionBy"
 
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:

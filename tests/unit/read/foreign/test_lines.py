@@ -79,11 +79,13 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
 
 
 def accepted_encodings() -> list[str]:
-    """Return Python's names of all encodings that files may have, but for UTF-8."""
+    """Return Python's names of all encodings that growing files may have, but for UTF-8."""
     names = set()
     for alias in encodings.aliases.aliases.values():
         with contextlib.suppress(ConfigError):
-            names.add(FileDecoding("text", encoding=alias).encoding)
+            decoding = FileDecoding("text", encoding=alias)
+            if not decoding.is_utf_16:
+                names.add(decoding.encoding)
     return sorted(names - {"utf-8"})
 
 
@@ -129,9 +131,7 @@ class TestText:
         files.write("data", b"a\n\x81\x30\n")
         assert files.lines(files.range("data"), encoding="gb18030") == ["a", "\ufffd0"]
 
-    @pytest.mark.parametrize(
-        "encoding", ["UTF-16", "utf-16le", "UTF-32", "utf-7", "iso2022_jp", "cp037", "none", "hex"]
-    )
+    @pytest.mark.parametrize("encoding", ["UTF-32", "utf-32le", "utf-7", "iso2022_jp", "cp037", "none", "hex"])
     def test_encodings_without_the_line_feed_are_refused(self, encoding: str) -> None:
         with pytest.raises(ConfigError, match=f"encoding='{encoding}'"):
             FileDecoding("text", encoding=encoding)

@@ -12,9 +12,10 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.core.options import OPTIONS, parse_options
+from ftfile.read.foreign.globs import glob_pattern
 from ftfile.read.foreign.known import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files
-from ftfile.read.foreign.settings import FilesSettings, glob_pattern
+from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.read.foreign.tailing import Tailing
@@ -198,11 +199,13 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
         ({}, "the stream has no `path`"),
         ({"tail": "true", "fileFormat": "parquet"}, "tail=true is for text, json, csv without multiLine"),
         ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is for"),
-        ({"encoding": "utf-16"}, "encoding='utf-16': it takes one in which the byte 0x0A is a line feed"),
-        ({"encoding": "klingon"}, "encoding='klingon': it takes one"),
-        ({"encoding": "hex"}, "encoding='hex': it takes one"),
-        ({"encoding": "undefined"}, "encoding='undefined': it takes one"),
-        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it takes one"),
+        ({"encoding": "utf-16"}, "encoding='utf-16': growing files are cut into lines at the byte 0x0A"),
+        ({"encoding": "UTF-16LE", "tail": "true"}, "Set tail=false, which reads a file once"),
+        ({"encoding": "utf-32", "tail": "false"}, "encoding='utf-32': it takes UTF-16, UTF-16LE, UTF-16BE, or one in"),
+        ({"encoding": "klingon"}, "encoding='klingon': it takes UTF-16"),
+        ({"encoding": "hex"}, "encoding='hex': it takes UTF-16"),
+        ({"encoding": "undefined"}, "encoding='undefined': it takes UTF-16"),
+        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it takes UTF-16"),
         ({"lineSep": ""}, "lineSep=''"),
         ({"lineSep": "||"}, "lineSep='||': it takes text that does not end as it begins"),
         ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': in iso8859-1 it cannot be written"),

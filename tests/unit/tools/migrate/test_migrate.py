@@ -75,6 +75,14 @@ def rows_of(content: bytes) -> list[Any]:
     return [tuple(row.items()) for row in pq.read_table(pa.BufferReader(content)).to_pylist()]
 
 
+def test_a_column_with_a_comma_in_the_paths(out: Path) -> None:
+    folder = out / "a,b=x"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), folder / "part.parquet")
+    assert migrated(out, partition_by={"a,b": "string"}).partition_by == ("a,b",)
+    assert ftfile.open(str(out)).to_arrow().to_pylist() == [{"id": 1, "a,b": "x"}]
+
+
 @pytest.mark.slow
 def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     days(out)

@@ -20,6 +20,7 @@ from hypothesis import given
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.formats.api import format_from_options
+from ftfile.formats.partition_paths import NULL_NAME
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.read.dead_letters import LETTER_BYTES_MAX, LETTER_VALUES_MAX, read_dead_letters
 from ftfile.storage.api import RangeFile
@@ -87,6 +88,7 @@ class TestFail:
                 {"word": "x" * 300},
                 "'word' makes a directory name of 305 bytes",
             ),
+            ({"partitionBy": "word"}, COLUMNS, {"word": ""}, "column 'word' is an empty string"),
             (
                 {"directoryPattern": "word:yyyy"},
                 {"id": "long", "word": "date"},
@@ -293,6 +295,29 @@ class TestDeadLetters:
         (letter,) = ftfile.open(out).dead_letters()
         assert letter.row == {"id": 7, "word": "a/b", "text": "two\nlines", "day": "2024-02-29"}
         assert ftfile.open(out).to_arrow().to_pylist() == [row | {"text": "one"}]
+
+
+class TestEmptyPartitionValues:
+    """A directory has no name for the empty string: Spark, and every reader, would get null."""
+
+    def test_are_kept_and_null_is_written(self, out: str) -> None:
+        options = {"fileFormat": "json", "partitionBy": "word", "badRecords": "deadLetter"}
+        MicroBatch(out, COLUMNS, options).run(0, [rows("", None, "a"), rows(NULL_NAME, "")])
+        (empty, _) = ftfile.open(out).dead_letters()
+        assert empty.row == {"id": 0, "word": ""}
+        assert letters(out) == [(0, 0, 0), (0, 1, 1)]
+        assert ftfile.open(out).to_arrow(columns=["word"])["word"].to_pylist() == [None, "a", NULL_NAME]
+        names = {path.name for path in Path(out).iterdir() if "=" in path.name}
+        assert names == {f"word={NULL_NAME}", f"word={NULL_NAME[:-1]}%5F", "word=a"}
+
+    def test_are_refused_in_any_column(self, out: str) -> None:
+        columns = {"id": "long", "word": "string", "n": "integer"}
+        query = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "id,word"})
+        with pytest.raises(EncodingError, match=r"column 'word' is an empty string.* \(and 1 more of these rows\)"):
+            query.run(0, [[{"id": 1, "word": "a"}, {"id": 1, "word": ""}, {"id": 2, "word": ""}]])
+        query.run(0, [[{"id": 1, "word": None}]])
+        assert ftfile.open(out).to_arrow(where="word IS NULL").num_rows == 1
+        assert ftfile.delete(out, "word = ''").rows_removed == 0
 
 
 class TestValuesThatCannotBeEncoded:

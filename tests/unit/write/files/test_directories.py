@@ -368,6 +368,17 @@ def test_directories_of_several_options_have_a_fixed_order(out: str) -> None:
     assert rows_of(other) == rows
 
 
+def test_columns_with_a_comma_are_named_in_backticks(out: str) -> None:
+    columns = {"id": "long", "a,b": "string", "c": "string"}
+    query = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "`a,b`,c"})
+    query.run(0, [[{"id": 1, "a,b": "x,y", "c": "z"}]])
+    assert directories(out) == {"a,b=x,y/c=z": [1]}
+    assert ftfile.open(out).to_arrow(where="`a,b` = 'x,y'").to_pylist() == [{"id": 1, "a,b": "x,y", "c": "z"}]
+    changed = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "c"})
+    with pytest.raises(ConfigError, match="was written with partitionBy=`a,b`,c"):
+        changed.run(1, [[{"id": 2, "a,b": "x", "c": "z"}]])
+
+
 @pytest.mark.slow
 def test_options_of_directories_may_change_from_one_batch_to_the_next(out: str) -> None:
     rows = [{"id": n, "word": f"w{n}", "ts": instant("2024-05-01T00:00:00")} for n in range(4)]

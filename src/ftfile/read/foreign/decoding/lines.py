@@ -21,6 +21,7 @@ from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.formats.binary_records import BinaryRecords
 from ftfile.formats.reading import batch_of
 from ftfile.log.format.layout import storage_identity
+from ftfile.read.foreign.decoding.utf_16 import utf_8_pieces
 from ftfile.read.foreign.known import Fingerprints, codec_as_written, fingerprints, marks_of
 from ftfile.rows.buffers import strings_from
 from ftfile.storage.api import RangeFile, as_file
@@ -60,6 +61,7 @@ class RangeContent:
     planned: Range
     filters: tuple[str, ...] = ()  # by their names, in the order in which they were applied
     keys: Keys | None = None
+    utf_16: FileDecoding | None = None  # of a file in UTF-16; its plain content is then its text in UTF-8
 
     @property
     def is_encrypted(self) -> bool:
@@ -103,6 +105,11 @@ class RangeContent:
             CorruptData: the file is damaged, behind the pieces that came.
             FileChanged: it became shorter.
         """
+        if self.utf_16 is not None:
+            stored = replace(self, utf_16=None).pieces(0, enough)
+            text = utf_8_pieces(stored, self.utf_16, self.planned.path)
+            yield from _pieces_from(text, start)
+            return
         end = None if self.planned.whole else self.planned.end
         if not self.filters:
             end = self.file.size_bytes if end is None else end
@@ -149,6 +156,14 @@ class RangeContent:
             # The sink bound an encrypted file to the id in its name.
             decoder = Chain.for_reading(filters, self.keys).decoder(storage_identity("part", self.planned.path))
         yield from plain_pieces(stored, decoder, self.planned.path)
+
+
+def _pieces_from(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
+    """Yield pieces without the bytes before an offset."""
+    for piece in pieces:
+        if start < len(piece):
+            yield piece[start:]
+        start = max(0, start - len(piece))
 
 
 def line_blocks(
