@@ -19,7 +19,8 @@ from ftfile.core.context import is_worker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
-from ftfile.rows.value_text import TimePattern, is_zone
+from ftfile.rows.value_text import TimePattern
+from ftfile.rows.zone_clocks import is_zone
 from ftfile.storage.calls import visited
 
 if TYPE_CHECKING:

@@ -56,6 +56,16 @@ def test_a_value_is_read_alone_as_among_others_and_at_once_as_text_is(
     assert rows("".join(lines), schema, **options) == alone
 
 
+def test_decimals_with_large_exponents_are_bad_records() -> None:
+    """Arrow's cast of such texts ends the process."""
+    schema = pa.schema([("a", pa.decimal128(10, 2)), BAD])
+    good = ["1e3", "125E-2", "0e500", "1e-1000"]
+    bad = ["1e999999999", "1e-999999999", "1e2147483648", "0e99999999999", "0e1001"]
+    found = rows("".join(f"{text}\n" for text in (*good, *bad)), schema)
+    values = ["Decimal('1000.00')", "Decimal('1.25')", "Decimal('0.00')", "Decimal('0.00')"]
+    assert found == [f"({value}, None)" for value in values] + [f"(None, {text!r})" for text in bad]
+
+
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a value is spelled in another way."""
     asked: list[dict[str, pa.DataType]] = []

@@ -16,7 +16,8 @@ from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.rows.buffers import text_scalar
-from ftfile.rows.value_text import all_finite, instants_of
+from ftfile.rows.value_text import all_finite
+from ftfile.rows.zone_clocks import instants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +46,9 @@ _HEXADECIMAL = "[xX]"
 _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
+_EXPONENT = "[eE]"
+_EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
 
@@ -123,17 +126,22 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
 
 
 def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
-    try:
-        return texts.cast(target)
-    except pa.ArrowInvalid:
-        values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
-        return pa.array(values, target)
+    # Arrow's cast reads outside of its table of powers if an exponent is large, and the process can die.
+    if not pc.any(pc.match_substring_regex(texts, _EXPONENT)).as_py():
+        try:
+            return texts.cast(target)
+        except pa.ArrowInvalid:
+            pass
+    values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
+    return pa.array(values, target)
 
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is no {target}")
+    if abs(int(text.lower().partition("e")[2] or 0)) > _EXPONENT_MAX:
+        raise ValueError(f"{text[:_SHOWN_CHARS]!r} has an exponent of more than {_EXPONENT_MAX}")
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
     except ArithmeticError as error:
