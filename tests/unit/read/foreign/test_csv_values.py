@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,10 @@ from ftfile.formats.reading import TimeFormats
 from ftfile.read.foreign.decoding.csv_lines import CsvRows
 from ftfile.read.foreign.decoding.records import Lines, finished_rows
 from ftfile.read.foreign.settings import FileDecoding, own_columns
+from tests.unit.read.foreign.planned import Files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BAD = pa.field("_corrupt_record", pa.string())
 NUMBERS = ["1", "-0", "+5", "007", "0x1F", "1e3", "1.5", ".5", "1_000", "99999999999", "inf", "NaN", "1\xa0", "1\x0b"]
@@ -64,6 +68,19 @@ def test_decimals_with_large_exponents_are_bad_records() -> None:
     found = rows("".join(f"{text}\n" for text in (*good, *bad)), schema)
     values = ["Decimal('1000.00')", "Decimal('1.25')", "Decimal('0.00')", "Decimal('0.00')"]
     assert found == [f"({value}, None)" for value in values] + [f"(None, {text!r})" for text in bad]
+
+
+@pytest.mark.parametrize(
+    ("data", "characters"),
+    [(b"\xed\xa0\x80", 1), (b"\xed\xa0", 2), (b"\xc0\x80", 2), (b"\xe2\x82", 1), (b"\xed\x9f\xbf", 0)],
+)
+def test_as_many_bytes_are_replaced_as_in_java(tmp_path: Path, data: bytes, characters: int) -> None:
+    files = Files(tmp_path)
+    files.write("data", b"x" + data + b"\n")
+    schema = pa.schema([("s", pa.string())])
+    expected = "x" + "\ufffd" * characters if characters else f"x{data.decode()}"
+    assert files.rows(files.range("data"), schema, FileDecoding("csv")) == [(expected,)]
+    assert files.rows(files.whole("data"), schema, FileDecoding("csv", multi_line=True)) == [(expected,)]
 
 
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

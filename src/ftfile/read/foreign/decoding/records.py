@@ -15,6 +15,7 @@ from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
+from ftfile.read.foreign.decoding.lines import as_utf_8
 from ftfile.rows.buffers import text_scalar
 from ftfile.rows.value_text import all_finite
 from ftfile.rows.zone_clocks import instants_of
@@ -51,6 +52,7 @@ _EXPONENT = "[eE]"
 _EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
+_HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]"), "\ufffd".encode()
 
 
 def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
@@ -149,6 +151,13 @@ def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     if len(value.as_tuple().digits) > target.precision:
         raise ValueError(f"{text!r} is no {target}")
     return value
+
+
+def as_java_reads(block: bytes, decoding: FileDecoding) -> bytes:
+    """Return whole lines in UTF-8, in which U+FFFD replaces as many bytes as in Java."""
+    if decoding.encoding == "utf-8" and b"\xed" in block:
+        block = _HALF_PAIR.sub(_REPLACEMENT, block)
+    return as_utf_8(block, decoding)
 
 
 class Lines:
