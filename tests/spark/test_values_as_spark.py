@@ -104,7 +104,7 @@ def _repeats_a_field(text: bytes) -> bool:
 @pytest.mark.parametrize("file_format", ["json", "csv"])
 def test_values_of_lines(spark: SparkSession, tmp_path: Path, seed: int, file_format: str) -> None:
     """Each value is read beside others that are bad, among equal types, and in a file that is read as a whole."""
-    lines = Lines(file_format, Random(seed))
+    lines = Lines(file_format, Random(f"{seed} {file_format}"))
     numbers = [*range(LINES)]
     path = tmp_path / "all"
     path.write_bytes(b"".join(line + b"\n" for line in lines.lines(numbers)))

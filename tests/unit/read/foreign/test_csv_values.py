@@ -83,6 +83,16 @@ def test_as_many_bytes_are_replaced_as_in_java(tmp_path: Path, data: bytes, char
     assert files.rows(files.whole("data"), schema, FileDecoding("csv", multi_line=True)) == [(expected,)]
 
 
+@pytest.mark.parametrize("text", ["92718285264553833960121636487168", "-271654242607540783175172096", "1" + "0" * 60])
+def test_decimals_with_too_many_digits_before_the_point_are_bad_records(text: str) -> None:
+    """Arrow's cast returns other numbers."""
+    schema = pa.schema([("a", pa.decimal128(38, 18)), BAD])
+    assert rows(f"{text}\n00000000000000000000001\n", schema) == [
+        f"(None, {text!r})",
+        "(Decimal('1.000000000000000000'), None)",
+    ]
+
+
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a value is spelled in another way."""
     asked: list[dict[str, pa.DataType]] = []

@@ -48,7 +48,6 @@ _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
-_EXPONENT = "[eE]"
 _EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
@@ -128,8 +127,10 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
 
 
 def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
-    # Arrow's cast reads outside of its table of powers if an exponent is large, and the process can die.
-    if not pc.any(pc.match_substring_regex(texts, _EXPONENT)).as_py():
+    # Arrow's cast reads outside of its table of powers if an exponent is large, and the process can die. If there are
+    # too many digits before the point, it returns another value.
+    unsafe = rf"[eE]|^[+-]?[0-9]{{{target.precision - target.scale + 1}}}"
+    if not pc.any(pc.match_substring_regex(texts, unsafe)).as_py():
         try:
             return texts.cast(target)
         except pa.ArrowInvalid:
