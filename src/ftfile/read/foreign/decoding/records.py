@@ -51,7 +51,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10}
 _EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
-_HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]"), "\ufffd".encode()
+_HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd".encode()
 
 
 def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
