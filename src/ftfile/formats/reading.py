@@ -20,7 +20,8 @@ from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.rows.buffers import rebuild
 from ftfile.rows.spark_types import is_variant
-from ftfile.rows.value_text import TimePattern, is_zone
+from ftfile.rows.value_text import TimePattern
+from ftfile.rows.zone_clocks import is_zone
 from ftfile.storage.calls import visited
 
 if TYPE_CHECKING:

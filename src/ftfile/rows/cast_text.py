@@ -7,7 +7,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 import pyarrow as pa
 
-from ftfile.rows.value_text import instants_of, value_of
+from ftfile.rows.value_text import value_of
+from ftfile.rows.zone_clocks import instants_of
 
 _BOOLEAN = re.compile("true|false")
 _INTEGER = re.compile(r"[+-]?[0-9]+")

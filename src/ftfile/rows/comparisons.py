@@ -18,7 +18,8 @@ import pyarrow as pa
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.rows import kernels as pc
-from ftfile.rows.value_text import UTC, clocks_of, value_of, value_type
+from ftfile.rows.value_text import UTC, value_of, value_type
+from ftfile.rows.zone_clocks import clocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows.comparisons import Cursor, TimeText, typed, unquoted
-from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, clocks_of, offset_text, value_texts
+from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, offset_text, value_texts
+from ftfile.rows.zone_clocks import clocks_of
 
 if TYPE_CHECKING:
     from ftfile.rows.comparisons import Token

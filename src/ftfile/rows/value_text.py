@@ -17,10 +17,9 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, is_valid, strings_from, text_scalar, values_of
+from ftfile.rows.zone_clocks import clocks_of, instants_of
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from numpy.typing import NDArray
 
 
@@ -132,9 +131,9 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
     instants_us = values_of(instants, np.int64)
     if np.any((instants_us > _FAR_US) | (instants_us < -_FAR_US)):
         raise ValueError(f"timestamp out of the range that has a local time in {time_zone}")
-    clocks = pc.local_timestamp(instants)
+    clocks = clocks_of(instants, time_zone)
     texts = _clock_texts(clocks)
-    first_pass = pc.assume_timezone(clocks, time_zone, ambiguous="earliest")
+    first_pass = instants_of(clocks, time_zone).cast(instants.type)
     offsets_us = values_of(clocks, np.int64) - instants_us
     for index, again in enumerate(pc.not_equal(instants, first_pass).to_pylist()):
         if again:
@@ -170,7 +169,11 @@ def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         return clock.cast(kind)
     if offset or time_zone == UTC:
         return pa.scalar(clock_us - _offset_us(offset or "+00:00"), pa.timestamp("us", UTC)).cast(kind)
-    return pc.assume_timezone(clock, time_zone, ambiguous="earliest").cast(kind)
+    clocks = pa.array([clock])
+    instants = instants_of(clocks, time_zone)
+    if not clocks_of(instants, time_zone).equals(clocks):
+        raise ValueError(f"the clocks of {time_zone} skip this time")
+    return instants[0].cast(kind)
 
 
 def all_finite(array: pa.Array) -> bool:
@@ -207,50 +210,6 @@ _TWO_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)),
 _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _MINUS, _PLUS, _COLON, _ZULU = b"-+:Z"
 _PADDING = 0xFF  # no byte of UTF-8; after `Z` where it stands among offsets such as `+01:00`
-
-_INSTANT, _CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
-_OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
-
-
-def is_zone(name: str) -> bool:
-    """Return True if there is such a zone."""
-    if not name or name == "UTC":
-        return bool(name)
-    try:
-        clocks_of(pa.array([0], _INSTANT), name)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
-    """Return the local times of a zone, as timestamps without one."""
-    # Without the time zone database, which a small container may lack: UTC, and offsets, which older pyarrow refuses.
-    if zone == "UTC":
-        return instants.cast(_INSTANT).cast(_CLOCK)
-    if offset := _offset(zone):
-        return pc.add(instants.cast(_INSTANT).cast(_CLOCK), offset)
-    return pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
-
-
-def instants_of(
-    clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
-) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`; `twice` chooses one of two moments. Skipped times move on, as in Java."""
-    if zone == "UTC":
-        return clocks.cast(_INSTANT)
-    if offset := _offset(zone):
-        return pc.subtract(clocks, offset).cast(_INSTANT)
-    instants = pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
-    return pc.add(instants, pc.subtract(clocks, clocks_of(instants, zone)))  # zero is added, but to skipped times
-
-
-def _offset(zone: str) -> pa.DurationScalar | None:
-    match = _OFFSET.fullmatch(zone)
-    if match is None:
-        return None
-    minutes = int(match[2]) * 60 + int(match[3])
-    return pa.scalar((minutes if match[1] == "+" else -minutes) * 60_000_000, pa.duration("us"))
 
 
 def check_range(array: pa.Array) -> None:

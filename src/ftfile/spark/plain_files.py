@@ -24,7 +24,7 @@ from ftfile.read.selection import Selection
 from ftfile.rows.buffers import field_names, leaf_types
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import is_wider, quoted_name, recorded_schema, spark_schema_json
-from ftfile.rows.value_text import is_zone
+from ftfile.rows.zone_clocks import is_zone
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:

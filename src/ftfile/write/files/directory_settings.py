@@ -11,7 +11,8 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
 from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
-from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, clocks_of, instants_of, value_type
+from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, value_type
+from ftfile.rows.zone_clocks import clocks_of, instants_of
 from ftfile.write.files.directories import (
     Assignment,
     Destination,

@@ -15,7 +15,8 @@ from ftfile.core.codecs import CODECS, READERS_ENDINGS
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
 from ftfile.rows.buffers import from_numpy
-from ftfile.rows.value_text import TimePattern, clocks_of
+from ftfile.rows.value_text import TimePattern
+from ftfile.rows.zone_clocks import clocks_of
 from ftfile.storage.paths import NAME_BYTES_MAX, join
 from ftfile.write.options import MORE_DIGITS
 

@@ -17,7 +17,8 @@ from ftfile.core.options import OPTIONS, ParsedOptions, parse_options
 from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
-from ftfile.rows.value_text import UTC, clocks_of, instants_of
+from ftfile.rows.value_text import UTC
+from ftfile.rows.zone_clocks import clocks_of, instants_of
 from ftfile.write.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, Moment
 
 if TYPE_CHECKING:

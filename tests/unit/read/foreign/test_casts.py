@@ -115,6 +115,8 @@ MISFITS = [
     (dec(12, 2), Decimal("1.25"), dec(5, 1), FORMATS),
     (dec(12, 2), Decimal("9999.00"), dec(5, 2), FORMATS),
     (dec(20, 0), Decimal(5_000_000_000), pa.int32(), FORMATS),
+    (dec(38, 10), Decimal(1467481718443461132763745007), dec(38, 18), FORMATS),
+    (pa.int64(), 10**18, dec(38, 30), FORMATS),
     (pa.binary(), b"\xff", pa.string(), ("parquet", "arrow")),
     (pa.timestamp("s"), 2**60, NTZ, ("arrow",)),
     (pa.list_(pa.int64()), [1, 5_000_000_000], pa.list_(pa.int32()), FORMATS),

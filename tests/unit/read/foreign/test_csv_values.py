@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,10 @@ from ftfile.formats.reading import TimeFormats
 from ftfile.read.foreign.decoding.csv_lines import CsvRows
 from ftfile.read.foreign.decoding.records import Lines, finished_rows
 from ftfile.read.foreign.settings import FileDecoding, own_columns
+from tests.unit.read.foreign.planned import Files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BAD = pa.field("_corrupt_record", pa.string())
 NUMBERS = ["1", "-0", "+5", "007", "0x1F", "1e3", "1.5", ".5", "1_000", "99999999999", "inf", "NaN", "1\xa0", "1\x0b"]
@@ -54,6 +58,39 @@ def test_a_value_is_read_alone_as_among_others_and_at_once_as_text_is(
     assert rows("".join(lines), schema, **options) == alone
     monkeypatch.setattr(CsvRows, "_types_read_at_once", lambda _: {})
     assert rows("".join(lines), schema, **options) == alone
+
+
+def test_decimals_with_large_exponents_are_bad_records() -> None:
+    """Arrow's cast of such texts ends the process."""
+    schema = pa.schema([("a", pa.decimal128(10, 2)), BAD])
+    good = ["1e3", "125E-2", "0e500", "1e-1000"]
+    bad = ["1e999999999", "1e-999999999", "1e2147483648", "0e99999999999", "0e1001"]
+    found = rows("".join(f"{text}\n" for text in (*good, *bad)), schema)
+    values = ["Decimal('1000.00')", "Decimal('1.25')", "Decimal('0.00')", "Decimal('0.00')"]
+    assert found == [f"({value}, None)" for value in values] + [f"(None, {text!r})" for text in bad]
+
+
+@pytest.mark.parametrize(
+    ("data", "characters"),
+    [(b"\xed\xa0\x80", 1), (b"\xed\xa0", 1), (b"\xc0\x80", 2), (b"\xe2\x82", 1), (b"\xed\x9f\xbf", 0)],
+)
+def test_as_many_bytes_are_replaced_as_in_java(tmp_path: Path, data: bytes, characters: int) -> None:
+    files = Files(tmp_path)
+    files.write("data", b"x" + data + b"\n")
+    schema = pa.schema([("s", pa.string())])
+    expected = "x" + "\ufffd" * characters if characters else f"x{data.decode()}"
+    assert files.rows(files.range("data"), schema, FileDecoding("csv")) == [(expected,)]
+    assert files.rows(files.whole("data"), schema, FileDecoding("csv", multi_line=True)) == [(expected,)]
+
+
+@pytest.mark.parametrize("text", ["92718285264553833960121636487168", "-271654242607540783175172096", "1" + "0" * 60])
+def test_decimals_with_too_many_digits_before_the_point_are_bad_records(text: str) -> None:
+    """Arrow's cast returns other numbers."""
+    schema = pa.schema([("a", pa.decimal128(38, 18)), BAD])
+    assert rows(f"{text}\n00000000000000000000001\n", schema) == [
+        f"(None, {text!r})",
+        "(Decimal('1.000000000000000000'), None)",
+    ]
 
 
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

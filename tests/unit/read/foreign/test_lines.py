@@ -320,6 +320,8 @@ class TestJson:
                 '{"b":"\\u0000"}',
                 "[" * 100_000,
             ),
+            *('{"w":-9223372036854775809}', '{"w":-9223372036854776808}', '{"m":"0e99999999999"}', '{"m":1e-1001}'),
+            *('{"k":{"\\udc00":1}}', '{"n":1,"other":[{"\\ud800x":1}]}', "\xa0", "\x0b"),
         ],
         ids=lambda line: line[:40],
         quick=1,
@@ -335,6 +337,23 @@ class TestJson:
     def test_blank_lines_are_none_and_arrays_are_many(self, files: Files) -> None:
         text = '\n \t\n[]\n[{"n":1}, {"n":2}]\r\n\r\n{"n":3}'
         assert json_rows(files, text) == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+    @pytest.mark.parametrize("data", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+    def test_lines_that_are_not_utf_8_are_bad_records(self, files: Files, data: bytes) -> None:
+        """Spark's parser refuses such bytes, or reads them as other characters."""
+        line = b'{"s":"' + data + b'"}'
+        schema = pa.schema([("n", pa.int64()), ("s", pa.string()), BAD])
+        files.write("data", b'{"n":1}\n' + line + b'\n{"s":"\xc3\xa4"}\n')
+        found = files.rows(files.range("data"), schema, FileDecoding("json"))
+        assert found == [(1, None, None), (None, None, line.decode(errors="replace")), (None, "ä", None)]
+        files.write("data", b"[" + line + b"]")
+        found = files.rows(files.whole("data"), schema, FileDecoding("json", multi_line=True))
+        assert found == [(None, None, f"[{line.decode(errors='replace')}]")]
+
+    def test_other_encodings_have_other_characters(self, files: Files) -> None:
+        files.write("data", b'{"s":"\xe4"}\n')
+        decoding = FileDecoding("json", encoding="latin-1")
+        assert files.rows(files.range("data"), pa.schema([("s", pa.string())]), decoding) == [("ä",)]
 
     def test_a_bad_record_is_not_damage_that_is_ignored(self, files: Files) -> None:
         with pytest.raises(SourceError, match="'data' has a record"):

@@ -43,9 +43,15 @@ def _text(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
 
 
+def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    # Where a value with zeros appended has more than 128 bits, Arrow's direct cast returns another value.
+    added = max(target.scale - array.type.scale, 0)
+    return array.cast(pa.decimal256(array.type.precision + added, array.type.scale + added)).cast(target)
+
+
 def _decimal_of_integer(array: pa.Array, target: pa.DataType) -> pa.Array:
     # Arrow's direct cast needs a type that is wide enough for all integers.
-    return array.cast(pa.decimal128(_INTEGER_DIGITS, 0)).cast(target)
+    return _decimal(array.cast(pa.decimal128(_INTEGER_DIGITS, 0)), target)
 
 
 def _float_of_double(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -95,7 +101,7 @@ CASTS = (
     Cast(("half float", "FLOAT"), _FLOATS, _ALL, _cast),
     Cast(("DOUBLE",), ("DOUBLE",), _ALL, _same),
     Cast(("DOUBLE",), ("FLOAT",), "those that a `FLOAT` has exactly", _float_of_double),
-    Cast((_DECIMAL, _WHOLE), (_DECIMAL,), "those with room for all digits", _cast),
+    Cast((_DECIMAL, _WHOLE), (_DECIMAL,), "those with room for all digits", _decimal),
     Cast((_WHOLE,), _INTEGERS, "those in the range of the type", _cast),
     Cast(("STRING",), ("STRING",), "those in UTF-8", _text),
     # From ORC, Spark reads binary values as texts of hexadecimal digits.

@@ -16,9 +16,10 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import CorruptData
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_of
-from ftfile.read.foreign.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
+from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, first_lines, line_blocks
 from ftfile.read.foreign.decoding.records import (
     Rows,
+    as_java_reads,
     finished_rows,
     in_halves,
     in_parts,
@@ -65,7 +66,7 @@ def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileD
         names, header_end = header
     reader = CsvRows(schema, names, decoding)
     for block in line_blocks(content, cut, decoding.separator, header_end):
-        lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
+        lines = lines_of(as_java_reads(block, decoding), decoding.line_sep.encode())
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
 
 
@@ -74,7 +75,7 @@ def multi_line_csv(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of CSV whose quoted fields may have line ends."""
     del cut
-    text = whole_text(content, decoding).replace("\r\n", "\n")
+    text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK).replace("\r\n", "\n")
     records = _records(text, decoding)
     names = own_columns(schema, decoding).names
     if decoding.header:
@@ -105,7 +106,7 @@ def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], i
     for block in first_lines(content, decoding.separator):
         for line in block.split(decoding.separator)[:-1]:
             end += len(line) + len(decoding.separator)
-            text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
+            text = as_java_reads(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
             if has_fields(text, decoding):
                 return _names(text, decoding, content.planned.path), end
     return None

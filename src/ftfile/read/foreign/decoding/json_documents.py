@@ -32,6 +32,18 @@ class _Number(str):
 _decode = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number).raw_decode
 
 
+def _check_names(members: list[tuple[str, Any]]) -> None:
+    for name, _ in members:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"half a surrogate pair in the name {name!a}") from error
+
+
+# Spark refuses such names, also of fields that it does not read.
+_decode_with_names_checked = json.JSONDecoder(object_pairs_hook=_check_names, parse_int=str).raw_decode
+
+
 class _Value(NamedTuple):
     """A value as Python's parser returns it, and where it is in the text."""
 
@@ -57,6 +69,8 @@ def objects_of(text: str, kind: pa.StructType) -> list[Any]:
     document = _value_at(text, start)
     if behind_space(text, document.end) < len(text):
         raise ValueError(f"text behind the value that ends at {document.end}")
+    if _HALF_PAIR.search(text):
+        _decode_with_names_checked(text, start)
     objects = _items(document) if isinstance(document.parsed, list) else [document]
     return [_nested(value, kind) for value in objects]
 
@@ -129,7 +143,7 @@ def _nested(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as ma
         members = dict(_members(value))
         return {field.name: _typed(members[field.name], field.type) for field in kind if field.name in members}
     if pa.types.is_map(kind) and isinstance(value.parsed, dict):
-        return [(_with_question_marks(name), _typed(item, kind.item_type)) for name, item in _members(value)]
+        return [(name, _typed(item, kind.item_type)) for name, item in _members(value)]
     if pa.types.is_list(kind) and isinstance(value.parsed, list):
         return [_typed(item, kind.value_type) for item in _items(value)]
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")

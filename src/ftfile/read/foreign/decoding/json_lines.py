@@ -20,7 +20,7 @@ from ftfile.formats.json_lines import unbounded_lines
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.json_documents import behind_space, objects_of
 from ftfile.read.foreign.decoding.json_spelling import Spelling
-from ftfile.read.foreign.decoding.lines import as_utf_8, line_blocks, whole_text
+from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, as_utf_8, line_blocks
 from ftfile.read.foreign.decoding.records import (
     Lines,
     Rows,
@@ -35,7 +35,7 @@ from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import map_leaf_types, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -50,6 +50,7 @@ JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
 _DECIMAL128_DIGITS = 38
+_NOT_UTF_8 = "it has bytes that are not UTF-8"
 _OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column cannot have
 
 
@@ -58,8 +59,26 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
     reader = JsonRows(schema, decoding)
     blocks = line_blocks(content, cut, decoding.separator, bytes_max=JSON_LINE_BYTES_MAX)
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
-        lines = lines_of(as_utf_8(part, decoding), decoding.line_sep.encode())
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
+        text = as_utf_8(part, decoding)
+        lines = lines_of(text, decoding.line_sep.encode())
+        undecoded = [] if _is_as_stored(text, part, decoding) else _undecoded(part, decoding.separator)
+        yield from finished_rows(reader.rows(lines, undecoded), lines, schema, decoding, content.planned.path)
+
+
+def _is_as_stored(text: bytes, stored: bytes, decoding: FileDecoding) -> bool:
+    """Return True if no bytes were replaced in text in UTF-8, and for text of other encodings."""
+    return decoding.encoding != "utf-8" or text is stored or text == stored
+
+
+def _undecoded(part: bytes, separator: bytes) -> list[int]:
+    """Return the numbers of the lines that are not UTF-8, which Spark reads as other values or not at all."""
+    numbers = []
+    for number, line in enumerate(part.split(separator)[:-1]):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            numbers.append(number)
+    return numbers
 
 
 def multi_line_json(
@@ -67,16 +86,21 @@ def multi_line_json(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of JSON objects, or of arrays of them; a file that is no JSON is one bad record."""
     del cut
-    text = whole_text(content, decoding)
+    stored = content.whole(TEXT_BYTES_MAX)
+    encoded = as_utf_8(stored, decoding)
+    text = encoded.decode().removeprefix("\ufeff")
     bounds = array.array("q")  # of each value: where it starts and ends
+    problem = "" if _is_as_stored(encoded, stored, decoding) else _NOT_UTF_8
     try:
         for start_and_end in _values(text):
             bounds.extend(start_and_end)
     except RecursionError:
         bounds = array.array("q", [0, len(text)])
     except ValueError as error:
+        problem = problem or str(error)
+    if problem:
         lines = Lines((text.replace("\n", " ") + "\n").encode())
-        yield from finished_rows(Rows(bad={0: str(error)}), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(Rows(bad={0: problem}), lines, schema, decoding, content.planned.path)
         return
     reader = JsonRows(schema, decoding)
     for records in in_parts(text[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2)):
@@ -128,17 +152,17 @@ class JsonRows:
         self._as_read = _mapped(as_text, _with_digit)
         self._spelling = Spelling(self._schema)
 
-    def rows(self, lines: Lines) -> Rows:
-        """Return the rows of a block of lines in UTF-8."""
-        excesses = dict(unbounded_lines(lines.block))
-        if not excesses:
+    def rows(self, lines: Lines, undecoded: Collection[int] = ()) -> Rows:
+        """Return the rows of a block of lines in UTF-8; in lines that are `undecoded`, bytes were replaced."""
+        refused = dict.fromkeys(undecoded, _NOT_UTF_8)
+        for start, excess in unbounded_lines(lines.block):
+            refused[int(np.searchsorted(lines.starts, start))] = f"it has {excess}"
+        if not refused:
             return self._bounded_rows(lines)
-        numbers = np.searchsorted(lines.starts, list(excesses))
-        bounded = np.setdiff1d(np.arange(len(lines)), numbers)
+        bounded = np.setdiff1d(np.arange(len(lines)), list(refused))
         rows = self._bounded_rows(Lines(lines.joined(bounded), lines.stand_in)) if len(bounded) else Rows()
         bad = {int(bounded[number]): reason for number, reason in rows.bad.items()}
-        bad |= {int(number): f"it has {excess}" for number, excess in zip(numbers, excesses.values(), strict=True)}
-        return Rows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad)
+        return Rows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad | refused)
 
     def _bounded_rows(self, lines: Lines) -> Rows:
         rows = Rows()
@@ -172,7 +196,7 @@ class JsonRows:
         objects: dict[int, list[Any]] = {}  # of each line that has some
         for number in numbers:
             text = lines.text(number)
-            if not text.strip():
+            if behind_space(text, 0) == len(text):
                 continue
             try:
                 values = objects_of(text, kind)

@@ -248,11 +248,6 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
     return block.decode("utf-8", "replace").encode()
 
 
-def whole_text(content: RangeContent, decoding: FileDecoding) -> str:
-    """Return the plain content of a file; `CorruptData` if it has more than `TEXT_BYTES_MAX`."""
-    return as_utf_8(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix("\ufeff")
-
-
 def _is_utf_8(block: bytes) -> bool:
     text = strings_from(np.array([0, len(block)]), np.frombuffer(block, np.uint8), pa.string())
     try:

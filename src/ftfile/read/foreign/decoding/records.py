@@ -15,8 +15,10 @@ from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
+from ftfile.read.foreign.decoding.lines import as_utf_8
 from ftfile.rows.buffers import text_scalar
-from ftfile.rows.value_text import all_finite, instants_of
+from ftfile.rows.value_text import all_finite
+from ftfile.rows.zone_clocks import instants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,9 +47,11 @@ _HEXADECIMAL = "[xX]"
 _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
+_EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
+_HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd".encode()
 
 
 def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
@@ -123,17 +127,24 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
 
 
 def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
-    try:
-        return texts.cast(target)
-    except pa.ArrowInvalid:
-        values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
-        return pa.array(values, target)
+    # Arrow's cast reads outside of its table of powers if an exponent is large, and the process can die. If there are
+    # too many digits before the point, it returns another value.
+    unsafe = rf"[eE]|^[+-]?[0-9]{{{target.precision - target.scale + 1}}}"
+    if not pc.any(pc.match_substring_regex(texts, unsafe)).as_py():
+        try:
+            return texts.cast(target)
+        except pa.ArrowInvalid:
+            pass
+    values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
+    return pa.array(values, target)
 
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is no {target}")
+    if abs(int(text.lower().partition("e")[2] or 0)) > _EXPONENT_MAX:
+        raise ValueError(f"{text[:_SHOWN_CHARS]!r} has an exponent of more than {_EXPONENT_MAX}")
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
     except ArithmeticError as error:
@@ -141,6 +152,13 @@ def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
     if len(value.as_tuple().digits) > target.precision:
         raise ValueError(f"{text!r} is no {target}")
     return value
+
+
+def as_java_reads(block: bytes, decoding: FileDecoding) -> bytes:
+    """Return whole lines in UTF-8, in which U+FFFD replaces as many bytes as in Java."""
+    if decoding.encoding == "utf-8" and b"\xed" in block:
+        block = _HALF_PAIR.sub(_REPLACEMENT, block)
+    return as_utf_8(block, decoding)
 
 
 class Lines:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
+from ftfile.rows.zone_clocks import instants_shown_once
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -27,6 +28,7 @@ _FIRST_SECOND = -2_208_988_800  # 1900-01-01: offsets of zones before it are oth
 _EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, it is that day in all zones
 _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
+_CLOCK = pa.timestamp("us")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -62,7 +64,8 @@ class StoredTimes:
         if self.times != "gregorian":
             array = _times(array, self.times, target)
         if array.type.tz is None and target != pa.timestamp("us") and self.zone != "UTC":
-            return pc.assume_timezone(array, self.zone)
+            clocks = pc.floor_temporal(array, unit="microsecond").cast(_CLOCK)  # as Spark cuts them off
+            return instants_shown_once(clocks, self.zone).cast(pa.timestamp(array.type.unit, "UTC"))
         return array
 
 
