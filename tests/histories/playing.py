@@ -9,6 +9,7 @@ from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
+from ftfile.operate.verify.log_scan import look_at_head
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.context import ManualClock, SeededIds, repeatable
@@ -26,6 +27,7 @@ from tests.histories.world import World
 from tests.histories.writing import WRITING, run_batch
 from tests.kit.liveness import check_published, check_state_size, check_vacuumed
 from tests.settings import settled_once
+from tests.wrappers import InContext
 
 if TYPE_CHECKING:
     from tests.histories.plan import History
@@ -116,6 +118,17 @@ def _look(world: World) -> None:
     require(not strange, "I9", f"{strange} are visible, and in no record")
     if world.oracle.records:
         check_state_size(world.head(), world.open_segments().keys())
+        _check_horizon(world)
+
+
+def _check_horizon(world: World) -> None:
+    """A horizon is in the future by the store's clock, whatever the clock of the reader shows."""
+    is_ahead = world.head().horizon_ms > world.clock.now_ms()
+    for skew_s in (-3_600, -1, 0, 3_600):
+        log = CommitLog(InContext(world.raw, clock=ManualClock(world.clock.now_ms() + 1000 * skew_s)))
+        codes = {finding.code for finding in look_at_head(log, log.refresh())}
+        is_found = "horizon-ahead" in codes
+        require(is_found == is_ahead, "horizon", f"a reader whose clock is {skew_s} s ahead finds {codes}")
 
 
 def _end(world: World) -> None:
