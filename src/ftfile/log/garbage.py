@@ -96,18 +96,28 @@ class Findings:
 
 
 def find_garbage(
-    log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, vacuumed_to: int | None = None
+    log: CommitLog,
+    head: LogState,
+    horizon_ms: int,
+    now_ms: int,
+    *,
+    vacuumed_to: int | None = None,
+    keep_from: int | None = None,
 ) -> Findings:
     """Return the files older than the horizon that are not live at the head and were not so after the horizon.
 
-    Both times are by the store's clock. `vacuumed_to` is that of the vacuum's own record, once it is created.
+    Both times are by the store's clock. `vacuumed_to` is that of the vacuum's own record, once it is created. The files
+    of versions from `keep_from` on stay.
 
     Raises:
         CorruptData: the log is damaged: nothing may be deleted.
     """
     listed = list_or_empty(log.fs, layout.LOG)
     if vacuumed_to is None:
-        since = max(newest_at(listed, head, horizon_ms, now_ms) or 0, head.log_start)
+        since = newest_at(listed, head, horizon_ms, now_ms) or 0
+        if keep_from is not None:
+            since = min(since, keep_from)
+        since = max(since, head.log_start)
     else:
         since = vacuumed_to
     within = snapshot_at(log, head, since=max(since, head.log_start))

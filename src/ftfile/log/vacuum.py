@@ -137,9 +137,8 @@ def expire(
         raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, Access.of(access)) as (log, author):
-        latest_ms = partial(_latest_ms, log, keep_last)
         progress = access.get("progress")
-        return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
+        return _logged(author, _delete_garbage(log, author, retention_ms, keep_last, progress, dry_run=dry_run))
 
 
 def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
@@ -152,29 +151,28 @@ def _delete_garbage(
     log: CommitLog,
     author: MaintenanceAuthor,
     retention_ms: int,
-    latest_ms: Callable[[], int] | None,
+    keep_last: int | None,
     progress: OnProgress | None,
     *,
     dry_run: bool,
 ) -> VacuumReport:
-    """Delete files as `vacuum`; `latest_ms` returns a time, by the store's clock, that the horizon does not pass."""
+    """Delete files as `vacuum`, but none that the `keep_last` newest versions have."""
     if not dry_run:
         lower_horizon(log, author.job_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
-    if latest_ms is not None:
-        wanted_ms = min(wanted_ms, latest_ms())
+    keep_from = None if keep_last is None else _oldest_kept(log, keep_last)
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
-    head, findings = _head_and_garbage(log, horizon_ms, now_ms)
+    head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
     _warn_of_foreign(findings)
     if dry_run:
         waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
         files = _garbage_files(findings)
         return VacuumReport(None, horizon_ms, findings.log_start, files, dry_run=True, waiting=waiting)
     if not findings.needs_record and (
-        wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms)[1].needs_record
+        wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms, keep_from=keep_from)[1].needs_record
     ):
         _remove_directories(log.fs, findings)
         _merge(log, head, needed=findings.lacks_ranges)
@@ -182,7 +180,7 @@ def _delete_garbage(
     needed = findings.lacks_ranges or findings.log_start > head.log_start
     version = _announce(log, author, horizon_ms, findings)
     # The second look sees the commits before the record, and what they need.
-    head, findings = _head_and_garbage(log, horizon_ms, now_ms, findings.vacuumed_to)
+    head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
@@ -209,11 +207,11 @@ def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findin
 
 
 def _head_and_garbage(
-    log: CommitLog, horizon_ms: int, now_ms: int, vacuumed_to: int | None = None
+    log: CommitLog, horizon_ms: int, now_ms: int, *, vacuumed_to: int | None = None, keep_from: int | None = None
 ) -> tuple[LogState, Findings]:
     """Return the head and the garbage there; look again while another vacuum deletes records that were read.
 
-    `vacuumed_to` is that of the vacuum's own record, once it is created.
+    For `vacuumed_to` and `keep_from` see `find_garbage`.
     """
     from ftfile.log.garbage import find_garbage  # noqa: PLC0415 - writers of stores vacuum, too, but seldom
 
@@ -222,7 +220,7 @@ def _head_and_garbage(
         version = head.version
         skip_published(log, head)
         try:
-            return head, find_garbage(log, head, horizon_ms, now_ms, vacuumed_to)
+            return head, find_garbage(log, head, horizon_ms, now_ms, vacuumed_to=vacuumed_to, keep_from=keep_from)
         except CorruptData:
             if log.refresh().version == version:
                 raise
@@ -317,20 +315,17 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
     return int(retention_s * 1000)
 
 
-def _latest_ms(log: CommitLog, keep_last: int) -> int:
-    """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
+def _oldest_kept(log: CommitLog, keep_last: int) -> int:
+    """Return the first of the newest versions, of which those of a vacuum or an expiry do not count."""
     head = log.refresh()
-    first, oldest_kept = head.version, 0
+    first, kept_versions = head.version, 0
     for version in range(head.version, head.log_start - 1, -1):
         record = log.read_record(version)
         if record is not None and (record.adds or record.removes or not isinstance(record.author, MaintenanceAuthor)):
-            first, oldest_kept = version, oldest_kept + 1
-        if oldest_kept == keep_last:
+            first, kept_versions = version, kept_versions + 1
+        if kept_versions == keep_last:
             break
-    created = created_ms(log, first) or 0
-    # The next one may be as old by the clock, or older.
-    following = created_ms(log, first + 1) if first < head.version else None
-    return created if following is None else min(created, following - 1)
+    return first
 
 
 def newest_ms(log: CommitLog) -> int:

@@ -44,12 +44,30 @@ def test_the_newest_versions_stay_however_old(world: World, keep_last: int, days
     replaced = compacted(world, days)
     world.days(100)
     report = expire(world, keep_last=keep_last)
-    gone = len(replaced) - min(keep_last, 5) + 1 if days or keep_last == 1 else 0
+    gone = len(replaced) - min(keep_last, 5) + 1
     assert [world.exists(path) for path in replaced] == [False] * gone + [True] * (len(replaced) - gone)
     assert sum(file.kind == "retired" for file in report.files) == gone
     for version in range(max(0, 5 - keep_last), 5):
         assert ftfile.open(world.url).snapshot(version).adds
     assert expire(world, keep_last=keep_last).files == ()
+
+
+def test_the_newest_versions_stay_where_the_clock_was_set_back(world: World) -> None:
+    """The versions before that lie in the future, and count as older than those behind them."""
+    first, second = world.driver.stage(0), world.driver.stage(0)
+    world.driver.commit_as(world.driver.author(0), adds=(first, second))
+    world.clock.advance(10)
+    world.compact(1, first)
+    world.clock.advance(10)
+    world.compact(2, second)
+    world.clock.advance(-15)
+    world.driver.commit_new(1)
+    world.clock.advance(2)
+    world.driver.commit_new(2)
+    expire(world, keep_last=4, older_than="1s", force=True)
+    assert [world.exists(f"_ftfile/retired/_{add.id}.retired") for add in (first, second)] == [False, True]
+    for version in range(1, 5):
+        assert ftfile.open(world.url).snapshot(version).adds
 
 
 def test_young_versions_stay(world: World) -> None:

@@ -49,11 +49,11 @@ def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
     """Let something happen after the vacuum has read the head for a look, and before it looks."""
     inner, looks = garbage.find_garbage, []
 
-    def look(*args: Any) -> Any:
+    def look(*args: Any, **versions: Any) -> Any:
         looks.append(args)
         if len(looks) == number:
             act()
-        return inner(*args)
+        return inner(*args, **versions)
 
     monkeypatch.setattr(garbage, "find_garbage", look)
 
@@ -374,7 +374,7 @@ class TestTwoAtOnce:
         world.driver.commit_new(0)
         busy = []
 
-        def look(*_: object) -> None:
+        def look(*_: object, **__: object) -> None:
             busy.append(world.driver.create_record(author=JobAuthor("busy")))
             raise ftfile.core.errors.CorruptData("log", "a record", "none")
 
