@@ -114,9 +114,12 @@ class _RangeWriter:
             return
         inside = [name for name in self._chosen if interval.holds(Interval(name.first, name.last))]
         first_record = max(covered_to + 1, interval.first)
-        if not self._may_write(inside, first_record, interval.last):
+        merged_bytes = sum(self._sizes[name] for name in inside)
+        read_again = self._forgotten(first_record, interval.last)
+        if merged_bytes > self._limits.merged_bytes or read_again > self._limits.records:
             self._complete_halves(interval)
             return
+        self._limits.records -= read_again
         contents: list[Range] = []
         for name in inside:
             try:
@@ -138,15 +141,10 @@ class _RangeWriter:
             for half in halves(interval):
                 self._complete(half)
 
-    def _may_write(self, inside: list[CompactedName], first_record: int, last: int) -> bool:
-        """Return True if merging ranges and reading records is within the limits, and take these records from them."""
+    def _forgotten(self, first: int, last: int) -> int:
+        """Return the number of records that this process does not remember, and has to read again."""
         recent = self._log.recent.records
-        read_again = sum(1 for version in range(first_record, last + 1) if version not in recent)
-        merged_bytes = sum(self._sizes[name] for name in inside)
-        if merged_bytes > self._limits.merged_bytes or read_again > self._limits.records:
-            return False
-        self._limits.records -= read_again
-        return True
+        return sum(1 for version in range(first, last + 1) if version not in recent)
 
     def _write_range(self, content: Range) -> None:
         name = write_range(self._log.fs, self._log.ids, content)
