@@ -176,7 +176,12 @@ COLUMNS: dict[tuple[str, str], dict[pa.DataType, tuple[Draw, tuple[str, ...]]]] 
         pa.timestamp("ms", "UTC"): (_times(_FIRST_DAY, _LAST_DAY, micros=1000), ("timestamp", "timestamp_ntz")),
         pa.timestamp("ms"): (_times(_FIRST_DAY, _LAST_DAY, micros=1000), ("timestamp", "timestamp_ntz")),
     },
-    ("orc", "spark"): _BY_SPARK_ORC,
+    ("orc", "spark"): {
+        **_BY_SPARK_ORC,
+        _LTZ: (_ALL_TIMES, ("timestamp",)),
+        # Of these, Arrow reads all.
+        pa.timestamp("ms", tz="UTC"): (_times(_FIRST_ORC_DAY, _LAST_ORC_DAY, micros=1000), ("timestamp",)),
+    },
     ("orc", "pyarrow"): {
         **_BY_SPARK_ORC,
         _LTZ: (_since_1970(_ORC_TIMES), ("timestamp",)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _NUMBER, _BYTES = 0, 2
 _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
+_CHUNK_BYTES_MAX = 1 << 23  # that a head can name
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
@@ -43,7 +44,11 @@ def bytes_field(field: int, value: bytes) -> bytes:
 
 
 def plain(data: bytes, codec: int) -> bytes:
-    """Return data without the compression of its chunks, whose codec has a number in ORC."""
+    """Return data without the compression of its chunks, whose codec has a number in ORC.
+
+    Raises:
+        ValueError: a chunk is damaged, or larger than ORC has it.
+    """
     if not codec:
         return data
     blocks, position = [], 0
@@ -58,13 +63,25 @@ def plain(data: bytes, codec: int) -> bytes:
 
 def _decompressed(chunk: bytes, codec: int) -> bytes:
     if codec == _ZLIB:
-        return zlib.decompress(chunk, -zlib.MAX_WBITS)
+        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            return _whole(stream.decompress(chunk, _CHUNK_BYTES_MAX + 1))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
     if codec == _SNAPPY:
         size, _ = read_varint(chunk)
+        if size > _CHUNK_BYTES_MAX:
+            raise ValueError(f"a chunk of {size} bytes")
         plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
         return plain
     assert codec == _ZSTD, f"codec {codec}"
-    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
+    return _whole(bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(_CHUNK_BYTES_MAX + 1)))
+
+
+def _whole(data: bytes) -> bytes:
+    if len(data) > _CHUNK_BYTES_MAX:
+        raise ValueError(f"a chunk of more than {_CHUNK_BYTES_MAX} bytes")
+    return data
 
 
 def chunks(data: bytes, size_max: int) -> bytes:

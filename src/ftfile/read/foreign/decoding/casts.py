@@ -120,8 +120,8 @@ CASTS = (
     ),
     # So Spark stores this type in ORC.
     Cast(("BIGINT",), (_WALL_CLOCK,), "all, as microseconds", _cast, ("orc",)),
-    Cast((_INSTANT_NS,), (_INSTANT,), "all, cut off to microseconds", _floored, ("orc",)),
-    Cast((_WALL_CLOCK_NS,), (_INSTANT, _WALL_CLOCK), "all, cut off to microseconds", _floored, ("orc",)),
+    Cast((_INSTANT, _INSTANT_NS), (_INSTANT,), "all, cut off to microseconds", _floored, ("orc",)),
+    Cast((_WALL_CLOCK, _WALL_CLOCK_NS), (_INSTANT, _WALL_CLOCK), "all, cut off to microseconds", _floored, ("orc",)),
 )
 
 _CONVERTS = {

@@ -15,6 +15,8 @@ from ftfile.formats.parts import recorded_names
 from ftfile.read.foreign.decoding.casts import ColumnCast
 from ftfile.read.foreign.decoding.file_times import orc_times, parquet_times
 from ftfile.read.foreign.decoding.misfits import ColumnsReader
+from ftfile.read.foreign.decoding.orc_files.far_times import far_rows, schema_with_far_times
+from ftfile.read.foreign.decoding.orc_files.tails import OrcTail
 from ftfile.read.foreign.decoding.stored_times import StoredTimes
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Described(NamedTuple):
 
     schema: pa.Schema
     times: dict[str, StoredTimes]
+    far: OrcTail | None = None  # of a file with times that Arrow does not read
 
 
 def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -47,28 +50,43 @@ def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
             raise SchemaError(f"{path!r}: {error}") from error
         except MemoryError:
             raise
-        except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
+        except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow's errors about bytes are OSErrors
             raise CorruptData(path, _EXPECTED[name], str(error)) from error
         stored = pa.schema([described.schema.field(column) for column, cast in casts if cast is not None])
         reader = ColumnsReader(path, schema, casts, decoding)
-        decode = decode_foreign if name == "arrow" else format_from_options(name, {}).decode
-        file.seek(0)
-        for batch in decode(file, stored):
+        for batch in _stored_rows(file, described, stored, decoding):
             yield from reader.rows(batch)
+
+
+def _stored_rows(
+    file: BinaryIO, described: Described, schema: pa.Schema, decoding: FileDecoding
+) -> Iterator[pa.RecordBatch]:
+    file.seek(0)
+    if described.far is not None:
+        return far_rows(file, described.far, schema, decoding.times.zone)
+    if decoding.file_format == "arrow":
+        return decode_foreign(file, schema)
+    return format_from_options(decoding.file_format, {}).decode(file, schema)
 
 
 def _described(file: BinaryIO, schema: pa.Schema, decoding: FileDecoding) -> Described:
     if decoding.file_format == "parquet":
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         return Described(parquet.schema_arrow, parquet_times(parquet))
-    times = StoredTimes()
     if decoding.file_format == "orc":
-        opened = orc.ORCFile(file)
-        in_file = opened.schema
-        times = orc_times(opened, file, {name.lower() for name in schema.names}, decoding.times.zone)
-    else:
-        in_file = pa.ipc.open_file(file).schema
-    return Described(in_file, dict.fromkeys(in_file.names, times))
+        return _described_orc(file, schema, decoding.times.zone)
+    in_file = pa.ipc.open_file(file).schema
+    return Described(in_file, dict.fromkeys(in_file.names, StoredTimes()))
+
+
+def _described_orc(file: BinaryIO, schema: pa.Schema, zone: str) -> Described:
+    opened = orc.ORCFile(file)
+    tail = OrcTail.of(opened)
+    times = dict.fromkeys(opened.schema.names, orc_times(tail, file, zone))
+    far = schema_with_far_times(tail, opened.schema, {name.lower() for name in schema.names})
+    if far is None:
+        return Described(opened.schema, times)
+    return Described(far, times, tail)
 
 
 def _casts(file_format: str, described: Described, schema: pa.Schema) -> list[tuple[str, ColumnCast | None]]:

@@ -25,9 +25,11 @@ UTC_NAMES = frozenset({"UTC", "GMT", "Z", "Zulu", "UCT", "Etc/UTC", "Etc/GMT", "
 
 _FIRST_DAY = -141_427  # 1582-10-15
 _FIRST_SECOND = -2_208_988_800  # 1900-01-01: offsets of zones before it are others in older classes of Java
+FIRST_GREGORIAN_SECOND = _FIRST_DAY * 86_400
 _EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, it is that day in all zones
 _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
+_NO_CALENDAR = "before 1582-10-15 in a file that does not name its calendar, Julian or Gregorian"
 _CLOCK = pa.timestamp("us")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -38,6 +40,7 @@ class StoredTimes:
 
     dates: Calendar = "gregorian"
     times: Calendar = "gregorian"
+    first_second: int = _FIRST_SECOND  # of the times that are the same by all calendars
     writer_zone: str = "UTC"  # of the clocks of ORC's TIMESTAMP; empty if stripes or codecs tell none
     zone: str = "UTC"  # as which clocks without a zone are read
 
@@ -61,8 +64,10 @@ class StoredTimes:
             return array
         if array.type.tz is None and self.writer_zone != "UTC":
             _check_clocks(array)
+        if array.type.tz is not None and self.zone != "UTC":
+            _check_instants(array)
         if self.times != "gregorian":
-            array = _times(array, self.times, target)
+            array = _times(array, self, target)
         if array.type.tz is None and target != pa.timestamp("us") and self.zone != "UTC":
             clocks = pc.floor_temporal(array, unit="microsecond").cast(_CLOCK)  # as Spark cuts them off
             return instants_shown_once(clocks, self.zone).cast(pa.timestamp(array.type.unit, "UTC"))
@@ -75,17 +80,21 @@ def _dates(array: pa.Array, calendar: Calendar) -> pa.Array:
     if calendar == "gregorian" or not is_old.any():
         return array
     if calendar == "unknown":
-        raise ValueError("a date before 1582-10-15 in a file that does not name its calendar, Julian or Gregorian")
+        raise ValueError(f"a date {_NO_CALENDAR}")
     return _with_values(array, np.where(is_old, _from_hybrid(days), days).astype(np.int32))
 
 
-def _times(array: pa.Array, calendar: Calendar, target: pa.DataType) -> pa.Array:
+def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Array:
     per_second = _PER_SECOND[array.type.unit]
     instants = values_of(array, np.int64)
-    is_old = is_valid(array) & (instants < _FIRST_SECOND * per_second)
+    # The first second of the Gregorian calendar has more than 64 bits in nanoseconds.
+    is_old = is_valid(array) & (instants < max(stored.first_second * per_second, -(2**63)))
     if not is_old.any():
         return array
-    if calendar == "unknown" or target == pa.timestamp("us"):
+    if stored.first_second == FIRST_GREGORIAN_SECOND:
+        if stored.times == "unknown":
+            raise ValueError(f"a time {_NO_CALENDAR}")
+    elif stored.times == "unknown" or target == pa.timestamp("us"):
         raise ValueError("a time before 1900-01-01, which Spark stored in its legacy mode by another calendar or zone")
     days, rest = np.divmod(instants, _DAY_SECONDS * per_second)
     rebased = np.where(days < _FIRST_DAY, _from_hybrid(days), days)
@@ -99,6 +108,12 @@ def _check_clocks(array: pa.Array) -> None:
     is_fraction = (instants < _EPOCH_SECOND * per_second) & (instants % per_second != 0)
     if (is_valid(array) & (is_fraction | (instants < _FIRST_SECOND * per_second))).any():
         raise ValueError("a time before 1900, or before 1970 with a fraction of a second, by clocks of another zone")
+
+
+def _check_instants(array: pa.Array) -> None:
+    """Raise `ValueError` for instants that Spark converts by the offsets that zones had in older classes of Java."""
+    if (is_valid(array) & (values_of(array, np.int64) < _FIRST_SECOND * _PER_SECOND[array.type.unit])).any():
+        raise ValueError("an instant before 1900 with a timeZone other than UTC")
 
 
 def _from_hybrid(days: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,271 @@
+"""Columns of ORC files with times of all years, which Arrow reads of the years 1678 to 2261 alone.
+
+A TIMESTAMP is stored as two columns: seconds since 2015, in the form of a BIGINT column, and the rest, with the number
+of decimal zeros that were left out. Arrow reads the seconds from a footer in which the types are BIGINT.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from ftfile.core.errors import SchemaError
+from ftfile.formats.reading import batch_of, corrupt, reading_errors
+from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values, number_of, read_at
+from ftfile.read.foreign.decoding.stored_times import UTC_NAMES
+from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of
+from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
+from ftfile.rows.orc_runs import first_run_numbers, second_run_numbers
+from ftfile.rows.zone_clocks import clocks_of, instants_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from ftfile.read.foreign.decoding.orc_files.tails import OrcTail, Stripe
+
+
+# Numbers of fields in ORC's messages, and their values.
+_FOOTER_TYPES, _FOOTER_STATISTICS, _TYPE_KIND = 4, 7, 1
+_VALUES_OF_COLUMN, _TIMES_OF_COLUMN, _TIME_BOUNDS = 1, 9, range(1, 5)
+_POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_BLOCK_SIZE = 1, 3
+_BIGINT, _TIMES = 4, frozenset({9, 18})
+_NESTED = frozenset({10, 11, 12})  # lists, maps and structs
+_FRACTIONS, _VERSION_1, _VERSION_2 = 5, 0, 2
+
+_ARROW_LAST_MS = 2**63 // 10**6 - 2 * 86_400_000  # nanoseconds in 64 bits, less what zones add or take
+_FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1  # that Spark has
+_2015, _MICROS = 1_420_070_400, 1_000_000
+_LAST_NANO = 999_999_999
+_POWERS = np.array([1, *(10**power for power in range(2, 9))], np.uint64)  # by the last three bits
+_CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+_READ_BATCH_ROWS = 65_536
+_EXPECTED = "an ORC file"
+
+
+def schema_with_far_times(tail: OrcTail, schema: pa.Schema, columns: Collection[str]) -> pa.Schema | None:
+    """Return the types as which `far_rows` reads a file; None if Arrow reads all times of the columns.
+
+    `columns` are the names of the columns that are read, in lower case.
+
+    Raises:
+        SchemaError: a column has times that Arrow does not read, in a codec that ftfile does not decompress.
+    """
+    kinds = tail.kinds()
+    messages = [value for number, value, _ in fields(tail.footer) if number == _FOOTER_STATISTICS]
+    statistics = dict(enumerate(map(bytes_of, messages)))
+    are_read = False
+    for place, name in enumerate(schema.names):
+        if name.lower() not in columns:
+            continue
+        for number in tail.columns_of(place):
+            if kinds[number] not in _TIMES or not _may_have_far_times(statistics.get(number, b"")):
+                continue
+            if not tail.is_decompressed():
+                _check_bounds(name, statistics.get(number, b""))
+            are_read = tail.is_decompressed()
+    return pa.schema([field.with_type(_in_micros(field.type)) for field in schema]) if are_read else None
+
+
+def _may_have_far_times(statistics: bytes) -> bool:
+    message = first_values(statistics)
+    if message.get(_VALUES_OF_COLUMN) == 0:
+        return False
+    bounds = _bounds(message)
+    return not bounds or any(bound not in range(-_ARROW_LAST_MS, _ARROW_LAST_MS) for bound in bounds)
+
+
+def _check_bounds(column: str, statistics: bytes) -> None:
+    if _bounds(first_values(statistics)):
+        raise SchemaError(
+            f"column `{column}` has times before 1677-09-21 or after 2262-04-11, which ftfile does not read from ORC "
+            "files in the codecs LZ4 and LZO. Leave the column out of the schema, or write the file again with the "
+            "codec zstd"
+        )
+
+
+def _bounds(message: dict[int, int | bytes]) -> list[int]:
+    """Return the first and last time of statistics, in milliseconds since 1970."""
+    bounds = fields(bytes_of(message.get(_TIMES_OF_COLUMN)))
+    encoded = [value for number, value, _ in bounds if number in _TIME_BOUNDS and isinstance(value, int)]
+    return [(number >> 1) ^ -(number & 1) for number in encoded]
+
+
+def _in_micros(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_micros(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_micros(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_micros(kind.key_type), _in_micros(kind.item_type))
+    return kind
+
+
+def far_rows(file: BinaryIO, tail: OrcTail, schema: pa.Schema, zone: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file; `schema` is that of some of its columns, with times in microseconds.
+
+    Clocks are those of the writer's zone; of `zone`, if a stripe names none.
+    """
+    try:
+        with reading_errors(file, _EXPECTED):
+            opened = orc.ORCFile(_WithTail(file, tail))
+            in_file = opened.schema.names
+            # pyarrow takes a name with a dot for a field of a struct.
+            names = None if any("." in name for name in in_file) else schema.names
+            leaves = [_leaf_columns(tail, in_file.index(name)) for name in schema.names]
+            for number, stripe in enumerate(tail.stripes(file)):
+                rows = opened.read_stripe(number, columns=names)
+                decoder = _StripeDecoder(file, tail.codec, stripe, _zone_name(stripe.zone or zone))
+                arrays = [
+                    decoder.column(rows.column(rows.schema.names.index(field.name)), numbers, field.type)
+                    for field, numbers in zip(schema, leaves, strict=True)
+                ]
+                batch = batch_of(arrays, schema, rows.num_rows)
+                for start in range(0, rows.num_rows, _READ_BATCH_ROWS):
+                    yield batch.slice(start, _READ_BATCH_ROWS)
+    except (ValueError, IndexError) as error:
+        raise corrupt(file, _EXPECTED, error) from error
+
+
+def _leaf_columns(tail: OrcTail, place: int) -> list[int]:
+    kinds = tail.kinds()
+    return [number for number in tail.columns_of(place) if kinds[number] not in _NESTED]
+
+
+@dataclass(frozen=True, slots=True)
+class _StripeDecoder:
+    """The columns of one stripe."""
+
+    file: BinaryIO
+    codec: int
+    stripe: Stripe
+    zone: str
+
+    def column(self, array: pa.Array, numbers: list[int], kind: pa.DataType) -> pa.Array:
+        """Return a column with the times of the columns `numbers`, which are those of its leaves."""
+        if len(numbers) != sum(1 for _ in leaf_types(kind)):
+            raise ValueError(f"columns {numbers} for the type {kind}")
+        remaining = iter(numbers)
+
+        def leaf(values: pa.Array, target: pa.DataType) -> pa.Array:
+            number = next(remaining)
+            return self._times(values, number, target) if pa.types.is_timestamp(target) else values
+
+        return rebuild(array, kind, leaf)
+
+    def _times(self, seconds: pa.Array, number: int, kind: pa.DataType) -> pa.Array:
+        valid = is_valid(seconds)
+        stored = values_of(seconds, np.int64)
+        micros = np.zeros(len(seconds), np.int64)
+        nanos = self._nanos(number, int(valid.sum()))
+        zone = "UTC" if kind.tz else self.zone
+        micros[valid] = _micros_of(stored[valid], nanos, _first_second(zone))
+        instants = from_numpy(micros, _INSTANT, valid)
+        return instants if kind.tz else clocks_of(instants, zone)
+
+    def _nanos(self, number: int, count: int) -> NDArray[np.int64]:
+        if not count:
+            return np.empty(0, np.int64)
+        [stream] = [part for part in self.stripe.streams if (part.kind, part.column) == (_FRACTIONS, number)]
+        data = plain(read_at(self.file, stream.start, stream.length), self.codec)
+        encoding = self.stripe.encodings[number]
+        if encoding not in (_VERSION_1, _VERSION_2):
+            raise ValueError(f"the encoding {encoding} of column {number}")
+        read_numbers = first_run_numbers if encoding == _VERSION_1 else second_run_numbers
+        numbers = read_numbers(data, count)
+        digits = numbers >> np.uint64(3)
+        nanos: NDArray[np.uint64] = np.minimum(digits, _LAST_NANO + 1) * _POWERS[numbers & np.uint64(7)]
+        if (nanos > _LAST_NANO).any():
+            raise ValueError(f"more than {_LAST_NANO} nanoseconds in column {number}")
+        return nanos.astype(np.int64)
+
+
+def _micros_of(stored: NDArray[np.int64], nanos: NDArray[np.int64], first_second: int) -> NDArray[np.int64]:
+    if ((stored < _FIRST_SECOND - first_second + 1) | (stored > _LAST_SECOND - first_second)).any():
+        raise ValueError("a time that has more than 64 bits in microseconds")
+    seconds = stored + first_second
+    # Writers cut seconds before 1970 toward zero, those without milliseconds apart.
+    seconds -= (seconds < 0) & (nanos > _MICROS - 1)
+    return seconds * _MICROS + nanos // 1000
+
+
+def _first_second(zone: str) -> int:
+    """Return the second at which the clocks of a zone showed the start of 2015."""
+    start = from_numpy(np.array([_2015 * _MICROS]), _CLOCK)
+    return int(values_of(instants_of(start, zone), np.int64)[0]) // _MICROS
+
+
+def _zone_name(zone: str) -> str:
+    return "UTC" if zone in UTC_NAMES else zone
+
+
+class _WithTail(io.RawIOBase):
+    """An ORC file whose footer says BIGINT in place of TIMESTAMP."""
+
+    def __init__(self, file: BinaryIO, tail: OrcTail) -> None:
+        numbers = first_values(tail.postscript)
+        end = file.seek(0, os.SEEK_END) - 1 - len(tail.postscript)
+        self._file = file
+        self._start = end - number_of(numbers.get(_POSTSCRIPT_FOOTER_LENGTH))
+        footer = _with_numbers(tail.footer)
+        if tail.codec:
+            footer = chunks(footer, number_of(numbers.get(_POSTSCRIPT_BLOCK_SIZE)))
+        postscript = b"".join(
+            number_field(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
+            for number, _, raw in fields(tail.postscript)
+        )
+        self._tail = footer + postscript + bytes([len(postscript)])
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._start + len(self._tail)}
+        self._position = bases[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._start + len(self._tail)
+        if size >= 0:
+            end = min(end, self._position + size)
+        data = b""
+        if self._position < self._start:
+            self._file.seek(self._position)
+            data = self._file.read(min(end, self._start) - self._position)
+        if end > self._start:
+            data += self._tail[max(0, self._position - self._start) : end - self._start]
+        self._position += len(data)
+        return data
+
+
+def _with_numbers(footer: bytes) -> bytes:
+    parts = []
+    for number, value, raw in fields(footer):
+        if number == _FOOTER_TYPES and isinstance(value, bytes):
+            parts.append(bytes_field(number, _with_number(value)))
+        else:
+            parts.append(raw)
+    return b"".join(parts)
+
+
+def _with_number(message: bytes) -> bytes:
+    return b"".join(
+        number_field(_TYPE_KIND, _BIGINT) if number == _TYPE_KIND and value in _TIMES else raw
+        for number, value, raw in fields(message)
+    )
