@@ -56,12 +56,9 @@ class Spelling:
         if wrong:
             matches = pc.and_(matches, pc.invert(pc.match_substring_regex(texts, wrong)))
         regular_lines: NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
-        long = np.flatnonzero(regular_lines & (lines.ends - lines.starts > _MANY_DIGITS_BYTES))
-        if not len(long):
-            return regular_lines
-        has_many_digits = pc.match_substring_regex(texts.take(pa.array(long)), _MANY_DIGITS)
-        regular_lines = regular_lines.copy()
-        regular_lines[long] = ~has_many_digits.to_numpy(zero_copy_only=False)
+        if np.any(lines.ends - lines.starts > _MANY_DIGITS_BYTES):
+            has_many_digits = pc.match_substring_regex(texts, _MANY_DIGITS)
+            regular_lines = regular_lines & ~has_many_digits.to_numpy(zero_copy_only=False)
         return regular_lines
 
     def _compiled(self, stand_in: str) -> tuple[str, str]:
