@@ -167,7 +167,7 @@ def test_two_directories_of_one_column_are_refused(files: Files, path: str) -> N
     assert files.lines(files.range(path)) == ["x"]
     for name in ("p", "P"):
         schema = pa.schema([(name, pa.int32()), ("value", pa.string())])
-        with pytest.raises(SourceError, match="two directories of .* name the column"):
+        with pytest.raises(SourceError, match=r"two directories of .* name the column"):
             files.rows(files.range(path), schema, FileDecoding("text"))
 
 
