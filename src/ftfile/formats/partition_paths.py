@@ -181,9 +181,11 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         # Spark takes the bytes of a name as they are.
         return cast_text(text if pa.types.is_binary(kind) else _unescaped(text), kind, time_zone)
     except ValueError as error:
+        advice = "Read the column as STRING and cast it, or leave the directory out by a pattern in the path"
+        if pa.types.is_string(kind):
+            advice = "Leave the directory out by a pattern in the path"
         raise SourceError(
-            f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. Read the column "
-            "as STRING and cast it, or leave the directory out by a pattern in the path"
+            f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. {advice}"
         ) from error
 
 

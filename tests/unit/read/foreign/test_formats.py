@@ -151,6 +151,9 @@ def test_directories_of_other_programs_are_cast_as_spark_casts_them(files: Files
     files.write("day=soon/data", b"x\n")
     with pytest.raises(SourceError, match=r"'day=soon' has 'soon' for column 'day' of type date32.*as STRING"):
         files.rows(files.range("day=soon/data"), schema, FileDecoding("text"))
+    files.write("p=/data", b"x\n")
+    with pytest.raises(SourceError, match=r"'p=' has '' .*: it is empty. Leave the directory out"):
+        files.rows(files.range("p=/data"), pa.schema([("p", pa.string())]), FileDecoding("text"))
 
 
 def test_escapes_in_a_directory_are_bytes_of_a_binary_column(files: Files) -> None:
