@@ -291,7 +291,7 @@ INPUTS = {
     "a line of JSON of objects that follow each other": json_lines(lambda: b"{}" * 40_000_000, memory_bytes=640 * MIB),
     "a line of JSON of one long text": text_of_brackets(),
     "a file of JSON of 4 million objects": Input(
-        "a.json", "json", lambda: b"{}" * 4_000_000, READ, options={"multi_line": True}
+        "a.json", "json", lambda: b"[" + b"{}," * 4_000_000 + b"{}]", READ, options={"multi_line": True}
     ),
     "a file of CSV of 4 million records": Input(
         "a.csv", "csv", lambda: b"1\n" * 4_000_000, READ, options={"multi_line": True}

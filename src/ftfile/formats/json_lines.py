@@ -284,7 +284,7 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     # arro3 ends the process where the text of an error has a NUL in it.
     if b"\0" in lines:
         raise ValueError("a zero byte")
-    for _, excess in unbounded_lines(lines):
+    for _, excess in unbounded_lines(lines, LEVELS_MAX):
         raise ValueError(f"a line of {excess}")
     if _ESCAPED_NUL in lines:
         for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
@@ -292,18 +292,18 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     return _reader(lines, schema)
 
 
-def unbounded_lines(block: bytes) -> Iterator[tuple[int, str]]:
-    """Yield where lines start that have more than `LEVELS_MAX` levels, or `VALUES_MAX` values, and which of the two.
+def unbounded_lines(block: bytes, levels_max: int) -> Iterator[tuple[int, str]]:
+    """Yield where lines start that have more than `levels_max` levels, or `VALUES_MAX` values, and which of the two.
 
     The block ends with a line feed.
     """
-    long = list(_long_lines(block, 2 * LEVELS_MAX))  # each level has two brackets
-    if not long or (_openings(block) <= LEVELS_MAX and len(block) <= _LINE_BYTES):
+    long = list(_long_lines(block, 2 * levels_max))  # each level has two brackets
+    if not long or (_openings(block) <= levels_max and len(block) <= _LINE_BYTES):
         return
     for start, end in long:
         line = block[start:end]
-        has_values = len(line) > _LINE_BYTES and block.count(b",", start, end) > VALUES_MAX - LEVELS_MAX
-        if (has_values or _openings(line) > LEVELS_MAX) and (excess := _excess(line)):
+        has_values = len(line) > _LINE_BYTES and block.count(b",", start, end) > VALUES_MAX - levels_max
+        if (has_values or _openings(line) > levels_max) and (excess := _excess(line, levels_max)):
             yield start, excess
 
 
@@ -327,7 +327,7 @@ def _openings(data: bytes | memoryview) -> int:
     return sum(int(np.count_nonzero(piece | _CASE == _OPEN)) for piece in _pieces(memoryview(data)))
 
 
-def _excess(line: bytes) -> str:
+def _excess(line: bytes, levels_max: int) -> str:
     """Return the excess of a line: too many levels of arrays and objects, too many values, or an empty text."""
     if b"\\" in line:
         line = line.replace(rb"\\", b"__").replace(rb"\"", b"__")
@@ -344,8 +344,8 @@ def _excess(line: bytes) -> str:
         is_open = tokens | _CASE == _OPEN
         levels = level + np.cumsum(is_open.view(np.int8) - (tokens | _CASE == _CLOSE), dtype=np.int64)
         values += int(np.count_nonzero(is_open | (tokens == _COMMA)))
-        if levels.max(initial=0) > LEVELS_MAX:
-            return f"more than {LEVELS_MAX} levels"
+        if levels.max(initial=0) > levels_max:
+            return f"more than {levels_max} levels"
         if values > VALUES_MAX and len(line) > _LINE_BYTES:
             return f"more than {VALUES_MAX} values"
         level = int(levels[-1]) if len(levels) else level

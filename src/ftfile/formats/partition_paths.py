@@ -151,9 +151,16 @@ def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict
     """Return the values of columns from a path that another program wrote, as Spark casts them.
 
     Raises:
-        SourceError: a value is not of the type of its column.
+        SourceError: a value is not of the type of its column, or two directories name the same column.
     """
     texts = _texts(path)
+    names = [name.lower() for name in columns_of_directory(path)]
+    for field in schema:
+        if names.count(field.name.lower()) > 1:
+            raise SourceError(
+                f"two directories of {path!r} name the column {field.name!r}, so that it has no single value. Read the "
+                "directory without this column, or leave it out by a pattern in the path"
+            )
     return {field.name: _cast(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
@@ -171,11 +178,14 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
     if text == NULL_NAME:
         return pa.scalar(None, kind)
     try:
-        return cast_text(_unescaped(text), kind, time_zone)
+        # Spark takes the bytes of a name as they are.
+        return cast_text(text if pa.types.is_binary(kind) else _unescaped(text), kind, time_zone)
     except ValueError as error:
+        advice = "Read the column as STRING and cast it, or leave the directory out by a pattern in the path"
+        if pa.types.is_string(kind):
+            advice = "Leave the directory out by a pattern in the path"
         raise SourceError(
-            f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. Read the column "
-            "as STRING and cast it, or leave the directory out by a pattern in the path"
+            f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. {advice}"
         ) from error
 
 

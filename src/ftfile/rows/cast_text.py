@@ -43,6 +43,8 @@ def cast_text(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         text = _day(_match(_DAY, text, "no date as in 2024-12-31"))
     elif pa.types.is_timestamp(kind):
         return _timestamp(text, kind, time_zone)
+    elif pa.types.is_time(kind):
+        raise ValueError("a TIME is not read from the name of a directory")
     return value_of(text, kind, time_zone)
 
 

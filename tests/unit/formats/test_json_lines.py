@@ -257,10 +257,9 @@ def test_corruption_names_the_file() -> None:
     ],
 )
 def test_lines_of_many_levels_are_found(line: bytes, monkeypatch: pytest.MonkeyPatch, *, is_deep: bool) -> None:
-    monkeypatch.setattr(json_lines, "LEVELS_MAX", 3)
     monkeypatch.setattr(json_lines, "_PIECE_BYTES", 5)
     block = b"{}\n" + line + b"\n" + b'{"b":1}\n'
-    assert list(json_lines.unbounded_lines(block)) == [(3, "more than 3 levels")] * is_deep
+    assert list(json_lines.unbounded_lines(block, 3)) == [(3, "more than 3 levels")] * is_deep
 
 
 @pytest.mark.parametrize(
@@ -275,12 +274,11 @@ def test_lines_of_many_levels_are_found(line: bytes, monkeypatch: pytest.MonkeyP
 )
 def test_lines_of_many_values_are_found(line: bytes, monkeypatch: pytest.MonkeyPatch, *, has_many: bool) -> None:
     """Opening brackets and commas count, outside of strings."""
-    monkeypatch.setattr(json_lines, "LEVELS_MAX", 2)
     monkeypatch.setattr(json_lines, "VALUES_MAX", 4)
     monkeypatch.setattr(json_lines, "_LINE_BYTES", 5)
     monkeypatch.setattr(json_lines, "_PIECE_BYTES", 5)
     block = b"{}\n" + line + b"\n" + b'{"b":1}\n'
-    assert list(json_lines.unbounded_lines(block)) == [(3, "more than 4 values")] * has_many
+    assert list(json_lines.unbounded_lines(block, 2)) == [(3, "more than 4 values")] * has_many
 
 
 def test_lines_of_many_levels_are_corrupt() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import json
 import re
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
@@ -20,12 +18,12 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaErro
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, plain_pieces
 from ftfile.formats.api import LineFormat, format_from_definition
-from ftfile.formats.avro_container import read_header, read_metadata
+from ftfile.formats.avro_container import read_header
 from ftfile.formats.avro_files import arrow_type
-from ftfile.log.format.record import FILE_BYTES_MAX, json_value
+from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.read.foreign.known import codec_as_written
-from ftfile.rows.buffers import leaf_types, leaves, map_leaf_types
+from ftfile.rows.buffers import leaf_types, map_leaf_types
 from ftfile.rows.spark_types import (
     JSON_NAMES,
     arrow_schema,
@@ -36,6 +34,8 @@ from ftfile.rows.spark_types import (
     sql_types,
 )
 from ftfile.storage.api import FileInfo, RangeFile, as_file
+from ftfile.tools.migrate.old_times import SPARK_ROWS, may_be_julian, refuse_old_times, refuse_times_beyond_a_day
+from ftfile.tools.migrate.same_rows import COMPARED, SparkRows
 from ftfile.write.workers import Work
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
 
 
-SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _UTC = pa.timestamp("us", tz="UTC")
@@ -245,18 +244,6 @@ def joined(in_files: str, in_paths: str | None) -> str:
     return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
 
 
-_SPARK_VERSION = b"org.apache.spark.version"
-_SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
-_FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
-_SPARK_RECORD = "topLevelRecord"  # root of its Avro files; so is ours, which have no version either
-_HIVE_SCHEMA = " hive_schema "  # root of its Parquet files
-_HIVE_TIME_ZONE = b"writer.time.zone"
-_HIVE_PROLEPTIC = (b"writer.date.proleptic", b"writer.proleptic")  # of Parquet and of Avro
-_FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
-# Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
-_FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
-
-
 @dataclass(frozen=True, slots=True)
 class FileFacts:
     """The facts that reading a file shows."""
@@ -320,11 +307,17 @@ class Reading(Work[FileInfo, FileFacts]):
         schema = schema_of_file(name, plain()) if name in SELF_DESCRIBING else self.schema
         assert schema is not None, "files that do not tell their columns come with a schema"
         columns, rows = arrow_schema(schema), 0
-        is_julian = name in SELF_DESCRIBING and _may_be_julian(name, columns, plain())
+        is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, plain())
+        spark_rows = SparkRows() if name in COMPARED else None
         for batch in file_format.decode(plain(), columns):
             rows += batch.num_rows
             if is_julian:
-                _refuse_old_times(batch)
+                refuse_old_times(batch)
+            refuse_times_beyond_a_day(batch)
+            if spark_rows is not None:
+                spark_rows.add(batch)
+        if spark_rows is not None:
+            spark_rows.require_same(file, info, chain.names, columns, self.definition)
         return FileFacts(checksum, plain_bytes, chain.names, schema, rows)
 
 
@@ -345,55 +338,3 @@ def _in_memory(decoded: BinaryIO, path: str) -> BinaryIO:
         plain = io.BytesIO(decoded.read())
     plain.name = path  # what errors call it
     return plain
-
-
-def _may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
-    """Return True if old dates or times in a file of this format may be stored by the Julian calendar."""
-    if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
-        return False
-    if name == "parquet":
-        footer = pq.read_metadata(file)
-        metadata = footer.metadata or {}
-        # The schema's only name in Arrow is in its text, in front of the columns.
-        is_hive = _HIVE_SCHEMA in str(footer.schema).partition("{")[0]
-        return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
-    if name == "avro":
-        metadata = read_metadata(file)
-        root = json_value(metadata[b"avro.schema"]).get("name")
-        return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
-    # Spark and Hive store them so; only the library in C++ never does.
-    return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
-
-
-def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
-    # Spark 2 wrote no version.
-    version = metadata.get(_SPARK_VERSION, b"" if is_spark else _FIRST_WITHOUT_LEGACY)
-    return version < _FIRST_WITHOUT_LEGACY or not _SPARK_LEGACY.isdisjoint(metadata)
-
-
-def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
-    # Only some of its versions say by which calendar they write; Avro of one that does not may be anybody's.
-    is_hive = is_hive or _HIVE_TIME_ZONE in metadata or any(key in metadata for key in _HIVE_PROLEPTIC)
-    return is_hive and all(metadata.get(key) != b"true" for key in _HIVE_PROLEPTIC)
-
-
-def _refuse_old_times(batch: pa.RecordBatch) -> None:
-    """Raise a SchemaError if a date or time is so old that it depends on the calendar."""
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        for leaf in leaves(column):
-            first = _first(leaf.type)
-            if first is not None and pc.less(pc.min(leaf), first).as_py():
-                raise SchemaError(
-                    f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
-                    "the Julian calendar: read it by Spark, if it is of Hive or Spark 2 with its options "
-                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it anew with ftfile"
-                )
-
-
-def _first(kind: pa.DataType) -> pa.Scalar | None:
-    """Return the first value that is the same in all calendars; None for types that no writer converts."""
-    if pa.types.is_date32(kind):
-        return _FIRST_DAY
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return _FIRST_TIME.cast(kind)
-    return None

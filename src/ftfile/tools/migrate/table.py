@@ -11,15 +11,21 @@ import pyarrow as pa
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.context import Tracker
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
 from ftfile.core.options.kinds import FORMATS, columns_text
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
-from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path, partition_schema
+from ftfile.formats.partition_paths import (
+    columns_of_directory,
+    parse_partition_path,
+    partition_schema,
+    values_of_foreign_path,
+)
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, has_variant, quoted_name, spark_schema_json
+from ftfile.rows.value_text import UTC
 from ftfile.tools.migrate.reading import (
     SELF_DESCRIBING,
     FileFacts,
@@ -236,12 +242,23 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
     types = arrow_schema(in_paths)
     for directory in directories:
         try:
-            parse_partition_path(directory, types)
+            values = parse_partition_path(directory, types)
         except CorruptData as error:
             raise ConfigError(
                 f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type by "
                 "--partition-by, in Python partition_by="
             ) from error
+        try:
+            expected = values_of_foreign_path(directory, types, UTC)
+        except SourceError as error:
+            advice = "For migrate, give another type by --partition-by, in Python partition_by="
+            raise ConfigError(f"{error}. {advice}") from error
+        for name, value in values.items():
+            if str(value) != str(expected[name]):  # the texts of NaN are equal
+                raise ConfigError(
+                    f"the directory {directory!r} has {value.as_py()!r} for column {name!r}, and Spark reads "
+                    f"{expected[name].as_py()!r}: give another type by --partition-by, in Python partition_by="
+                )
 
 
 def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, request: Request) -> list[FileFacts]:

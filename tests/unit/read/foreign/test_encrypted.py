@@ -140,11 +140,10 @@ def test_a_stream_reads_each_encrypted_file_once_and_whole(
     assert run.run() == 0
 
 
-@pytest.mark.parametrize("file_format", ["json", "csv"])
-def test_a_stream_reads_encrypted_files_of_records_over_lines(source: Input, out: str, file_format: str) -> None:
-    options = OPTIONS.get(file_format, {})
-    source.add(out, fileFormat=file_format, compression="gzip", **options)
-    run = source.run("word", fileFormat=file_format, multiLine="true", **options)
+def test_a_stream_reads_encrypted_files_of_records_over_lines(source: Input, out: str) -> None:
+    options = OPTIONS.get("csv", {})
+    source.add(out, fileFormat="csv", compression="gzip", **options)
+    run = source.run("word", fileFormat="csv", multiLine="true", **options)
     run.run()
     assert [row["word"] for row in run.rows] == WORDS[:100]
 

@@ -151,6 +151,27 @@ def test_directories_of_other_programs_are_cast_as_spark_casts_them(files: Files
     files.write("day=soon/data", b"x\n")
     with pytest.raises(SourceError, match=r"'day=soon' has 'soon' for column 'day' of type date32.*as STRING"):
         files.rows(files.range("day=soon/data"), schema, FileDecoding("text"))
+    files.write("p=/data", b"x\n")
+    with pytest.raises(SourceError, match=r"'p=' has '' .*: it is empty. Leave the directory out"):
+        files.rows(files.range("p=/data"), pa.schema([("p", pa.string())]), FileDecoding("text"))
+
+
+def test_escapes_in_a_directory_are_bytes_of_a_binary_column(files: Files) -> None:
+    files.write("p=%C3%A9/data", b"x\n")
+    for kind, value in ((pa.binary(), b"%C3%A9"), (pa.string(), "\u00c3\u00a9")):
+        schema = pa.schema([("p", kind), ("value", pa.string())])
+        assert files.rows(files.range("p=%C3%A9/data"), schema, FileDecoding("text")) == [(value, "x")]
+
+
+@pytest.mark.parametrize("path", ["p=1/p=2/data", "p=1/sub/P=1/data"])
+def test_two_directories_of_one_column_are_refused(files: Files, path: str) -> None:
+    """Spark fails, too."""
+    files.write(path, b"x\n")
+    assert files.lines(files.range(path)) == ["x"]
+    for name in ("p", "P"):
+        schema = pa.schema([(name, pa.int32()), ("value", pa.string())])
+        with pytest.raises(SourceError, match=r"two directories of .* name the column"):
+            files.rows(files.range(path), schema, FileDecoding("text"))
 
 
 @pytest.mark.parametrize("file_format", COLUMNAR)

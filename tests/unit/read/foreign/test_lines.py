@@ -334,6 +334,18 @@ class TestJson:
         with pytest.raises(SourceError, match="badRecords=drop"):
             json_rows(files, text, without)
 
+    def test_the_bounds_of_sparks_parser(self, files: Files) -> None:
+        """Spark takes 1,000 levels and digits, also in fields that it does not read."""
+        levels, digits = "[" * 999 + "]" * 999, "1" * 998
+        taken = [f'{{"n":1,"y":{value}}}' for value in (levels, digits + "11", f"{digits}.11", f"{digits}e11")]
+        refused = [f'{{"n":1,"y":{value}}}' for value in (f"[{levels}]", digits + "111", f"{digits}.1e-11")]
+        refused.append(f'{{"n":1,"x":0.{"1" * 1000}}}')
+        text = "".join(f"{line}\n" for line in [*taken, *refused])
+        expected = [{"n": 1}] * len(taken) + [{"_corrupt_record": line} for line in refused]
+        assert json_rows(files, text) == expected
+        long_text = digits * 3
+        assert json_rows(files, f'{{"s":"{long_text}"}}\n') == [{"s": long_text}]
+
     def test_blank_lines_are_none_and_arrays_are_many(self, files: Files) -> None:
         text = '\n \t\n[]\n[{"n":1}, {"n":2}]\r\n\r\n{"n":3}'
         assert json_rows(files, text) == [{"n": 1}, {"n": 2}, {"n": 3}]
@@ -423,17 +435,23 @@ class TestJson:
 
     def test_lines_cannot_add_up_to_more_levels_than_the_stack_holds(self, files: Files) -> None:
         """Each but the last one ends within a string, which the next one closes: they are one record of many lines."""
-        depth, count = 9_000, 50  # together less than is read at once
+        depth, count = 900, 500  # together less than is read at once
         lines = ['{"s":' + "[" * depth + '"}', *['{",' + "[" * depth + '"}'] * count]
         lines += [*['{"' + "]" * depth + ',"}'] * count, '{"' + "]" * depth + "}"]
         assert json_rows(files, "".join(f"{line}\n" for line in lines)) == [{"_corrupt_record": line} for line in lines]
+
+    # Spark reads the first value of a file with several, and no object of an array with other values.
+    NOT_ONE_VALUE = (
+        *('{"n":1} {"n":2}', '{"n":1}[{"n":2}]', '[{"n":1}]{"n":2}', '[{"n":1}] 5', '{"n":1} x', '{"n":1} {"n":'),
+        *('[{"n":1},null]', '[{"n":1},5]', '[{"n":1},[{"n":2}]]', '[[{"n":1}]]'),
+    )
 
     def test_multi_line(self, files: Files) -> None:
         schema = pa.schema([("n", pa.int64()), ("s", pa.string()), BAD])
         decoding = FileDecoding("json", multi_line=True)
         for text, rows in [
             ('[{"n":1,\r\n "s":"x"},\n\n {"n":2}]\n', [(1, "x", None), (2, None, None)]),
-            ('\ufeff{"n":\n1}\n{"n":2}', [(1, None, None), (2, None, None)]),
+            ('\ufeff{"n":\n1}\n', [(1, None, None)]),
             ('[{"n":1}, {"n":"x"}]', [(1, None, None), (None, None, '{"n":"x"}')]),
             ('[{"n":1}\n{"n":2}]', [(None, None, '[{"n":1} {"n":2}]')]),
             ('[{"n":1},]', [(None, None, '[{"n":1},]')]),
@@ -442,6 +460,8 @@ class TestJson:
             ('{"s":"x\ny"}', [(None, None, '{"s":"x y"}')]),
             (" \n", []),
             ("[]", []),
+            ("null", [(None, None, "null")]),
+            *[(text, [(None, None, text)]) for text in self.NOT_ONE_VALUE],
         ]:
             files.write("data", text.encode())
             assert files.rows(files.whole("data"), schema, decoding) == rows

@@ -483,6 +483,38 @@ def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: 
     assert tree(out) == before
 
 
+@parametrize(
+    ("name", "text", "schema"),
+    [
+        ("a.json", '{"a":"12"}', "a int"),
+        ("a.json", '{"a":1.5}', "a int"),
+        ("a.json", '{"a":1,}', "a int"),
+        ("a.json", '{"a":-0}', "a double"),
+        ("a.json", '{"a":1.005}', "a decimal(5,2)"),
+        ("a.json", '{"a":1704103200}', "a timestamp"),
+        ("a.csv", "0x1,z", "a int, b string"),
+        ("a.csv", "inf,z", "a double, b string"),
+        ("a.csv", '"",z', "a string, b string"),
+        ("a.csv", '"a"b,z', "a string, b string"),
+        ("a.csv", "1,2\n\n3,4", "a string, b string"),
+        ("a.csv", '"1\n2",3', "a string, b string"),
+        ("a.txt", "a\r", None),
+    ],
+    quick=4,
+)
+def test_lines_that_spark_reads_as_other_values_are_refused(out: Path, name: str, text: str, schema: str) -> None:
+    put(out / name, f"{text}\n")
+    with pytest.raises(ConfigError, match=r"(?s)cannot be migrated: .*(rows that Spark reads|cannot be read)"):
+        ftfile.migrate(str(out), schema=schema)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("1_0", "double"), ("inf", "float"), (" 1", "int"), ("%41", "binary")])
+def test_directories_that_spark_reads_as_other_values_are_refused(out: Path, text: str, kind: str) -> None:
+    parquet(out / f"p={text}/a.parquet", [1])
+    with pytest.raises(ConfigError, match="give another type by --partition-by"):
+        ftfile.migrate(str(out), partition_by={"p": kind})
+
+
 @pytest.mark.slow
 def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
     spark(out)

@@ -126,3 +126,13 @@ def test_avro_by_its_header(tmp_path: Path, name: str, metadata: dict[str, str],
     with (tmp_path / "a.avro").open("wb") as file:
         fastavro.writer(file, schema, [{"at": LAST_DAY}], metadata=dict(metadata))
     check(tmp_path, is_refused=is_refused)
+
+
+@pytest.mark.parametrize("microseconds", [-1, 86_400_000_000])
+def test_times_that_are_not_of_a_day(tmp_path: Path, microseconds: int) -> None:
+    times = pa.array([0, microseconds, None], pa.int64()).view(pa.time64("us"))
+    pq.write_table(pa.table({"at": times}), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match="column `at` has times before 00:00 or after"):
+        ftfile.migrate(str(tmp_path))
+    pq.write_table(pa.table({"at": times[:1]}), tmp_path / "a.parquet")
+    assert ftfile.migrate(str(tmp_path)).rows == 1

@@ -19,6 +19,7 @@ _SHOWN_CHARS = 80
 _SPACE = re.compile(r"[ \t\r\n]*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_DIGITS_MAX = 1000  # of a number: Spark's parser refuses more
 _WORDS = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}  # that Spark takes for floating-point numbers
 
 
@@ -28,8 +29,14 @@ class _Number(str):
     __slots__ = ()
 
 
+def _spelled_number(text: str) -> _Number:
+    if len(text) > _DIGITS_MAX and sum(map(str.isdigit, text)) > _DIGITS_MAX:
+        raise ValueError(f"a number has more than {_DIGITS_MAX} digits")
+    return _Number(text)
+
+
 # With numbers as they are spelled.
-_decode = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number).raw_decode
+_decode = json.JSONDecoder(parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_Number).raw_decode
 
 
 def _check_names(members: list[tuple[str, Any]]) -> None:

@@ -49,6 +49,7 @@ _OPEN, _CLOSE = b"{}"
 JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
+_LEVELS_MAX = 1000  # of arrays and objects within each other: Spark's parser refuses more
 _DECIMAL128_DIGITS = 38
 _NOT_UTF_8 = "it has bytes that are not UTF-8"
 _OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column cannot have
@@ -84,7 +85,7 @@ def _undecoded(part: bytes, separator: bytes) -> list[int]:
 def multi_line_json(
     content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of JSON objects, or of arrays of them; a file that is no JSON is one bad record."""
+    """Yield the rows of a file of one JSON object, or of an array of them; a file of anything else is a bad record."""
     del cut
     stored = content.whole(TEXT_BYTES_MAX)
     encoded = as_utf_8(stored, decoding)
@@ -109,27 +110,42 @@ def multi_line_json(
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each value, and of each value in an array; `ValueError` if it is no JSON."""
+    """Yield start and end of the value of a document, or of each object in its array, as Spark reads it.
+
+    Raises:
+        ValueError: the text is not JSON, has text behind its value, or an array with a value that is not an object.
+    """
     scan = json.JSONDecoder(parse_int=str).raw_decode
     position = behind_space(text, 0)
-    while position < len(text):
-        if text[position] != "[":
-            _, end = scan(text, position)
-            yield position, end
-            position = behind_space(text, end)
-            continue
+    if position == len(text):
+        return
+    if text[position] == "[":
         position = behind_space(text, position + 1)
         while text[position : position + 1] != "]":
+            if text[position : position + 1] != "{":
+                raise ValueError(f"no object in the array at {position}")
             _, end = scan(text, position)
             yield position, end
-            position = behind_space(text, end)
-            if text[position : position + 1] == ",":
-                position = behind_space(text, position + 1)
-                if text[position : position + 1] == "]":
-                    raise ValueError(f"a comma without a value at {position}")
-            elif text[position : position + 1] != "]":
-                raise ValueError(f"no end of an array at {position}")
+            position = _behind_item(text, end)
+        end = position + 1
+    else:
+        _, end = scan(text, position)
+        yield position, end
+    if behind_space(text, end) < len(text):
+        raise ValueError(f"text behind the value that ends at {end}: with multiLine, a file is one object or array")
+
+
+def _behind_item(text: str, end: int) -> int:
+    """Return where the next value of an array starts, or where its bracket is."""
+    position = behind_space(text, end)
+    following = text[position : position + 1]
+    if following == ",":
         position = behind_space(text, position + 1)
+        if text[position : position + 1] == "]":
+            raise ValueError(f"a comma without a value at {position}")
+    elif following != "]":
+        raise ValueError(f"no end of an array at {position}")
+    return position
 
 
 def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
@@ -155,7 +171,7 @@ class JsonRows:
     def rows(self, lines: Lines, undecoded: Collection[int] = ()) -> Rows:
         """Return the rows of a block of lines in UTF-8; in lines that are `undecoded`, bytes were replaced."""
         refused = dict.fromkeys(undecoded, _NOT_UTF_8)
-        for start, excess in unbounded_lines(lines.block):
+        for start, excess in unbounded_lines(lines.block, _LEVELS_MAX):
             refused[int(np.searchsorted(lines.starts, start))] = f"it has {excess}"
         if not refused:
             return self._bounded_rows(lines)

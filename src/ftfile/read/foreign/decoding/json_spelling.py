@@ -31,6 +31,8 @@ _NUMBER_IN_QUOTES = r'"[-+.0-9eE]+"'
 # arro3 takes numbers a little below the least BIGINT for that one.
 _WRONG_INTEGER = rf"(?:-?[0-9]+[.eE]|{_NUMBER_IN_QUOTES}|-92233720368547[0-9]{{5}})"
 _WRONG_FLOAT = rf'(?:-0[^.0-9eE]|{_NUMBER_IN_QUOTES}|"[-+]?(?i:nan|inf|infinity)")'
+# Spark refuses a number of more than 1,000 digits: at least 334 of them are before the point, behind it or behind an e.
+_MANY_DIGITS, _MANY_DIGITS_BYTES = r"[0-9]{334}", 1000
 _WRONG_DECIMAL = r'(?:-?[0-9.]+[eE]|"[^"]*[eE][^"]*")'  # arro3 cuts the exponent to 32 bits
 
 
@@ -54,6 +56,9 @@ class Spelling:
         if wrong:
             matches = pc.and_(matches, pc.invert(pc.match_substring_regex(texts, wrong)))
         regular_lines: NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
+        if np.any(lines.ends - lines.starts > _MANY_DIGITS_BYTES):
+            has_many_digits = pc.match_substring_regex(texts, _MANY_DIGITS)
+            regular_lines = regular_lines & ~has_many_digits.to_numpy(zero_copy_only=False)
         return regular_lines
 
     def _compiled(self, stand_in: str) -> tuple[str, str]:

@@ -1,0 +1,100 @@
+"""Dates and times in files that are other values, or none, to other readers."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from ftfile.core.errors import SchemaError
+from ftfile.formats.avro_container import read_metadata
+from ftfile.log.format.record import json_value
+from ftfile.rows.buffers import leaf_types, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
+
+_DAY_US = 86_400_000_000
+_SPARK_VERSION = b"org.apache.spark.version"
+_SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
+_FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
+_SPARK_RECORD = "topLevelRecord"  # root of its Avro files; so is ours, which have no version either
+_HIVE_SCHEMA = " hive_schema "  # root of its Parquet files
+_HIVE_TIME_ZONE = b"writer.time.zone"
+_HIVE_PROLEPTIC = (b"writer.date.proleptic", b"writer.proleptic")  # of Parquet and of Avro
+_FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
+# Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
+_FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
+
+
+def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
+    """Return True if old dates or times in a file of this format may be stored by the Julian calendar."""
+    if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
+        return False
+    if name == "parquet":
+        footer = pq.read_metadata(file)
+        metadata = footer.metadata or {}
+        # The schema's only name in Arrow is in its text, in front of the columns.
+        is_hive = _HIVE_SCHEMA in str(footer.schema).partition("{")[0]
+        return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
+    if name == "avro":
+        metadata = read_metadata(file)
+        root = json_value(metadata[b"avro.schema"]).get("name")
+        return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
+    # Spark and Hive store them so; only the library in C++ never does.
+    return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
+
+
+def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
+    # Spark 2 wrote no version.
+    version = metadata.get(_SPARK_VERSION, b"" if is_spark else _FIRST_WITHOUT_LEGACY)
+    return version < _FIRST_WITHOUT_LEGACY or not _SPARK_LEGACY.isdisjoint(metadata)
+
+
+def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
+    # Only some of its versions say by which calendar they write; Avro of one that does not may be anybody's.
+    is_hive = is_hive or _HIVE_TIME_ZONE in metadata or any(key in metadata for key in _HIVE_PROLEPTIC)
+    return is_hive and all(metadata.get(key) != b"true" for key in _HIVE_PROLEPTIC)
+
+
+def refuse_old_times(batch: pa.RecordBatch) -> None:
+    """Raise a SchemaError if a date or time is so old that it depends on the calendar."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for leaf in leaves(column):
+            first = _first(leaf.type)
+            if first is not None and pc.less(pc.min(leaf), first).as_py():
+                raise SchemaError(
+                    f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
+                    "the Julian calendar: read it by Spark, if it is of Hive or Spark 2 with its options "
+                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it anew with ftfile"
+                )
+
+
+def _first(kind: pa.DataType) -> pa.Scalar | None:
+    """Return the first value that is the same in all calendars; None for types that no writer converts."""
+    if pa.types.is_date32(kind):
+        return _FIRST_DAY
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _FIRST_TIME.cast(kind)
+    return None
+
+
+def refuse_times_beyond_a_day(batch: pa.RecordBatch) -> None:
+    """Raise a SchemaError if a TIME is not of one day: readers take it for another time."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for leaf in leaves(column):
+            if not pa.types.is_time64(leaf.type):
+                continue
+            bounds = pc.min_max(leaf.view(pa.int64())).as_py()
+            if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < _DAY_US:
+                raise SchemaError(
+                    f"column `{field.name}` has times before 00:00 or after 23:59:59.999999. Write this file again "
+                    "without them"
+                )

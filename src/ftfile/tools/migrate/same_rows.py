@@ -1,0 +1,79 @@
+"""The comparison of the rows that ftfile's format reads from lines of another program with those that Spark reads."""
+
+from __future__ import annotations
+
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import SchemaError
+from ftfile.read.foreign.decode import READERS
+from ftfile.read.foreign.decoding.lines import RangeContent
+from ftfile.read.foreign.plan import Cut, Range
+from ftfile.read.foreign.settings import FileDecoding
+from ftfile.write.fingerprint import FingerprintAccumulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.storage.api import FileInfo, InputFile
+
+
+COMPARED = frozenset({"json", "csv", "text"})  # readers of other formats compare their bytes or types
+
+
+class SparkRows:
+    """Compares rows with those that Spark reads from the same file."""
+
+    def __init__(self) -> None:
+        self._found = FingerprintAccumulator("strong")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows that ftfile's format read."""
+        self._found.update(batch)
+
+    def require_same(
+        self,
+        file: InputFile,
+        info: FileInfo,
+        filters: tuple[str, ...],
+        schema: pa.Schema,
+        definition: Mapping[str, Any],
+    ) -> None:
+        """Read the file as the reader of foreign files does, whose values are those of Spark.
+
+        Raises:
+            SchemaError: its rows are others than those that were added.
+            SourceError: it has a record that cannot be read.
+        """
+        expected = FingerprintAccumulator("strong")
+        for batch in _rows_as_spark(file, info, filters, schema, definition):
+            expected.update(batch)
+        if expected.digest() != self._found.digest():
+            raise SchemaError(
+                f"ftfile's format {definition['name']} would read {self._found.rows} rows, with other values or in "
+                f"another number than the {expected.rows} rows that Spark reads. Read the file with "
+                f"spark.readStream.format('ftfile') and fileFormat={definition['name']}, and write its rows with ftfile"
+            )
+
+
+def _rows_as_spark(
+    file: InputFile, info: FileInfo, filters: tuple[str, ...], schema: pa.Schema, definition: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    # The reader compares no fingerprint: the caller has read the same bytes.
+    planned = Range(
+        path=info.path,
+        start=0,
+        end=info.size_bytes,
+        head="",
+        tail="",
+        size_bytes=info.size_bytes,
+        modified_ms=info.modified_ms,
+        whole=True,
+    )
+    options = {name: value for name, value in definition.items() if name != "name"}
+    decoding = FileDecoding.from_options(options | {"fileFormat": definition["name"]})
+    content = RangeContent(file, planned, filters)
+    read = pkgutil.resolve_name(READERS[decoding.file_format])
+    yield from read(content, Cut(planned, 0, info.size_bytes), schema, decoding)
