@@ -76,10 +76,9 @@ def with_binary_variants(lines: bytes, schema: pa.Schema) -> bytes:
         ValueError: a line is not a JSON object, or has no fitting values.
     """
     pieces: list[str] = []
+    kinds = {field.name: field.type for field in schema}
     for line in lines.decode().removesuffix("\n").split("\n"):
-        scan = _Scan(line)
-        end = scan.fields(0, {field.name: field.type for field in schema})
-        pieces.extend(scan.pieces(end))
+        pieces.extend(_Scan(line).pieces(kinds))
     return "".join(pieces).encode()
 
 
@@ -90,10 +89,9 @@ class _Scan:
         self._line = line
         self._found: list[tuple[int, int, str]] = []  # start and end of each, and the text in its place
 
-    def pieces(self, end: int) -> Iterator[str]:
-        """Yield the parts of the line with other values; `ValueError` if something follows the end."""
-        if self._space(end) != len(self._line):
-            raise ValueError("more than a JSON object")
+    def pieces(self, kinds: dict[str, pa.DataType]) -> Iterator[str]:
+        """Yield the parts of the line, with other values at the places of VARIANTs, given the types of columns."""
+        self._object(self._space(0), kinds, None)
         last = 0
         for start, after, text in self._found:
             yield self._line[last:start]
@@ -116,29 +114,26 @@ class _Scan:
         return self._space(at + 1)
 
     def _value(self, start: int, kind: pa.DataType | None) -> int:
-        """Return the place after a value, and any space."""
-        if kind is not None and has_variant(kind) and (is_variant(kind) or not self._is(start, "n")):
-            if pa.types.is_list(kind):
-                return self._elements(start, kind.value_type)
-            if pa.types.is_map(kind):
-                return self._members(start, kind.item_type)
-            if not is_variant(kind):
-                return self.fields(start, {field.name: field.type for field in kind})
-        value, end = json_value(self._line, start)
+        """Return the place after a value, and any space; None is the type of values that are skipped."""
         if kind is not None and is_variant(kind):
-            parts = [binascii.b2a_base64(part, newline=False).decode() for part in variant_of(value)]
-            self._found.append((start, end, f'{{"value":"{parts[0]}","metadata":"{parts[1]}"}}'))
+            return self._variant(start)
+        if kind is None or not has_variant(kind) or self._is(start, "n"):  # null
+            return self._space(json_value(self._line, start)[1])
+        if pa.types.is_list(kind):
+            return self._elements(start, kind.value_type)
+        if pa.types.is_map(kind):
+            return self._object(start, {}, kind.item_type)
+        return self._object(start, {field.name: field.type for field in kind}, None)
+
+    def _variant(self, start: int) -> int:
+        value, end = json_value(self._line, start)
+        parts = [binascii.b2a_base64(part, newline=False).decode() for part in variant_of(value)]
+        self._found.append((start, end, f'{{"value":"{parts[0]}","metadata":"{parts[1]}"}}'))
         return self._space(end)
 
-    def fields(self, start: int, kinds: dict[str, pa.DataType]) -> int:
-        """Return the place after an object, and any space, whose fields have these types; others are skipped."""
-        return self._object(start, kinds, None)
-
-    def _members(self, start: int, kind: pa.DataType) -> int:
-        return self._object(start, {}, kind)
-
     def _object(self, start: int, kinds: dict[str, pa.DataType], other: pa.DataType | None) -> int:
-        place = self._after(self._space(start), "{")
+        """Return the place after an object, and any space, given the types of fields, and that of all other fields."""
+        place = self._after(start, "{")
         if self._is(place, "}"):
             return self._space(place + 1)
         while True:
