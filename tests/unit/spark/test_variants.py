@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark import settings
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 
 ONE = {"value": b"\x0c\x01", "metadata": b"\x01\x00\x00"}
@@ -85,6 +88,21 @@ def test_json_has_the_values_in_all_ways_of_writing(tmp_path: Any, options: dict
     query.run(1, [rows])
     found = ftfile.open(out).to_arrow().to_pylist()
     assert sorted(map(repr, found)) == sorted(repr({name: row[name] for name in found[0]}) for row in rows * 3)
+
+
+@pytest.mark.slow
+def test_a_compaction_of_json_changes_no_value(tmp_path: Any) -> None:
+    out = str(tmp_path / "out")
+    zeros = [b"\x1c" + struct.pack("<d", 100.0), b"\x1c" + struct.pack("<d", -0.0), b"\x20\x02\x96\x00\x00\x00"]
+    rows = [{"v": {"value": value, "metadata": b"\x01\x00\x00"}} for value in zeros]
+    query = MicroBatch(out, V, {"fileFormat": "json"})
+    query.run(0, [rows])
+    query.run(1, [rows])
+    before = ftfile.open(out).to_arrow().to_pylist()
+    assert [row["v"]["value"].hex() for row in before[:3]] == ["2001e8030000", "200100000000", "200296000000"]
+    assert ftfile.compact(out).files_written == 1
+    assert ftfile.open(out).to_arrow().to_pylist() == before
+    check_directory(open_filesystem(out))
 
 
 @pytest.mark.slow
