@@ -29,6 +29,8 @@ from ftfile.rows.buffers import (
     strings_from,
     text_scalar,
 )
+from ftfile.rows.json_variants import with_binary_variants, with_raw_variants
+from ftfile.rows.spark_types import has_variant
 from ftfile.rows.value_text import all_finite, check_range, float_text
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 
 _PAD = ord("=")
+_TWO_NULLS = (
+    "VARIANT with ignoreNullFields=false, which writes NULL and the null of a VARIANT alike; leave the option out"
+)
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
@@ -185,7 +190,8 @@ class JsonLines(Lines):
         return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        check_variants(self.name, schema)
+        if not self.ignore_null_fields:
+            check_variants(self.name, schema, _TWO_NULLS)
         check_problems(
             self.name,
             (
@@ -198,11 +204,13 @@ class JsonLines(Lines):
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         line_sep = self.line_sep.encode()
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
+        has_variants = any(map(has_variant, schema.types))
         for block in whole_lines(file, line_sep):
             lines = block if line_sep == b"\n" else block.replace(line_sep, b"\n")
             rows = 0
             try:
-                for batch in _read(lines, as_read):
+                texts = with_binary_variants(lines, schema) if has_variants else lines
+                for batch in _read(texts, as_read):
                     rows += batch.num_rows
                     columns = [
                         rebuild(array, column.type, self._read_leaf)
@@ -217,7 +225,12 @@ class JsonLines(Lines):
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
         names, columns, is_plain = batch.schema.names, [], True
-        for name, array in zip(names, batch.columns, strict=True):
+        for name, values in zip(names, batch.columns, strict=True):
+            array = values
+            if has_variant(values.type):
+                with naming(f"column `{name}`"):
+                    array = with_raw_variants(values, self.times.zone)
+                is_plain = False
             # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
             is_rebuilt = pa.types.is_nested(array.type) or any(map(self._is_text, leaf_types(array.type)))
             with naming(f"column `{name}`"):

@@ -262,15 +262,12 @@ def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast
         check_problems(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
 
 
-def check_variants(format_name: str, schema: pa.Schema) -> None:
-    """Raise `SchemaError` for columns of VARIANT, which the format does not have."""
+def check_variants(format_name: str, schema: pa.Schema, fault: str = "") -> None:
+    """Raise `SchemaError` for columns of VARIANT, by default because the format does not have the type."""
+    what = fault or f"VARIANT, which {format_name} does not have; use to_json(column)"
     check_problems(
         format_name,
-        (
-            f"column `{path}`: VARIANT, which {format_name} does not have; use to_json(column), or parquet"
-            for path, kind in columns_within(schema)
-            if is_variant(kind)
-        ),
+        (f"column `{path}`: {what}, or parquet" for path, kind in columns_within(schema) if is_variant(kind)),
     )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark import settings
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 
 ONE = {"value": b"\x0c\x01", "metadata": b"\x01\x00\x00"}
@@ -23,6 +26,8 @@ STRUCT = {
 V = {"v": "variant"}
 COLUMNS = {"v": "variant", "a": ARRAY}
 ROWS: list[dict[str, Any]] = [{"v": ONE, "a": [ONE, None]}, {"v": None, "a": None}]
+JSON_NULL = {"value": b"\x00", "metadata": b"\x01\x00\x00"}
+JSON_ROWS: list[dict[str, Any]] = [{"v": ONE, "a": [ONE, JSON_NULL]}, {"v": JSON_NULL, "a": []}, {"v": None, "a": None}]
 SENT = pa.struct([pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)])
 
 
@@ -35,17 +40,19 @@ def test_a_struct_of_the_same_fields_is_another_type() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
-def test_every_reader_has_the_values_that_were_written(tmp_path: Any, file_format: str) -> None:
+@pytest.mark.parametrize(("file_format", "rows"), [("parquet", ROWS), ("arrow", ROWS), ("json", JSON_ROWS)])
+def test_every_reader_has_the_values_that_were_written(
+    tmp_path: Any, file_format: str, rows: list[dict[str, Any]]
+) -> None:
     out = str(tmp_path / "out")
-    MicroBatch(out, COLUMNS, {"fileFormat": file_format}).run(0, [ROWS])
-    assert ftfile.open(out).to_arrow().to_pylist() == ROWS
+    MicroBatch(out, COLUMNS, {"fileFormat": file_format}).run(0, [rows])
+    assert ftfile.open(out).to_arrow().to_pylist() == rows
     source = FtFileDataSource({"path": out})
     assert source.schema().simpleString() == "struct<v:variant,a:array<variant>>"
     reader: Any = source.reader(source.schema())
     (found,) = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     assert found.schema.types == [SENT, pa.list_(pa.field("element", SENT))]
-    assert found.to_pylist() == ROWS
+    assert found.to_pylist() == rows
 
 
 @pytest.mark.slow
@@ -70,7 +77,52 @@ def test_it_is_not_read_as_a_struct(tmp_path: Any, stored: Any, asked: Any) -> N
         list(reader.read(partition))
 
 
-@pytest.mark.parametrize("file_format", ["json", "csv", "avro", "orc"])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"partitionBy": "p"}, {"maxRecordsPerFile": "4"}, {"maxBatchesPerFile": "2"}])
+def test_json_has_the_values_in_all_ways_of_writing(tmp_path: Any, options: dict[str, str]) -> None:
+    columns = {"p": "long", **COLUMNS}
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, columns, {"fileFormat": "json", **options})
+    rows = [{"p": number % 2, **row} for number, row in enumerate(JSON_ROWS * 2)]
+    query.run(0, [rows, rows])
+    query.run(1, [rows])
+    found = ftfile.open(out).to_arrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(repr({name: row[name] for name in found[0]}) for row in rows * 3)
+
+
+@pytest.mark.slow
+def test_a_compaction_of_json_changes_no_value(tmp_path: Any) -> None:
+    out = str(tmp_path / "out")
+    zeros = [b"\x1c" + struct.pack("<d", 100.0), b"\x1c" + struct.pack("<d", -0.0), b"\x20\x02\x96\x00\x00\x00"]
+    rows = [{"v": {"value": value, "metadata": b"\x01\x00\x00"}} for value in zeros]
+    query = MicroBatch(out, V, {"fileFormat": "json"})
+    query.run(0, [rows])
+    query.run(1, [rows])
+    before = ftfile.open(out).to_arrow().to_pylist()
+    assert [row["v"]["value"].hex() for row in before[:3]] == ["2001e8030000", "200100000000", "200296000000"]
+    assert ftfile.compact(out).files_written == 1
+    assert ftfile.open(out).to_arrow().to_pylist() == before
+    check_directory(open_filesystem(out))
+
+
+@pytest.mark.slow
+def test_values_without_a_json_text_are_bad_records(tmp_path: Any) -> None:
+    out = str(tmp_path / "out")
+    bad: list[dict[str, Any]] = [
+        {"v": {"value": b"\x44", "metadata": b"\x01\x00\x00"}, "a": None},
+        {"v": None, "a": [None]},
+    ]
+    with pytest.raises(EncodingError, match=r"column `v` cannot be encoded: a VARIANT .* type 17"):
+        MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(0, [bad[:1]])
+    with pytest.raises(EncodingError, match="column `a` cannot be encoded: NULL in an array or map of VARIANT"):
+        MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(0, [bad[1:]])
+    MicroBatch(out, COLUMNS, {"fileFormat": "json", "badRecords": "deadLetter"}).run(0, [[*JSON_ROWS, *bad]])
+    assert ftfile.open(out).to_arrow().to_pylist() == JSON_ROWS
+    letters = [letter.reason for letter in ftfile.open(out).dead_letters()]
+    assert len(letters) == len(bad)
+
+
+@pytest.mark.parametrize("file_format", ["csv", "avro", "orc"])
 def test_formats_without_it_refuse_it(tmp_path: Any, file_format: str) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", **V}, {"fileFormat": file_format})
     with pytest.raises(SchemaError, match=rf"`v`: VARIANT, which {file_format} does not have; use to_json\(column\)"):
