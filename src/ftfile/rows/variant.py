@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.rows.value_text import UTC, check_range, clocks_of, offset_text, value_texts
+from ftfile.rows.value_text import UTC, check_range, offset_text, value_texts
+from ftfile.rows.zone_clocks import clocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
