@@ -660,6 +660,18 @@ class TestCsv:
             files.write("data", content)
             assert files.rows(files.whole("data"), schema, decoding) == []
 
+    def test_the_first_line_end_decides_those_within_quotes(self, files: Files) -> None:
+        schema = pa.schema([("a", pa.string()), ("b", pa.string()), BAD])
+        decoding = FileDecoding("csv", multi_line=True)
+        for first, within in (("\r\n", "x\ny"), ("\n", "x\r\ny")):
+            files.write("data", f'q,z{first}1,"x\r\ny"\r\n"2","z"\r\n'.encode())
+            rows = files.rows(files.whole("data"), schema, decoding)
+            assert rows == [("q", "z", None), ("1", within, None), ("2", "z", None)]
+        for content in (b'"x\ry",1\n', b"1,x\r"):
+            files.write("data", content)
+            with pytest.raises(CorruptData, match="a carriage return alone"):
+                files.rows(files.whole("data"), schema, decoding)
+
     def test_characters_are_left_to_stand_for_line_feeds(self, files: Files) -> None:
         schema = pa.schema([("a", pa.string())])
         decoding = FileDecoding("csv", multi_line=True)

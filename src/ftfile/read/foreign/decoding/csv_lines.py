@@ -5,7 +5,6 @@ Every field is read as text first, so that the row of a line depends on that lin
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,8 @@ from ftfile.read.foreign.decoding.records import (
     joined_lines,
     lines_of,
     read_texts,
+    records_of,
+    with_line_feeds,
 )
 from ftfile.read.foreign.settings import own_columns
 from ftfile.rows.buffers import text_scalar
@@ -75,8 +76,9 @@ def multi_line_csv(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of CSV whose quoted fields may have line ends."""
     del cut
-    text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK).replace("\r\n", "\n")
-    records = _records(text, decoding)
+    text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK)
+    text = with_line_feeds(text, content.planned.path)
+    records = records_of(text, decoding)
     names = own_columns(schema, decoding).names
     if decoding.header:
         header = next((record for record in records if has_fields(record, decoding)), "")
@@ -85,19 +87,6 @@ def multi_line_csv(
     for part in in_parts(records):
         lines = joined_lines([record.encode() for record in part])
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
-
-
-def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
-    """Yield records without their ends; a line feed ends none between the quotes around a field."""
-    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
-    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
-    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
-    field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n])|[^{sep}\n]*)"
-    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
-    if text and not text.endswith("\n"):
-        text += "\n"
-    for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\n", text, re.DOTALL):
-        yield match[0][:-1]
 
 
 def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], int] | None:

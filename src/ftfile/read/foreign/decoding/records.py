@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.core.errors import SourceError
+from ftfile.core.errors import CorruptData, SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading import batch_as, batch_of
@@ -51,6 +51,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10}
 _EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
+_LINE_END = re.compile(r"\r?\n|\r")
 _HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd".encode()
 
 
@@ -212,6 +213,34 @@ def joined_lines(records: Sequence[bytes]) -> Lines:
     if stand_in is None:
         raise SourceError(f"records with line feeds within cannot have all of the characters {_STAND_INS!r}, too")
     return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
+
+
+def with_line_feeds(text: str, path: str) -> str:
+    """Return text with line feeds for its line ends, where Spark does so: the first line end of a file decides it.
+
+    Raises:
+        CorruptData: the first one is a carriage return alone.
+    """
+    first_end = _LINE_END.search(text)
+    if first_end is not None and first_end[0] == "\r":
+        expected = "lines that end with a line feed, by the first of them"
+        raise CorruptData(path, expected, "a carriage return alone, by which Spark ends all lines")
+    if first_end is not None and first_end[0] == "\r\n":
+        text = text.replace("\r\n", "\n")
+    return text
+
+
+def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
+    """Yield records without their ends; a line end between the quotes around a field is a part of it."""
+    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
+    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
+    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
+    field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n]|\r\n)|[^{sep}\n]*)"
+    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\r?\n", text, re.DOTALL):
+        yield match[0].removesuffix("\n").removesuffix("\r")
 
 
 def in_parts(records: Iterable[str]) -> Iterator[list[str]]:
