@@ -7,6 +7,7 @@ import datetime
 import encodings.aliases
 import gzip
 import itertools
+import json
 import random
 import re
 from dataclasses import fields, replace
@@ -778,3 +779,13 @@ def test_errors_of_a_task_name_the_file(files: Files, tmp_path: Path) -> None:
     files.write("data", b"1\n")
     with pytest.raises(ConfigError, match=r"text.*'data'"):
         files.rows(files.range("data"), pa.schema([("n", pa.int32())]), FileDecoding("text"))
+
+
+@pytest.mark.slow
+def test_lines_of_json_beside_a_long_one_have_the_same_values(files: Files) -> None:
+    long = "x" * (5 << 20)
+    lines = [{"id": 1, "word": "a"}, {"id": 2, "word": long}, {"id": 1.5, "word": "b"}, {"id": 4, "word": "c"}]
+    files.write("a.json", b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    schema = pa.schema([("id", pa.int64()), ("word", pa.string())])
+    rows = files.rows(files.whole("a.json"), schema, FileDecoding("json", bad_records="drop"))
+    assert rows == [(1, "a"), (2, long), (4, "c")]

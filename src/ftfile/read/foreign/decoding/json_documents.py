@@ -54,7 +54,7 @@ _decode_with_names_checked = json.JSONDecoder(object_pairs_hook=_check_names, pa
 class _Value(NamedTuple):
     """A value as Python's parser returns it, and where it is in the text."""
 
-    parsed: Any
+    parsed: Any  # of an object or an array an empty one: its values are read from the text
     text: str
     start: int
     end: int
@@ -91,6 +91,8 @@ def behind_space(text: str, position: int) -> int:
 
 def _value_at(text: str, start: int) -> _Value:
     parsed, end = _decode(text, start)
+    if isinstance(parsed, (dict, list)):
+        parsed = type(parsed)()  # a long text in it would be in memory twice
     return _Value(parsed, text, start, end)
 
 
@@ -182,7 +184,7 @@ def _text(value: _Value) -> str:
     if isinstance(value.parsed, str) and not isinstance(value.parsed, _Number):
         return _with_question_marks(value.parsed)
     if _HALF_PAIR.search(value.spelled):
-        json.dumps(value.parsed, ensure_ascii=False).encode()  # Spark refuses half a surrogate pair there
+        json.dumps(_decode(value.spelled)[0], ensure_ascii=False).encode()  # Spark refuses half a surrogate pair there
     return value.spelled
 
 

@@ -49,6 +49,9 @@ _OPEN, _CLOSE = b"{}"
 JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
+# Beside longer lines, all are read by Python's parser: regular expressions and arro3 take ten times the length of a
+# line, and arro3 ends the process where memory runs out.
+_ARRO3_LINE_BYTES = 4 << 20
 _LEVELS_MAX = 1000  # of arrays and objects within each other: Spark's parser refuses more
 _DECIMAL128_DIGITS = 38
 _NOT_UTF_8 = "it has bytes that are not UTF-8"
@@ -182,7 +185,7 @@ class JsonRows:
 
     def _bounded_rows(self, lines: Lines) -> Rows:
         rows = Rows()
-        is_regular = _is_whole(lines) & self._spelling.is_regular(lines)
+        is_regular = self._are_regular(lines)
         one_line = lines
         if lines.stand_in:  # in a regular line it stands between tokens
             one_line = Lines(lines.block.replace(lines.stand_in.encode(), b" "))
@@ -194,6 +197,12 @@ class JsonRows:
                 rows.add(self._batch(one_line.joined(np.array([number])), 1), np.array([number]))
                 del rows.bad[number]
         return rows
+
+    def _are_regular(self, lines: Lines) -> NDArray[np.bool_]:
+        """Return which lines arro3 reads as Spark does; none if one of them is too long for it."""
+        if np.any(lines.ends - lines.starts > _ARRO3_LINE_BYTES):
+            return np.zeros(len(lines), np.bool_)
+        return _is_whole(lines) & self._spelling.is_regular(lines)
 
     def _take(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> list[int]:
         """Take lines that look like objects, in halves where that fails; the rest is returned."""

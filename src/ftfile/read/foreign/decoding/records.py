@@ -178,7 +178,7 @@ class Lines:
 
     def text(self, number: int) -> str:
         """Return a line without its end."""
-        line = self.block[self.starts[number] : self.ends[number]].decode().removesuffix("\n").removesuffix("\r")
+        line = str(memoryview(self.block)[self.starts[number] : self.ends[number] - 1], "utf-8").removesuffix("\r")
         return line.replace(self.stand_in, "\n") if self.stand_in else line
 
     def joined(self, numbers: NDArray[np.integer]) -> bytes:
