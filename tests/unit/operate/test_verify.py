@@ -513,6 +513,14 @@ class TestDerived:
         assert (finding.repair, finding.severity) == ("no", "error")
         assert first.id in finding.actual
 
+    def test_a_range_for_versions_that_none_stands_for(self, world: World) -> None:
+        name = max(list_compacted(world.fs))
+        content = world.fs.read(layout.compacted_path(name))
+        path = layout.compacted_path(name._replace(first=1, last=6))
+        world.write(path, content)
+        finding = world.the("bad-range")
+        assert (finding.path, finding.severity, finding.repair) == (path, "warning", "yes")
+
     def test_a_damaged_range(self, world: World) -> None:
         path = layout.compacted_path(max(list_compacted(world.fs)))
         world.write(path, world.fs.read(path)[:-3])

@@ -15,6 +15,7 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_adds
 from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.places import list_or_empty
 from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
@@ -108,6 +109,7 @@ class History:
         """Read the records; see `read_history`."""
         if self._start > 0:
             self._begin()
+        self._report_strange_ranges()
         self._waiting = list(self._comparable_ranges())
         missing: list[int] = []
         for version, record, after, behind in _with_next(self._scan.records(self._start, self._scan.state.version)):
@@ -153,6 +155,14 @@ class History:
                 self._bad_range(name, f"versions to {name.last} of another history")
             elif name.first > self._start or self._start == 0:
                 yield _RangeSums(name, content.log_start)
+
+    def _report_strange_ranges(self) -> None:
+        """Report files that are named like ranges, for versions that no range stands for: readers ignore them."""
+        for info in list_or_empty(self._scan.log.fs, layout.COMPACTED):
+            if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
+                expected = "a name with versions that one range may stand for"
+                finding = find("bad-range", info.path, expected, "other versions", Action("move-aside", info.path))
+                self.findings.append(finding)
 
     def _skip(self, version: int) -> None:
         """Go on behind a record that is missing: what it said is known from the next checkpoint on."""
