@@ -146,6 +146,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestHealthy::test_nothing_is_found",
             "TestDerived::test_a_range",
             "TestDerived::test_a_damaged_range",
+            "TestDerived::test_ranges_that_bring_removed_adds_back",
             "TestDerived::test_a_hole_behind_a_checkpoint",
             # Vacuum lets records go only where ranges stand for them, here as in what follows.
             "TestHealthy::test_after_a_vacuum",
