@@ -141,7 +141,7 @@ PARTITIONS: dict[str, tuple[Any, list[Any]]] = {
     "at": ("timestamp", [dt.datetime(2024, 10, 27, 1, 30, tzinfo=UTC), dt.datetime(2024, 7, 1, 1, tzinfo=UTC), None]),
     "local": ("timestamp_ntz", [dt.datetime(2024, 3, 10, 2, 30, 0, 5), dt.datetime(1, 1, 1), None]),  # noqa: DTZ001
     "_x.y=`": ("string", ["__HIVE_DEFAULT_PARTITION__", "a/b=c%2F ü[a]*{}?#", "007"]),
-    "text": ("string", ["a._COPYING_", "", "\x01:\\'\"^"]),
+    "text": ("string", ["a._COPYING_", None, "\x01:\\'\"^"]),
 }
 
 
