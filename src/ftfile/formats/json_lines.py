@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _PAD = ord("=")
 _TWO_NULLS = (
-    "VARIANT with ignoreNullFields=false, which writes NULL and the null of a VARIANT alike; leave the option out"
+    "VARIANT with ignoreNullFields=false, which writes NULL and the null of a VARIANT as one text; leave the option out"
 )
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 

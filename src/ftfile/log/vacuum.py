@@ -316,7 +316,7 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
 
 
 def _oldest_kept(log: CommitLog, keep_last: int) -> int:
-    """Return the first of the newest versions, of which those of a vacuum or an expiry do not count."""
+    """Return the first of the `keep_last` newest versions. The versions of vacuums and expiries do not count."""
     head = log.refresh()
     first, kept_versions = head.version, 0
     for version in range(head.version, head.log_start - 1, -1):

@@ -35,7 +35,7 @@ _FIRST_CYCLE_US = 4_102_444_800_000_000  # 2100-01-01
 
 
 def is_zone(name: str) -> bool:
-    """Return True if there is such a zone."""
+    """Return True if the zone exists."""
     if not name or name == "UTC":
         return bool(name)
     try:
@@ -86,7 +86,7 @@ def _with_far(
     times: pa.TimestampArray,
     convert: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> pa.TimestampArray:
-    """Return converted times, of which those after the changes that Arrow knows are converted by `convert`."""
+    """Return converted times. Times after the last change that Arrow knows are converted by `convert`."""
     times_us = values_of(times, np.int64)
     is_far = is_valid(times) & (times_us >= _LAST_LISTED_US)
     if not is_far.any():

@@ -59,7 +59,7 @@ def test_sparks_own_keys_are_known() -> None:
         ("partitionBy", "a,,b", "column names separated by commas"),
         ("partitionBy", "a,A", "none twice"),
         ("partitionBy", "a,`A`", "none twice"),
-        ("partitionBy", "a,", "column names separated by commas, in backticks those that have a comma"),
+        ("partitionBy", "a,", "column names separated by commas, names with a comma in backticks"),
         ("partitionBy", "``", "column names separated by commas"),
         ("partitionBy", "`a", "column names separated by commas"),
         ("partitionBy", "`a`b", "column names separated by commas"),

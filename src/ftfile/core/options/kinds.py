@@ -245,7 +245,7 @@ TIME = Kind(
     parse_time,
 )
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
-COLUMNS = Kind("column names separated by commas, in backticks those that have a comma, none twice", _columns)
+COLUMNS = Kind("column names separated by commas, names with a comma in backticks, none twice", _columns)
 NAMES = Kind("names separated by commas, none twice", _names)
 TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables)
 FILE_RANGES = Kind(

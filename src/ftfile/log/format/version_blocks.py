@@ -1,4 +1,4 @@
-"""The versions that one range may stand for: a fixed set of intervals, of which any two are disjoint or nested.
+"""The versions that one range may stand for: a fixed set of intervals. Any two are disjoint or nested.
 
 A *prefix* has all versions before `x`, where `x` is a power of two or a multiple of `largest(x)`. A *block* begins at
 another version, which is a multiple of its size; the size is a power of two, `largest(first)` at most. The size of a

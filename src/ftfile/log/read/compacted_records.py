@@ -2,7 +2,7 @@
 
 Two ranges are disjoint, or one is within the other, whichever processes wrote them: the versions that one may stand for
 are fixed (`log.format.version_blocks`). A range of any writer is right. One that lies within another is not needed
-and is deleted. Nothing else ever is, so no deletion can open a gap, whatever a committer has seen.
+and is deleted. No other range is deleted, so a committer that saw a stale listing cannot open a gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing ranges: those that are due after a commit, and the fewest for a whole log."""
+"""The ranges that a commit writes, and the fewest ranges for a whole log."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _RangeWriter:
         return reach(self._chosen)
 
     def read_all(self) -> None:
-        """Read the ranges of the log wholly, and pass over those that are damaged."""
+        """Read the ranges of the log wholly, and pass over damaged ranges."""
         for name in self._chosen:
             try:
                 read_range(self._log.fs, name, ended=True)

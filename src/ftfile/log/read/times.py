@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # In ms: a record whose file is younger than it says by more is in a copy, since no creation takes as long.
 COPIED_MS = 60_000
-# In ms, as far as a store's clock may be set back: a version is found by its time among all those within it.
+# In ms, as far as a store's clock may be set back: a version is found by its time among all versions within it.
 STEP_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -58,7 +58,7 @@ def time_of(record_ms: int, stored_ms: int | None) -> int:
 
 
 def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, int]:
-    """Return, by version, the times of the versions around a time: those within `STEP_MS` and one on each side.
+    """Return, by version, the times of the versions around a time: all within `STEP_MS`, and one on each side.
 
     Versions are bisected as if times only rose. The store's clock may have been set back since, by `STEP_MS` at most,
     so several versions may be as old; all of these are in the result.

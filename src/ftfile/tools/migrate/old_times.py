@@ -73,7 +73,7 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
                 raise SchemaError(
                     f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
                     "the Julian calendar: read it by Spark, if it is of Hive or Spark 2 with its options "
-                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it anew with ftfile"
+                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it again with ftfile"
                 )
 
 

@@ -1,4 +1,4 @@
-"""The comparison of the rows that ftfile's format reads from lines of another program with those that Spark reads."""
+"""The comparison of the rows that ftfile's own format and Spark read from lines of another program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMPARED = frozenset({"json", "csv", "text"})  # readers of other formats compar
 
 
 class SparkRows:
-    """Compares rows with those that Spark reads from the same file."""
+    """Compares rows with the rows that Spark reads from the same file."""
 
     def __init__(self) -> None:
         self._found = FingerprintAccumulator("strong")
@@ -44,7 +44,7 @@ class SparkRows:
         """Read the file as the reader of foreign files does, whose values are those of Spark.
 
         Raises:
-            SchemaError: its rows are others than those that were added.
+            SchemaError: its rows differ from the rows that were added.
             SourceError: it has a record that cannot be read.
         """
         expected = FingerprintAccumulator("strong")

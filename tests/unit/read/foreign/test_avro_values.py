@@ -77,7 +77,7 @@ def numbered(column: pa.Array) -> list[Any]:
 def read(
     files: Files, kind: Any, target: pa.DataType, *values: Any, metadata: dict[str, str] | None = None, **options: Any
 ) -> list[Any]:
-    """Return values of an Avro type as those of a column."""
+    """Return values of an Avro type as a column."""
     files.write("data", avro_file(row(c=kind), [{"c": value} for value in values], metadata))
     batches = files.batches([files.whole("data")], pa.schema([("c", target)]), FileDecoding("avro", **options))
     return [value for batch in batches for value in numbered(batch.column(0))]

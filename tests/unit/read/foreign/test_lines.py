@@ -670,7 +670,7 @@ class TestCsv:
             assert rows == [("q", "z", None), ("1", within, None), ("2", "z", None)]
         for content in (b'"x\ry",1\n', b"1,x\r"):
             files.write("data", content)
-            with pytest.raises(CorruptData, match="a carriage return alone"):
+            with pytest.raises(CorruptData, match="a single carriage return"):
                 files.rows(files.whole("data"), schema, decoding)
 
     def test_characters_are_left_to_stand_for_line_feeds(self, files: Files) -> None:

@@ -41,16 +41,16 @@ class Values(Protocol):
     """Values of a type without parts."""
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
 
 
 class Unchanged(NamedTuple):
-    """Values that the type holds, whatever they are."""
+    """Values that need no conversion."""
 
     target: pa.DataType
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         return array.cast(self.target), np.zeros(len(array), np.bool_)
 
 
@@ -61,7 +61,7 @@ class Integers(NamedTuple):
     of_int: bool
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         target = self.target
         low, high = _INT if self.of_int else _LONG
         if pa.types.is_integer(target):
@@ -76,7 +76,7 @@ class Symbols(NamedTuple):
     texts: pa.StringArray
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         values, bad = _outside(array, 0, len(self.texts) - 1)
         return self.texts.take(from_numpy(values, pa.int64(), is_valid(array) & ~bad)), bad
 
@@ -85,7 +85,7 @@ class Text(NamedTuple):
     """Bytes that are text in UTF-8."""
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         bad = np.zeros(len(array), np.bool_)
         try:
             return array.cast(pa.string()), bad
@@ -109,7 +109,7 @@ class Dates(NamedTuple):
     julian: bool
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         days, bad = _days(array, julian=self.julian)
         return from_numpy(days.astype(np.int32), pa.date32(), is_valid(array) & ~bad), bad
 
@@ -118,7 +118,7 @@ class DatesOfMillis(NamedTuple):
     """Milliseconds since 1970 as dates, as by Spark: whole days, towards 1970."""
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         millis = values_of(array, np.int64)
         days = np.sign(millis) * (np.abs(millis) // _MILLIS_PER_DAY)
         bad = is_valid(array) & ((days < _INT[0]) | (days > _INT[1]))
@@ -131,7 +131,7 @@ class Midnights(NamedTuple):
     julian: bool
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         days, bad = _days(array, julian=self.julian)
         bad |= is_valid(array) & (np.abs(days) > _LONG[1] // _MICROS_PER_DAY)
         micros = np.where(bad, 0, days) * _MICROS_PER_DAY
@@ -166,7 +166,7 @@ class Timestamps(NamedTuple):
     first_micros: int
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         if self.unit == "millis":
             times, bad = _outside(array, -(_LONG[1] // _MICROS_PER_MILLI), _LONG[1] // _MICROS_PER_MILLI)
             micros = times * _MICROS_PER_MILLI
@@ -185,7 +185,7 @@ class Decimals(NamedTuple):
     target: pa.Decimal128Type
 
     def read(self, array: pa.Array) -> Read:
-        """Return plain values as those of the type."""
+        """Return plain values as values of the type."""
         digits = self.precision - self.scale
         target_digits = min(digits + 1, self.target.precision - self.target.scale)  # rounding adds one digit at most
         little, fits = _little_endian(array)

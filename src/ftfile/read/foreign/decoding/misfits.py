@@ -1,4 +1,4 @@
-"""Rows of columnar files as a schema, and the treatment of those with a value that does not fit its type."""
+"""Rows of columnar files as a schema, and the treatment of rows with a value that does not fit its type."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ColumnsReader:
         self._rows_before += batch.num_rows
 
     def _converted(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
-        """Return all columns, and the places of those in which a value does not fit."""
+        """Return all columns, and the places of the columns in which a value does not fit."""
         columns, failed = [], []
         for place, (field, (name, cast)) in enumerate(zip(self._schema, self._casts, strict=True)):
             if cast is None:
@@ -159,7 +159,7 @@ def _text(value: object) -> str:
 
 
 def _values(cast: ColumnCast, array: pa.Array) -> list[Any]:
-    """Return values of a column as those that JSON has; bytes that are no character become U+FFFD."""
+    """Return values of a column as values of JSON; bytes that are no character become U+FFFD."""
     plain = cast.as_plain(array)
     shown = rebuild(plain, map_leaf_types(plain.type, _shown_type), _as_shown)
     return [_json_value(value) for value in shown.to_pylist()]

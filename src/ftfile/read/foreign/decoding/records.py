@@ -219,12 +219,12 @@ def with_line_feeds(text: str, path: str) -> str:
     """Return text with line feeds for its line ends, where Spark does so: the first line end of a file decides it.
 
     Raises:
-        CorruptData: the first one is a carriage return alone.
+        CorruptData: the first one is a single carriage return.
     """
     first_end = _LINE_END.search(text)
     if first_end is not None and first_end[0] == "\r":
         expected = "lines that end with a line feed, by the first of them"
-        raise CorruptData(path, expected, "a carriage return alone, by which Spark ends all lines")
+        raise CorruptData(path, expected, "a single carriage return, at which Spark ends all lines")
     if first_end is not None and first_end[0] == "\r\n":
         text = text.replace("\r\n", "\n")
     return text

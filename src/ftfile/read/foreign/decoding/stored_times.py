@@ -1,4 +1,4 @@
-"""Calendars and clocks by which files store dates and times, and the conversion to those of Spark."""
+"""Calendars and clocks by which files store dates and times, and the conversion to Spark's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StoredTimes:
     dates: Calendar = "gregorian"
     times: Calendar = "gregorian"
     first_second: int = _FIRST_SECOND  # of the times that are the same by all calendars
-    writer_zone: str = "UTC"  # of the clocks of ORC's TIMESTAMP; empty if stripes or codecs tell none
+    writer_zone: str = "UTC"  # of the clocks of ORC's TIMESTAMP; empty if it is unknown
     zone: str = "UTC"  # as which clocks without a zone are read
 
     def problem(self, stored: pa.DataType, target: pa.DataType) -> str | None:

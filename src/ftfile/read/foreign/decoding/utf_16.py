@@ -60,7 +60,7 @@ def _with_order(encoding: str, first: bytes, path: str) -> str:
 
 
 def _is_text_with_mark(first: bytes, decoding: FileDecoding) -> bool:
-    """Return True if Spark takes the mark for text: in JSON, where the encoding says the order of the bytes.
+    """Return True if Spark takes the mark for text: in JSON, where the encoding names the order of the bytes.
 
     A second mark then stays behind the one that readers drop, and makes a bad record.
     """

@@ -1,4 +1,4 @@
-"""Columns of ORC files with times of all years, which Arrow reads of the years 1678 to 2261 alone.
+"""Columns of ORC files with times of all years, of which Arrow reads only the years 1678 to 2261.
 
 A TIMESTAMP is stored as two columns: seconds since 2015, in the form of a BIGINT column, and the rest, with the number
 of decimal zeros that were left out. Arrow reads the seconds from a footer in which the types are BIGINT.
@@ -6,7 +6,6 @@ of decimal zeros that were left out. Arrow reads the seconds from a footer in wh
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -23,6 +22,7 @@ from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, value
 from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
 from ftfile.rows.orc_runs import first_run_numbers, second_run_numbers
 from ftfile.rows.zone_clocks import clocks_of, instants_of
+from ftfile.storage.api import RangeFile, as_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -117,7 +117,7 @@ def far_rows(file: BinaryIO, tail: OrcTail, schema: pa.Schema, zone: str) -> Ite
     """
     try:
         with reading_errors(file, _EXPECTED):
-            opened = orc.ORCFile(_WithTail(file, tail))
+            opened = orc.ORCFile(_as_numbers(file, tail))
             in_file = opened.schema.names
             # pyarrow takes a name with a dot for a field of a struct.
             names = None if any("." in name for name in in_file) else schema.names
@@ -208,50 +208,29 @@ def _zone_name(zone: str) -> str:
     return "UTC" if zone in UTC_NAMES else zone
 
 
-class _WithTail(io.RawIOBase):
-    """An ORC file whose footer says BIGINT in place of TIMESTAMP."""
+def _as_numbers(file: BinaryIO, tail: OrcTail) -> BinaryIO:
+    """Return an ORC file whose footer has BIGINT in place of TIMESTAMP."""
+    numbers = first_values(tail.postscript)
+    start = file.seek(0, os.SEEK_END) - 1 - len(tail.postscript) - number_of(numbers.get(_POSTSCRIPT_FOOTER_LENGTH))
+    footer = _with_numbers(tail.footer)
+    if tail.codec:
+        footer = chunks(footer, number_of(numbers.get(_POSTSCRIPT_BLOCK_SIZE)))
+    postscript = b"".join(
+        number_field(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
+        for number, _, raw in fields(tail.postscript)
+    )
+    end = footer + postscript + bytes([len(postscript)])
 
-    def __init__(self, file: BinaryIO, tail: OrcTail) -> None:
-        numbers = first_values(tail.postscript)
-        end = file.seek(0, os.SEEK_END) - 1 - len(tail.postscript)
-        self._file = file
-        self._start = end - number_of(numbers.get(_POSTSCRIPT_FOOTER_LENGTH))
-        footer = _with_numbers(tail.footer)
-        if tail.codec:
-            footer = chunks(footer, number_of(numbers.get(_POSTSCRIPT_BLOCK_SIZE)))
-        postscript = b"".join(
-            number_field(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
-            for number, _, raw in fields(tail.postscript)
-        )
-        self._tail = footer + postscript + bytes([len(postscript)])
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        bases = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._start + len(self._tail)}
-        self._position = bases[whence] + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._start + len(self._tail)
-        if size >= 0:
-            end = min(end, self._position + size)
+    def read_range(offset: int, length: int) -> bytes:
         data = b""
-        if self._position < self._start:
-            self._file.seek(self._position)
-            data = self._file.read(min(end, self._start) - self._position)
-        if end > self._start:
-            data += self._tail[max(0, self._position - self._start) : end - self._start]
-        self._position += len(data)
+        if offset < start:
+            file.seek(offset)
+            data = file.read(min(length, start - offset))
+        if offset + length > start:
+            data += end[max(0, offset - start) : offset + length - start]
         return data
+
+    return as_file(RangeFile("", start + len(end), read_range))
 
 
 def _with_numbers(footer: bytes) -> bytes:

@@ -22,7 +22,7 @@ _STRIPE_START, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER = 1, 2, 3, 4
 _STREAMS, _ENCODINGS, _ZONE = 1, 2, 3
 _STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH, _ENCODING_KIND = 1, 2, 3, 1
 
-_CODECS = frozenset({0, 1, 2, 5})  # those of `orc_messages.plain`
+_CODECS = frozenset({0, 1, 2, 5})  # that `orc_messages.plain` decompresses
 
 
 class Stream(NamedTuple):
@@ -74,7 +74,7 @@ class OrcTail(NamedTuple):
         return range(ends[place], ends[place + 1])
 
     def stripes(self, file: BinaryIO) -> Iterator[Stripe]:
-        """Yield what each stripe says at its end."""
+        """Yield the footer of each stripe."""
         for number, value, _ in fields(self.footer):
             if number == _FOOTER_STRIPES:
                 yield self._stripe(file, first_values(bytes_of(value)))
