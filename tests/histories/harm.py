@@ -12,6 +12,7 @@ from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import list_or_empty
 from ftfile.log.records import read_published
 from ftfile.operate.repair import repair
+from ftfile.testing.log_check import require
 from tests.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
 from tests.histories.writing import require_refused, write
 
@@ -87,8 +88,16 @@ def _remove_directory(world: World, step: Step) -> None:
     """Delete a directory of finished files with everything in it."""
     directory = f"m={step.pick(0, world.history.directories)}"
     parts = [add for add in _visible_parts(world) if (add.final_path or "").startswith(f"{directory}/")]
-    world.oracle.mark_damaged([add for add in parts if not world.raw.exists(add.path) or add.path == add.final_path])
+    # Removed parts whose retirement failed still have their final names.
+    parts += [add for path, add in world.oracle.removed.items() if path.startswith(f"{directory}/")]
+    world.oracle.mark_damaged([add for add in parts if not _has_other_copy(world, add)])
     _remove_tree(world, directory)
+
+
+def _has_other_copy(world: World, add: Add) -> bool:
+    """Return True if a part is staged or retired."""
+    is_staged = add.path != add.final_path and world.raw.exists(add.path)
+    return is_staged or world.raw.exists(layout.retired_path(add.id))
 
 
 def _remove_tree(world: World, directory: str) -> None:
@@ -155,6 +164,16 @@ def _wrong_hint(world: World, step: Step) -> None:
     if is_beyond:
         require_refused(world, step, layout.record_path(world.head().version + 1))
         world.call("a repair", repair, world.url, accept_lost_records=True, dry_run=False)
+        _note_quarantined(world)
+
+
+def _note_quarantined(world: World) -> None:
+    """Forget the foreign files that repair moved into quarantine, since they had names of live parts."""
+    kept = {world.raw.read(info.path) for info in list_or_empty(world.raw, layout.QUARANTINE)}
+    moved = {path for path, content in world.foreign.items() if not world.raw.exists(path) or content in kept}
+    for path in moved:
+        content = world.foreign.pop(path)
+        require(content in kept, "foreign", f"repair deleted {path!r}")
 
 
 def _lose_record(world: World, step: Step) -> None:

@@ -34,7 +34,7 @@ FLUSH = partial(flush, code=HOOKS)
 def flush_all(world: World) -> None:
     """Flush everything and look at L2."""
     error = world.call("a flush", FLUSH, world.url, of_damage=True, context=current())
-    world.oracle.follow(world.clock.now_ms())
+    world.oracle.follow(world.now_ms())
     if not world.is_troubled and not any(path in str(error) for path in world.foreign):
         check_flushed(world.head(), error if isinstance(error, FtfileError) else None, world.damaged)
 
@@ -67,7 +67,7 @@ def _drop_directories(world: World, directories: set[str]) -> None:
     where = "all" if len(directories) == world.history.directories > 1 else {"m": sorted(directories)}
     world.oracle.dropping = frozenset(directories)
     world.call("a drop", drop, world.url, where, context=current())
-    world.oracle.follow(world.clock.now_ms())
+    world.oracle.follow(world.now_ms())
     world.oracle.dropping = None
 
 
@@ -79,7 +79,7 @@ def _delete(world: World, step: Step) -> None:
     world.oracle.deleting = ending.encode()
     where = pc.ends_with(pc.field("value"), ending)
     world.call("a delete", delete, world.url, where, code=HOOKS, of_damage=True, context=current())
-    world.oracle.follow(world.clock.now_ms())
+    world.oracle.follow(world.now_ms())
     world.oracle.deleting = None
 
 
@@ -121,6 +121,7 @@ def _vacuum_ahead(world: World, step: Step) -> None:
 def _take_horizon_back(world: World) -> None:
     """Vacuum if the horizon of an earlier vacuum lies in the future by now: commits would be refused."""
     if _has_log(world) and world.head().horizon_ms > world.clock.now_ms():
+        world.fs.trouble = None  # a vacuum that fails would leave the horizon there
         world.call("a vacuum that takes the horizon back", vacuum, world.url, dry_run=False, context=current())
 
 
@@ -140,6 +141,12 @@ def _set_back(world: World, step: Step) -> None:
     _take_horizon_back(world)
 
 
+def _shift_clock(world: World, step: Step) -> None:
+    """Set the clock of one process apart from the store's, forward or back, or set it right."""
+    clock = world.clocks[step.pick(1, len(world.clocks))]
+    clock.shift_s = (0, 1, -1, 30, -30, 600, -600, 3_600, -3_600)[step.pick(0, 9)]
+
+
 def _wait(world: World, step: Step) -> None:
     """Let minutes pass, or hours, or days."""
     world.clock.advance((30, 120, 400, 700, 4_000, 90_000)[step.pick(0, 6)])
@@ -154,5 +161,6 @@ MAINTAINING = {
     "vacuum": _vacuum,
     "vacuum_ahead": _vacuum_ahead,
     "set_back": _set_back,
+    "shift_clock": _shift_clock,
     "wait": _wait,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.records import CLOCK_ERROR_MS
 from ftfile.testing.checker import rows_of_add
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.decoding import decode_once
@@ -55,6 +56,7 @@ class Oracle:
     records: int = 0  # that were followed
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
+    is_troubled: bool = False  # the store fails, so that writers may not know its time
     event_us: dict[bytes, int] = field(default_factory=dict)  # by row, of those with a time
     windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment that has them
     _found: set[bytes] = field(default_factory=set)
@@ -89,6 +91,7 @@ class Oracle:
 
     def _take(self, record: Record, now_ms: int) -> None:
         self._expect(record, now_ms)
+        self._check_time(record)
         gone: list[bytes] = []
         for remove in record.removes:
             add = self.live.pop(remove.id, None)
@@ -115,6 +118,12 @@ class Oracle:
             self._check_window(add, rows)
             if add.final_path is not None and not _is_of(record.author, "compact", "delete"):
                 self.published_by_queries.append(add)
+
+    def _check_time(self, record: Record) -> None:
+        """Check that a record has the time of the store's clock, whatever the clock of its author shows."""
+        error_ms = record.created_ms - self.fs.stat(layout.record_path(record.version)).modified_ms
+        is_right = abs(error_ms) <= 2 * CLOCK_ERROR_MS or self.is_troubled
+        require(is_right, "time", f"version {record.version} has a time that is wrong by {error_ms} ms")
 
     def _check_window(self, add: Add, rows: Iterable[bytes]) -> None:
         """Check that rows of a segment, or of a file of segments, are of one window of event time."""

@@ -38,6 +38,7 @@ KINDS: dict[str, int] = {
     "vacuum": 4,
     "vacuum_ahead": 1,
     "set_back": 2,
+    "shift_clock": 3,
     "wait": 14,
     "publish_fails": 3,
     "store_fails": 4,

@@ -103,8 +103,11 @@ def _play_step(world: World, number: int, step: Step) -> None:
         world.fs.trouble = None
     if world.named and step.pick(5, 3) == 0:
         world.remove_named()
-    _ACTIONS[step.kind](world, step)
-    world.oracle.follow(world.clock.now_ms())
+    world.oracle.is_troubled = world.is_troubled
+    is_of_query = step.kind in WRITING or step.kind in {"write_blocked", "lose_record"}
+    with world.process(step.query % len(world.queries) if is_of_query else -1):
+        _ACTIONS[step.kind](world, step)
+        world.oracle.follow(world.now_ms())
     if number % _LOOK_EVERY == _LOOK_EVERY - 1:
         _look(world)
 
@@ -134,9 +137,11 @@ def _check_horizon(world: World) -> None:
 def _end(world: World) -> None:
     """Take every cause away, let each query and a flush run once more, and check everything."""
     world.fs.trouble = None
+    world.oracle.is_troubled = False
     for _ in range(3):
         for number in range(len(world.queries)):
-            run_batch(world, Step("batch", number, _SETTLE.draws), empty=True)
+            with world.process(number):
+                run_batch(world, Step("batch", number, _SETTLE.draws), empty=True)
         _ask_verify(world)
         world.remove_named()
     if not world.oracle.records:
@@ -155,7 +160,7 @@ def _end(world: World) -> None:
         since = world.head().version
         world.clock.advance(8 * _DAY_S)
         world.call("a vacuum", vacuum, world.url, dry_run=False)
-        world.oracle.follow(world.clock.now_ms())
+        world.oracle.follow(world.now_ms())
     check_vacuumed(CommitLog(world.raw), since)
     _check_all(world)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import FtfileError
 from ftfile.log.commit_log import CommitLog
+from ftfile.testing.context import ShiftedClock, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
@@ -18,7 +20,7 @@ from tests.kit.liveness import DueWatch
 from tests.kit.rolling import RowFacts, Rules, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -48,7 +50,7 @@ class PlayedQuery:
 
 
 class World:
-    """Everything that a history is about: the store with its troubles, its URL, and the clock of all programs."""
+    """The state of a history: the store with its troubles and URL, the clock of the store, and one of each process."""
 
     def __init__(self, history: History, clock: ManualClock, url: str, fs: TroubledFileSystem) -> None:
         self.history, self.clock, self.url, self.fs = history, clock, url, fs
@@ -68,6 +70,17 @@ class World:
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
+        self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]  # by query; the last: maintenance
+
+    @contextlib.contextmanager
+    def process(self, number: int) -> Iterator[None]:
+        """Run the block as a process with its own clock, by its place in `clocks`."""
+        with repeatable(self.clocks[number], current().ids):
+            yield
+
+    def now_ms(self) -> int:
+        """Return the time of the running process."""
+        return current().clock.now_ms()
 
     @staticmethod
     def store(history: History, clock: ManualClock) -> TroubledFileSystem:

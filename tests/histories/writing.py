@@ -50,7 +50,7 @@ def _rows(world: World, draw: random.Random, name: str) -> Tasks:
             value = f"{directory}|{name}.{next(world.numbers)}"
             row: dict[str, Any] = {"m": str(directory), "value": value}
             if "t" in history.columns:
-                event = _EPOCH + timedelta(milliseconds=world.clock.now_ms() % 10**9, minutes=draw.randrange(30))
+                event = _EPOCH + timedelta(milliseconds=world.now_ms() % 10**9, minutes=draw.randrange(30))
                 row["t"] = event if draw.random() < 0.9 else None
                 if row["t"] is not None:
                     world.oracle.event_us[value.encode()] = (event - _UNIX_EPOCH) // timedelta(microseconds=1)
@@ -94,7 +94,7 @@ def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     played.last = (played.next_batch, played.pending)
     played.pending = None
     played.next_batch += 1
-    world.oracle.follow(world.clock.now_ms())
+    world.oracle.follow(world.now_ms())
     require(key in world.oracle.done, "I3", f"batch {key} returned, and is not in the log")
     if not done.replayed:
         _watch(world, played)
@@ -109,7 +109,7 @@ def _watch(world: World, played: PlayedQuery) -> None:
         for segment in world.open_segments().values()
         if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
     ]
-    played.watch.after_batch(played.rules, mine, Moment(world.clock.now_ms(), world.head().version))
+    played.watch.after_batch(played.rules, mine, Moment(world.now_ms(), world.head().version))
 
 
 def run_batch(world: World, step: Step, *, empty: bool = False) -> None:
@@ -163,7 +163,7 @@ def _forgotten_batch(world: World, step: Step) -> None:
     tasks = _start_batch(world, step, played)
     done = world.call("a batch", played.query.run, played.next_batch, tasks)
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms())
+        world.oracle.follow(world.now_ms())
         require((played.query.query_id, played.next_batch) in world.oracle.done, "I3", "a batch is not in the log")
     played.query.restart()
 
@@ -194,7 +194,7 @@ def _zombie(world: World, step: Step) -> None:
         expected |= isinstance(error, CorruptData) and not world.raw.exists(error.path)
         require(expected or world.explains(error), "L3", f"a late commit raised {error!r}")
     else:
-        world.oracle.follow(world.clock.now_ms())
+        world.oracle.follow(world.now_ms())
         done = (played.query.query_id, batch) in world.oracle.done
         require(done, "I3", f"the late batch {batch} returned, and is not in the log")
 
@@ -242,7 +242,7 @@ def write(world: World, step: Step) -> None:
     with _other_options(played, _job_options(played)):
         done = world.call("a batch write", played.query.run_job, job_id, tasks)
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms())
+        world.oracle.follow(world.now_ms())
         require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
 
 
@@ -285,7 +285,7 @@ def _transaction(world: World, step: Step) -> None:
                 raise
             return
     if not isinstance(done, FtfileError):
-        world.oracle.follow(world.clock.now_ms())
+        world.oracle.follow(world.now_ms())
         require((app, version) in world.oracle.done, "I3", "a transaction returned, and is not in the log")
 
 

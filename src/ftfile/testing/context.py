@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-__all__ = ("ManualClock", "SeededIds", "current", "open_filesystem", "repeatable")
+__all__ = ("ManualClock", "SeededIds", "ShiftedClock", "current", "open_filesystem", "repeatable")
 
 
 _START_MS = 1_700_000_000_000
@@ -56,6 +56,26 @@ class ManualClock:
     def set(self, now_ms: int) -> None:
         """Move to a time, which may be an earlier one."""
         self._now_ms = float(now_ms)
+
+
+class ShiftedClock:
+    """The wall clock of a machine that is `shift_s` seconds ahead of another clock."""
+
+    def __init__(self, clock: Clock, shift_s: float = 0) -> None:
+        self._clock = clock
+        self.shift_s = shift_s
+
+    def now_ms(self) -> int:
+        """Return the shifted wall clock in milliseconds since 1970 UTC."""
+        return self._clock.now_ms() + int(1000 * self.shift_s)
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic time of the other clock, which is never set."""
+        return self._clock.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep by the other clock."""
+        self._clock.sleep(seconds)
 
 
 class SeededIds:
