@@ -116,7 +116,7 @@ class GroupTotals:
     rows: int = 0
     batches: int = 0  # with rows in it
     first_ms: int = 0  # when its oldest rows were committed, by the driver's clock
-    last_ms: int = 0  # when its newest were
+    last_ms: int = 0  # when its last rows were; earlier than older ones if the clock was set back
     event_min_us: int | None = None  # of the column of `eventTimeInterval`; None without one
     event_max_us: int | None = None
     is_final: bool = False  # the last row ends the part
@@ -125,17 +125,18 @@ class GroupTotals:
         """Return the totals with one segment more."""
         stats = stats_of(segment)
         low, high = stats.event_time_us or (None, None)
+        last_ms = stats.committed_ms
         return GroupTotals(
-            self.directory,
-            self.segments + 1,
-            self.size_bytes + size_of(segment),
-            self.rows + segment.rows,
-            self.batches + is_other_batch,
-            min(self.first_ms, stats.committed_ms) if self.segments else stats.committed_ms,
-            max(self.last_ms, stats.committed_ms),
-            _pick(min, self.event_min_us, low),
-            _pick(max, self.event_max_us, high),
-            self.is_final or stats.ends_part,
+            directory=self.directory,
+            segments=self.segments + 1,
+            size_bytes=self.size_bytes + size_of(segment),
+            rows=self.rows + segment.rows,
+            batches=self.batches + is_other_batch,
+            first_ms=min(self.first_ms, last_ms) if self.segments else last_ms,
+            last_ms=last_ms,
+            event_min_us=_pick(min, self.event_min_us, low),
+            event_max_us=_pick(max, self.event_max_us, high),
+            is_final=self.is_final or stats.ends_part,
         )
 
 

@@ -444,6 +444,9 @@ class TestTime:
     def test_a_clock_that_is_set_back_a_little_ends_nothing(self, out: str) -> None:
         assert self.run(out, {"rolloverInterval": "1h"}, [0, 60, -90, 60, 60]) == []
 
+    def test_a_pause_is_measured_from_the_last_rows_after_the_clock_is_set_back(self, out: str) -> None:
+        assert self.run(out, {"inactivityInterval": "5min"}, [0, -250, 400, 60]) == [2]
+
 
 class TestEventTime:
     NOON = dt.datetime(2024, 1, 1, 12)  # noqa: DTZ001 - as NTZ is
