@@ -28,7 +28,7 @@ def lacking(name: str) -> list[str]:
     line_codec = codec(name)
     levels = "{} to {} ({})".format(*line_codec.levels, line_codec.level_default) if line_codec.levels else "none"
     line = f"| `{name}` | `{row.ending}` | {levels} |"
-    checksums = between("docs/compression.md", "- *Damage.* ", " files carry checksums")
+    checksums = between("docs/compression.md", "- *Damage.* ", " files contain checksums")
     written = between("docs/options.md", "| `compression` (write) |", "\n")
     libraries = between("benchmarks/compression.py", "_LIBRARIES: dict", "\n}\n")
     decoders = between("tests/unit/write/files/test_filters.py", "DECODERS: dict", "\n}\n")
