@@ -87,8 +87,9 @@ def test_the_wheel_has_all_that_is_needed(built: tuple[Path, Path]) -> None:
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert sources | {"ftfile/py.typed"} <= names
     assert {name.split("/")[0] for name in names} == {
-        *("ftfile", "pyspark_ftfile", "pyspark_ftkv", f"ftfile-{__version__}.dist-info")
+        *("ftfile", "pyspark_ftfile", "pyspark_ftkv", f"ftfile-{__version__}.dist-info", f"ftfile-{__version__}.data")
     }
+    assert f"ftfile-{__version__}.data/scripts/ftfile-python" in names
     assert f"ftfile-{__version__}.dist-info/licenses/LICENSE" in names
     assert said["Version"] == __version__
     assert said["License-Expression"] == "Apache-2.0"

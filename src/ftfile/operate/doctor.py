@@ -20,6 +20,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Permission
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.operate.findings import DirectoryReport, check, find, worst_first
+from ftfile.operate.worker_start import check_start
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 
@@ -65,20 +66,25 @@ def doctor(
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
+    measure_start: bool = True,
 ) -> DirectoryReport:
-    """Check Python, packages, Spark, Java and the workers' interpreter; with a path, also whether it can be used.
+    """Check Python, packages, Spark, Java and the Python of Spark's workers; with a path, also the directory.
 
-    It writes nothing, starts no Spark, and raises nothing: what fails is an error in the report, with its remedy. Of a
-    directory it checks that its store answers with these credentials, that the log can be read and decrypted, that its
-    clock agrees with this machine's, and of a local one the permission to write, and the space.
+    It writes nothing, does not start Spark, and raises nothing: a failed check is an error in the report, with its
+    remedy. For a directory it checks that the store accepts the credentials, that the log can be read and decrypted,
+    and that the clock of the store agrees with this machine's. For a local directory it also checks the permission to
+    write, and the free space.
 
     Args:
-        path: of the directory; None for the machine alone.
+        path: of the directory; None to check only the machine.
         key_provider: see `ftfile.open`.
-        storage: likewise.
-        context: likewise.
+        storage: see `ftfile.open`.
+        context: see `ftfile.open`.
+        measure_start: start the Python of Spark's workers and measure it, which takes about two seconds.
     """
     findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
+    if measure_start and (program := shutil.which(_worker_command())) is not None:
+        findings += check_start(program)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
     return DirectoryReport(findings=worst_first(findings))
@@ -118,9 +124,14 @@ def _java() -> Finding:
     return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
+def _worker_command() -> str:
+    """Return the program that Spark starts for its workers: a path, or a name on PATH."""
+    return os.environ.get("PYSPARK_PYTHON") or "python3"
+
+
 def _worker() -> Finding:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
-    command = os.environ.get("PYSPARK_PYTHON") or "python3"
+    command = _worker_command()
     program = shutil.which(command)
     own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     expected = f"Python {own_version} with ftfile {__version__}, as here"

@@ -177,6 +177,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "driver": "The package for this kind of store is missing",
     },
     ("info", "no", "Install the package"): {"extra": "A package for what only some need is missing"},
+    ("info", "no", "Set PYSPARK_PYTHON=ftfile-python"): {"worker-start": "Python processes of Spark start slowly"},
     ("warning", "no", "Install what is here"): {"workers": "Spark's workers would run another Python or ftfile"},
     ("error", "no", "Check the path, the keys, the network and the credentials"): {
         "directory": "The directory cannot be opened from here"

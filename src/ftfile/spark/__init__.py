@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
+    from ftfile.spark.launcher.interpreter import python
     from ftfile.spark.listener import attach, detach
     from ftfile.spark.maintenance import compact, delete, flush, verify
     from ftfile.spark.native_load import load, load_plan
@@ -24,6 +25,7 @@ __all__ = (
     "load",
     "load_plan",
     "lookup",
+    "python",
     "unlisten",
     "verify",
 )
@@ -31,6 +33,7 @@ __all__ = (
 
 # Workers import this package and never need what is here.
 _HOMES = {
+    "launcher.interpreter": ("python",),
     "listener": ("attach", "detach"),
     "maintenance": ("compact", "delete", "flush", "verify"),
     "native_load": ("load", "load_plan"),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start no other program where a test is not about it."""
+    """Start no other program unless a test checks that."""
+    monkeypatch.setattr(looking, "check_start", lambda _: [])
     monkeypatch.setattr(looking, "_output", lambda command: "" if "-c" in command else 'openjdk version "17.0.9"')
 
 

@@ -128,7 +128,13 @@ def report(
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log, url),
-        machine=doctor(path, key_provider=place.key_provider, storage=place.storage, context=place.context).findings,
+        machine=doctor(
+            path,
+            key_provider=place.key_provider,
+            storage=place.storage,
+            context=place.context,
+            measure_start=False,
+        ).findings,
         jobs=head.assembly_tasks,
     )
     contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))
