@@ -213,12 +213,13 @@ environment:
 	@$(python) -m tests.quick_spark
 
 # Demonstrations run in the environment of the tests if it is current, and otherwise in one that is a third as large.
-# Those with Kafka read every format back: Avro needs a package.
-for_demos = .venv-demo "$(MAIN_PYTHONS)" --editable '.[demo,avro]' pyspark==$(SPARK_43)
+# Those with Kafka read every format back: Avro needs a package. pyspark 4.3 warns of pandas 3.
+for_demos = .venv-demo "$(MAIN_PYTHONS)" --editable '.[demo,avro]' 'pandas<3' pyspark==$(SPARK_43)
 demo_python = $(shell .ci/venv --check $(for_all) && echo .venv || echo .venv-demo)/bin/python
+# The short one starts Spark three times: `tests.quick_spark` would take longer than it saves.
 demo-environment:
 	@.ci/venv --check $(for_all) || .ci/venv $(for_demos)
-	@$(demo_python) -m tests.quick_spark
+	@$(if $(SHORT),,$(demo_python) -m tests.quick_spark)
 
 java parquet-jar s3-server gcs-server azure-server prometheus browser:
 	@.ci/$@

@@ -78,7 +78,7 @@ def main(*command: str) -> None:
     # The certificates of the system, which pip trusts as well.
     made = certificates | {"UV_SYSTEM_CERTS": "true"} | variables(settings())
     own = {name: value for name, value in os.environ.items() if name not in made or name.startswith("UV_")}
-    os.execvpe(command[0], list(command), made | own)  # noqa: S606 - no shell is needed
+    os.execvpe(command[0], list(command), made | own)
 
 
 if __name__ == "__main__":
