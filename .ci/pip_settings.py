@@ -17,7 +17,6 @@ SECTIONS = ("global", "install", ":env:")
 # Settings of one value.
 VALUES = {
     "index-url": "UV_DEFAULT_INDEX",
-    "default-timeout": "UV_HTTP_TIMEOUT",
     "timeout": "UV_HTTP_TIMEOUT",
     "retries": "UV_HTTP_RETRIES",
     "client-cert": "SSL_CLIENT_CERT",
@@ -50,7 +49,7 @@ def settings() -> dict[str, str]:
         name, _, value = line.partition("=")
         section, _, key = name.rpartition(".")
         if section in found:
-            found[section][key] = str(ast.literal_eval(value))
+            found[section][key.removeprefix("default-")] = str(ast.literal_eval(value))  # also `default-timeout`
     return {key: value for section in SECTIONS for key, value in found[section].items()}
 
 
