@@ -170,22 +170,23 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 # -------------------------------------------------------------------------------------------------------- demonstrations
 .PHONY: demo demo-logs demo-kv demo-kafka hdfs
 
-# `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too.
+# `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too; `make demo SHORT=1` kills twice, on a local disk.
 FS := local
-demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; FS=hdfs: on HDFS, whose servers die, too)
-	@$(python) -m tests.demos.files --fs $(FS)
+SHORT :=
+demo: java demo-environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; SHORT=1: two kills, a minute; FS=hdfs: on HDFS, whose servers die, too)
+	@$(demo_python) -m tests.demos.files --fs $(FS) $(if $(SHORT),--quick)
 
-demo-logs: java environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
-	@$(python) -m tests.demos.logs
+demo-logs: java demo-environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
+	@$(demo_python) -m tests.demos.logs
 
-demo-kv: java environment ## count words into a keyed store, kill the stream and a program without Spark again and again, count every word (three minutes)
-	@$(python) -m tests.demos.store
+demo-kv: java demo-environment ## count words into a keyed store, kill the stream and a program without Spark again and again, count every word (three minutes)
+	@$(demo_python) -m tests.demos.store
 
 # `make demo-kafka SECONDS=300 ROWS=100000 FORMAT=json FS=local`; each may be left out.
 kafka_options = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(FORMAT),--format $(FORMAT))
 demo-kafka: FS := hdfs
-demo-kafka: java environment kafka-jars hdfs-jars ## Kafka to files on a real HDFS while driver, workers and broker are killed; every offset counted (under 10 minutes; SECONDS, ROWS, FORMAT, FS=local)
-	@$(python) -m tests.kafka --fs $(FS) $(kafka_options)
+demo-kafka: java demo-environment kafka-jars hdfs-jars ## Kafka to files on a real HDFS while driver, workers and broker are killed; every offset counted (under 10 minutes; SECONDS, ROWS, FORMAT, FS=local)
+	@$(demo_python) -m tests.kafka --fs $(FS) $(kafka_options)
 
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
 	@$(python) -m tests.hdfs
@@ -203,12 +204,22 @@ clean-reports:
 	@rm -rf .reports
 
 # ------------------------------------------------------------------------------------------- what targets need, made once
-.PHONY: environment kerberos java hdfs-jars class-archives kafka-jars delta table-jars store-jars
+.PHONY: environment demo-environment kerberos java hdfs-jars class-archives kafka-jars delta table-jars store-jars
 .PHONY: parquet-jar s3-server gcs-server azure-server prometheus browser
 
+for_all = .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,docs,demo,bench]' pyspark==$(SPARK_43)
 environment:
-	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,docs,demo,bench]' pyspark==$(SPARK_43)
+	@.ci/venv $(for_all)
 	@$(python) -m tests.quick_spark
+
+# Demonstrations run in the environment of the tests if it is current, and otherwise in one that is a third as large.
+# Those with Kafka read every format back: Avro needs a package. pyspark 4.3 warns of pandas 3.
+for_demos = .venv-demo "$(MAIN_PYTHONS)" --editable '.[demo,avro]' 'pandas<3' pyspark==$(SPARK_43)
+demo_python = $(shell .ci/venv --check $(for_all) && echo .venv || echo .venv-demo)/bin/python
+# The short one starts Spark three times: `tests.quick_spark` would take longer than it saves.
+demo-environment:
+	@.ci/venv --check $(for_all) || .ci/venv $(for_demos)
+	@$(if $(SHORT),,$(demo_python) -m tests.quick_spark)
 
 java parquet-jar s3-server gcs-server azure-server prometheus browser:
 	@.ci/$@
