@@ -32,6 +32,7 @@ DOCS = ROOT / "docs"
 # Their examples need servers, and are those of demonstrations and tests on these; or a test of their own runs them.
 ELSEWHERE = {
     "README.md": "tests/spark/test_readme.py",
+    "docs/quick-start.md": "tests/spark/test_readme.py",
     "docs/extending.md": "tests/unit/testing/test_extending.py",
     "docs/internals/testing.md": "tests/unit/testing/test_page.py",
     "docs/internals/adr/0002-json-encoder.md": "tests/unit/formats/test_documented.py",

@@ -1,4 +1,4 @@
-"""The examples of the README, run as a user would paste them."""
+"""The examples of README and of the quick start, run as a user would paste them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ from pathlib import Path
 from tests import quick_spark
 
 ROOT = Path(__file__).parents[2]
-EVENTS = 'events = spark.readStream.format("rate").option("rowsPerSecond", 100).load()\n'
-# A batch of a stream that runs in another process is seen by asking.
-STOP = """
-while query.isActive and len(query.recentProgress) < 3:
-    time.sleep(0.1)
-query.stop()
-query.awaitTermination()
-"""
-SECTIONS = ("Quick start", "Compressed and encrypted")
+PAGE = ROOT / "docs/quick-start.md"
 
 
 WRONG_PYTHON = """
@@ -39,7 +31,7 @@ for _ in range(2):
 """
 
 
-def test_the_error_of_a_python_without_ftfile_is_the_one_below_the_quick_start(tmp_path: Path) -> None:
+def test_the_error_of_a_python_without_ftfile_is_the_one_in_the_quick_start(tmp_path: Path) -> None:
     """And once the source is registered, ftfile names that Python."""
     venv.create(tmp_path / "bare")
     python = str(tmp_path / "bare/bin/python")
@@ -49,9 +41,8 @@ def test_the_error_of_a_python_without_ftfile_is_the_one_below_the_quick_start(t
     script = WRONG_PYTHON.format(source=str(ROOT / "src"), path=str(tmp_path / "out"))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     by_itself, registered = [line for line in done.stdout.splitlines() if line.startswith("# ")]
-    quick_start, _ = (ROOT / "README.md").read_text().split("Spark finds an installed")
-    *_, remedy = quick_start.split("```")
-    (words,) = re.findall(r"`(\[.*?)`", remedy)
+    _, remedy = PAGE.read_text().split("## If Spark does not find ftfile")
+    words, *_ = re.findall(r"`(\[.*?)`", remedy)
     assert words in by_itself
     assert "PYSPARK_PYTHON" in remedy
     assert "ftfile doctor" in remedy
@@ -59,25 +50,13 @@ def test_the_error_of_a_python_without_ftfile_is_the_one_below_the_quick_start(t
     assert "set PYSPARK_PYTHON" in registered
 
 
-def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
-    beginning, *others = (ROOT / "README.md").read_text().split("\n## ")
-    sections = dict(section.split("\n", 1) for section in others)
-    (first,) = re.findall(r"```python\n(.*?)```", beginning, flags=re.DOTALL)
-    quick_start, more = (re.findall(r"```(python|sh)\n(.*?)```", sections[name], flags=re.DOTALL) for name in SECTIONS)
-    quick_start = [block for block in quick_start if block[0] == "python"]
-    assert len(quick_start) == 2
-    assert [language for language, _ in more] == ["python", "sh", "python"]
-    blocks = re.findall(r"```(?:python|sh)\n.*?```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(blocks) == 1 + len(quick_start) + len(more)
-    quick_start.insert(1, ("python", f"{EVENTS}{first.replace('/data/', '/tmp/ftfile-quickstart/first/')}{STOP}"))
-    # The commands, too, in the process that has the session.
-    script = "import subprocess\n" + "\n".join(
-        block if language == "python" else f"subprocess.run({block!r}, shell=True, check=True)"
-        for language, block in (quick_start + more) * 2  # as somebody who comes back pastes them
-    ).replace("/tmp/ftfile-quickstart", str(tmp_path / "quickstart"))
-    assert str(tmp_path) in script
-    # Spark takes this one by default, as where the environment of ftfile is not activated.
-    elsewhere = tmp_path / "bin"
+def run_twice(page: Path, replaced: tuple[str, str], home: Path) -> str:
+    """Run the Python examples of a page twice in one process, as a user who comes back; return the output."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    script = "\n".join(blocks * 2).replace(*replaced)
+    assert replaced[1] in script
+    # Spark would start this one by default, as where the environment of ftfile is not activated.
+    elsewhere = home / "bin"
     elsewhere.mkdir()
     (elsewhere / "python3").write_text("#!/bin/sh\nexit 7\n")
     (elsewhere / "python3").chmod(0o755)
@@ -94,14 +73,27 @@ def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         environment.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=home, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("|value|") == 4
-    lines = "".join(path.read_text() for path in (tmp_path / "quickstart/first/out").glob("*.json")).splitlines()
+    return done.stdout
+
+
+def test_the_example_of_the_readme_prints_what_is_shown(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    (shown,) = re.findall(r"```\n(\+-.*?)```", page.read_text(), flags=re.DOTALL)
+    assert run_twice(page, ("/tmp/words", str(tmp_path / "words")), tmp_path) == shown * 2
+
+
+def test_the_readme_has_one_screen_for_each_subject() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_the_quick_start_runs_as_it_stands(tmp_path: Path) -> None:
+    output = run_twice(PAGE, ("/tmp/ftfile-quickstart", str(tmp_path / "quick")), tmp_path)
+    assert output.count("|value|") == 4
+    lines = "".join(path.read_text() for path in (tmp_path / "quick/out").glob("*.json")).splitlines()
     values = [json.loads(line)["value"] for line in lines]
     assert sorted(values) == [*range(len(values))] != []
-    assert "Version(version=" in done.stdout
-    assert "operation='stream'" in done.stdout
-    assert re.search(r'(\{"word":"word \d+"\}\n){3}1000\n', done.stdout)
-    assert re.search(r'(\{"word":"word \d+"\}\n){3}2000\n', done.stdout)
+    assert output.count("Version(version=") == 2
+    assert "operation='stream'" in output
