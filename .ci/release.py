@@ -1,7 +1,7 @@
 """Builds the wheel and the source distribution, and tries the wheel as a stranger would.
 
 Usage: release.py DIRECTORY SPARK-VERSION... Each version of Spark gets an environment of its own, with nothing but the
-wheel and what it depends on, in which the quick start of the README runs. It needs the network.
+wheel and what it depends on, in which the quick start runs. It needs the network.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ def build(root: Path, directory: Path) -> tuple[Path, Path]:
 
 
 def quick_start(directory: Path) -> str:
-    """Return the first program of the README, with its files below a directory."""
-    _, _, section = (ROOT / "README.md").read_text().partition("## Quick start")
-    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert found
-    return found[1].replace("/tmp/ftfile-quickstart", str(directory))
+    """Return the first programs of docs/quick-start.md, with their files below a directory."""
+    _, _, section = (ROOT / "docs/quick-start.md").read_text().partition("## Write a stream")
+    write, read, *_ = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return f"{write}\n{read}".replace("/tmp/ftfile-quickstart", str(directory))
 
 
 def try_wheel(wheel: Path, spark: str) -> None:

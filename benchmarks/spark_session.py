@@ -82,14 +82,14 @@ def _process() -> ProcessPoolExecutor:
 
 @contextmanager
 def open_session(
-    directory: Path, *, unix_sockets: bool, more: Mapping[str, str] | None = None
+    directory: Path, *, unix_sockets: bool, more: Mapping[str, str] | None = None, python: str = sys.executable
 ) -> Iterator[SparkSession]:
     """Open Spark with two cores, its own files under ``directory``, and ``more`` settings.
 
-    The workers get this interpreter and this package. One process can hold one JVM setting of the
+    The workers run ``python``, and get this package. One process can hold one JVM setting of the
     sockets only: call it inside ``in_own_process``.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *inherited])
     builder = SparkSession.builder.master("local[2]").appName("ftfile benchmarks")

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("Ticks", "java_ticks", "python_ticks", "ticks_to_s")
+__all__ = ("Ticks", "java_ticks", "python_s_of_spark", "python_ticks", "ticks_to_s")
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Ticks = dict[int, int]
@@ -21,6 +21,7 @@ class _Process:
     parent_id: int
     name: str
     ticks: int
+    child_ticks: int  # of its children that have ended
 
 
 def python_ticks() -> Ticks:
@@ -31,6 +32,18 @@ def python_ticks() -> Ticks:
 def java_ticks() -> Ticks:
     """Return the same of the JVMs below this process."""
     return _ticks_below(is_java=True)
+
+
+def python_s_of_spark() -> float:
+    """Return the processor seconds of all processes that the JVM below this process has started, also of ended ones."""
+    processes = _read_processes()
+    ticks = 0
+    for jvm in _descendants(processes, os.getpid()):
+        if processes[jvm].name == "java":
+            started = _descendants(processes, jvm)
+            ticks += processes[jvm].child_ticks
+            ticks += sum(processes[pid].ticks + processes[pid].child_ticks for pid in started)
+    return ticks / TICKS_PER_S
 
 
 def ticks_to_s(before: Ticks, after: Ticks) -> float:
@@ -63,8 +76,9 @@ def _parse_stat(text: str) -> _Process:
     # The name stands in parentheses and may itself hold blanks and parentheses.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
-    user, system = int(fields[11]), int(fields[12])
-    return _Process(int(fields[1]), head.partition("(")[2], user + system)
+    user, system, user_of_children, system_of_children = map(int, fields[11:15])
+    name = head.partition("(")[2]
+    return _Process(int(fields[1]), name, user + system, user_of_children + system_of_children)
 
 
 def _descendants(processes: dict[int, _Process], root_id: int) -> set[int]:

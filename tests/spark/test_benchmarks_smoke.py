@@ -101,7 +101,10 @@ def test_tiny(tables: Tables) -> None:
 def test_first(tables: Tables) -> None:
     (rows,) = tables["first"]
     assert {row["sink"] for row in rows} == SINKS | {"null, acknowledging"}
-    assert all(row["addBatch p50 ms"] > 0 and row["applications"] == 1 for row in rows)
+    assert all(row["p50 ms"] > 0 and row["applications"] == 1 for row in rows)
+    assert {(row["write"], row["Python"]) for row in rows} == {
+        (write, python) for write in ("stream", "batch") for python in (None, "as delivered", "ftfile-python")
+    }
 
 
 def test_follow(tables: Tables) -> None:
