@@ -39,7 +39,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ------------------------------------------------------------------------------------------------- while you change code
-.PHONY: try contexts unit lint format docs
+.PHONY: try contexts unit lint format docs tables
 
 # `make try FILE="src/ftfile/log/publish.py tests/unit/log/test_wal.py"`
 FILE :=
@@ -68,16 +68,18 @@ format: environment ## let ruff rewrite code, and wrap the prose of the docs
 	$(python) -m ruff format
 	$(python) .ci/prose.py $(shell find *.md docs -name "*.md")
 
-docs: environment ## put the facts of the option table into docs/options.md, those of harmed files into docs/internals/format.md, those of casts into docs/reading-files.md, play the accidents of docs/internals/accidents.md, and write the site to build/site (start at its index.html)
+docs: tables ## make the generated tables, play the accidents of docs/internals/accidents.md, and write the site to build/site (start at its index.html)
+	@$(python) -m tests.unit.operate.accidents >docs/internals/accidents.md.new
+	@mv docs/internals/accidents.md.new docs/internals/accidents.md
+	@$(site)
+
+tables: environment ## make the tables of docs/options.md, docs/internals/format.md (harmed files) and docs/reading-files.md (casts)
 	@$(python) .ci/options.py >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(python) .ci/harms.py >docs/internals/format.md.new
 	@mv docs/internals/format.md.new docs/internals/format.md
 	@$(python) .ci/casts.py >docs/reading-files.md.new
 	@mv docs/reading-files.md.new docs/reading-files.md
-	@$(python) -m tests.unit.operate.accidents >docs/internals/accidents.md.new
-	@mv docs/internals/accidents.md.new docs/internals/accidents.md
-	@$(site)
 
 site := $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
 

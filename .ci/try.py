@@ -1,7 +1,8 @@
 """Runs the tests that cover files: `try.py [OPTION...] FILE...`, in a minute at most; options are those of pytest.
 
-A FILE below `src` is run by the tests that `contexts.py` found, the quickest of them; tests that have been added to
-their modules since then run, too. A FILE that is a module of tests runs itself.
+For a FILE below `src`, it runs the quickest of the tests that `contexts.py` found, and tests that were added to their
+modules since then. Before `contexts.py` has run, it runs the quick unit tests of the same folder. A FILE that is a
+module of tests runs itself.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ class Choice(NamedTuple):
         whole: modules all of whose tests run.
         tests: other tests.
         known: all tests that the contexts have; others in their modules are new.
+        quick: modules whose quick tests run.
     """
 
     whole: set[str]
     tests: set[str]
     known: set[str]
+    quick: frozenset[str] = frozenset()
 
     @property
     def modules(self) -> list[str]:
         """The modules that pytest collects."""
-        return sorted(self.whole | {module_of(test) for test in self.tests})
+        return sorted(self.whole | self.quick | {module_of(test) for test in self.tests})
 
     def has(self, item: pytest.Item) -> bool:
         """Return True for a test to run."""
@@ -93,7 +96,11 @@ def choose(files: list[str]) -> Choice:
     if not sources:
         return Choice(whole, set(), set())
     if not CONTEXTS.exists():
-        fail("it is not known yet which tests run which file: run `make contexts`, once (three minutes)")
+        quick = frozenset(module for file in sources for module in tests_of_folder(file))
+        print(
+            f"{len(quick)} modules of tests, by folder; after `make contexts` (three minutes), the tests that run a file"
+        )
+        return Choice(whole, set(), set(), quick)
     contexts = json.loads(CONTEXTS.read_text())
     numbers: set[int] = set()
     for file in sources:
@@ -111,6 +118,16 @@ def choose(files: list[str]) -> Choice:
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime(CONTEXTS.stat().st_mtime))
     print(f"{len(tests)} of {len(covering)} tests, the quickest, by the contexts of {made}", flush=True)
     return Choice(whole, tests, {test for test, _ in contexts["tests"]})
+
+
+def tests_of_folder(file: str) -> list[str]:
+    """Return the modules of unit tests for the folder of a file of `src`, or for the nearest folder above that has any."""
+    folder = ROOT / "tests/unit" / Path(file).relative_to("src/ftfile").parent
+    while not (modules := sorted(folder.glob("test_*.py"))) and folder != ROOT / "tests/unit":
+        folder = folder.parent
+    if not modules:
+        fail(f"there are no unit tests for {file}")
+    return [str(module.relative_to(ROOT)) for module in modules]
 
 
 def quickest(tests: list[tuple[str, float]]) -> set[str]:
@@ -145,7 +162,11 @@ def main(words: list[str]) -> int:
     for path in paths:
         if not path.is_file() or not path.is_relative_to(ROOT):
             fail(f"there is no file {path}")
-    choice = choose([str(path.relative_to(ROOT)) for path in paths])
+    names = [str(path.relative_to(ROOT)) for path in paths]
+    for name in names:
+        if not is_module_of_tests(name) and not name.startswith("src/ftfile/"):
+            fail(f"{name} is neither below src/ftfile nor a module of tests")
+    choice = choose(names)
     chosen = Chosen(choice)
     code = pytest.main(["-o", "cache_dir=.reports/cache/try", *options, *choice.modules], plugins=[chosen])
     if chosen.left_out:

@@ -42,7 +42,6 @@ from ftfile.read.foreign.known import KnownFiles, key_of
 from ftfile.read.foreign.plan import FileEntry, Late, PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog, columns_files, read_columns
 from ftfile.storage.local import LocalFileSystem
-from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import keys_of, numbered, open_run
 from tests.unit.log.format.make_golden import GOLDEN, KEY, MAKERS, files_of, open_golden_store
 
@@ -127,7 +126,7 @@ def said_by_store(path: str, content: bytes) -> object:
     return re.sub(rb'"?crc32:[0-9a-f]{8}', b"", text)
 
 
-@parametrize("name", MAKERS, quick=1)
+@pytest.mark.parametrize("name", MAKERS)
 def test_what_is_written_has_the_golden_bytes(name: str, tmp_path: Path) -> None:
     MAKERS[name](tmp_path / name)
     written, golden = files_of(tmp_path / name), files_of(GOLDEN / name)

@@ -36,7 +36,6 @@ from ftfile.log.read.add_table import compact_records
 from ftfile.log.state import LogState
 from ftfile.storage.api import RangeFile
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
-from tests.kit.parameters import parametrize
 from tests.unit.log.format.test_documented import TABLES
 from tests.unit.log.plans import FILES_PLAN
 
@@ -151,10 +150,9 @@ VALUES: dict[str, list[Any]] = {
 NEGATIVE = {("Transaction", "version"), ("TransactionState", "lastTransaction")}
 
 
-tables = parametrize(
+tables = pytest.mark.parametrize(
     ("kind", "text"),
     [pytest.param(name.partition(":")[2], text, id=name.partition(":")[2]) for name, text in TABLES],
-    quick=4,
 )
 
 

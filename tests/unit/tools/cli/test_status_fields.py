@@ -7,10 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus, UnpublishedFile
 from ftfile.write.files.rolling_rules import PendingRule
-from tests.kit.parameters import parametrize
 
 ROOT = Path(__file__).parents[4]
 # Fields that `ftfile status` leaves to `--json`; all others are in its tables and lines.
@@ -26,7 +27,7 @@ IN_JSON_ALONE: dict[type[Any], set[str]] = {
 PLACES = [(shown, field.name) for shown in IN_JSON_ALONE for field in fields(shown)]
 
 
-@parametrize(("shown", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value), quick=8)
+@pytest.mark.parametrize(("shown", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
 def test_every_place_has_every_field_of_a_status(shown: type[Any], name: str) -> None:
     page = (ROOT / "docs/repair.md").read_text().partition("## Verify")[0]
     modules = ("cli/look_commands.py", "report/views.py")
