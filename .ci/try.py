@@ -97,9 +97,7 @@ def choose(files: list[str]) -> Choice:
         return Choice(whole, set(), set())
     if not CONTEXTS.exists():
         quick = frozenset(module for file in sources for module in tests_of_folder(file))
-        print(
-            f"{len(quick)} modules of tests, by folder; after `make contexts` (three minutes), the tests that run a file"
-        )
+        print(f"{len(quick)} modules of tests of the folder; `make contexts` (three minutes) finds those of a file")
         return Choice(whole, set(), set(), quick)
     contexts = json.loads(CONTEXTS.read_text())
     numbers: set[int] = set()
@@ -121,8 +119,8 @@ def choose(files: list[str]) -> Choice:
 
 
 def tests_of_folder(file: str) -> list[str]:
-    """Return the modules of unit tests for the folder of a file of `src`, or for the nearest folder above that has any."""
-    folder = ROOT / "tests/unit" / Path(file).relative_to("src/ftfile").parent
+    """Return the modules of unit tests for the folder of a file of `src`, or for the nearest parent that has some."""
+    folder = (ROOT / "tests/unit").joinpath(*Path(file).parts[2:-1])  # without src and the package
     while not (modules := sorted(folder.glob("test_*.py"))) and folder != ROOT / "tests/unit":
         folder = folder.parent
     if not modules:
@@ -164,8 +162,8 @@ def main(words: list[str]) -> int:
             fail(f"there is no file {path}")
     names = [str(path.relative_to(ROOT)) for path in paths]
     for name in names:
-        if not is_module_of_tests(name) and not name.startswith("src/ftfile/"):
-            fail(f"{name} is neither below src/ftfile nor a module of tests")
+        if not is_module_of_tests(name) and not name.startswith("src/"):
+            fail(f"{name} is neither below src nor a module of tests")
     choice = choose(names)
     chosen = Chosen(choice)
     code = pytest.main(["-o", "cache_dir=.reports/cache/try", *options, *choice.modules], plugins=[chosen])

@@ -165,13 +165,22 @@ def test_a_file_without_tests_is_named(project: Project, files: list[str], messa
     assert passed(output) == []
 
 
-def test_without_contexts_it_says_how_to_make_them(project: Project) -> None:
+def test_without_contexts_the_quick_tests_of_the_folder_run(project: Project) -> None:
     (project.root / "build/contexts.json").unlink()
+    project.write("src/shop/till/open.py", "")
+    project.write("tests/unit/till/test_open.py", "def test_open(): pass\n")
+    code, output = project.try_files("src/shop/till/open.py")
+    assert (code, passed(output)) == (0, ["test_open"])
+    assert "`make contexts`" in output
     code, output = project.try_files("src/shop/price.py")
-    assert code == 1
-    assert "run `make contexts`" in output
-    code, output = project.try_files("tests/unit/test_label.py")
-    assert (code, passed(output)) == (0, ["test_label"])
+    assert code == 0
+    assert {"test_label", "test_rate", "test_half", "test_waited"} <= {*passed(output)}
+    assert "test_slow" not in passed(output)
+    project.write("src/shop/attic/old.py", "")
+    code, output = project.try_files("src/shop/attic/old.py")
+    assert (code, "test_label" in passed(output)) == (0, True)
+    code, output = project.try_files("pyproject.toml")
+    assert (code, passed(output)) == (1, [])
 
 
 def test_tests_that_changed_since(project: Project) -> None:
