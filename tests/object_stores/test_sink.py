@@ -274,7 +274,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"publish": "rename"}, "publish=rename: the file system 's3' has no rename"),
+        ({"publish": "rename"}, "publish=rename: the file system 's3' has no atomic rename"),
         ({"publish": "direct", "rolling": "policy"}, "rolling=policy"),
         ({"publish": "direct", "maxBatchesPerFile": "3"}, "rolling=policy"),
         ({"publish": "direct", "ifExists": "fail", "partFileName": "{batch}"}, "ifExists=fail"),

@@ -20,7 +20,7 @@ _WORDS = {
     "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
     "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
     "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
-    "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
+    ". Without dry_run=False, it only reports what it would do": ". With --dry-run, it only reports what it would do",
     "those that verify() names": "those that `ftfile verify` names",
     "is found with full=True": "is found with --full",
     ", or open it with ftfile.kv.open;": ";",

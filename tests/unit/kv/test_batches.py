@@ -496,7 +496,7 @@ class TestDefinition:
         ):
             with pytest.raises(ConfigError, match=told):
                 StoreBatch(out, columns, options, SECOND).plan()
-        with pytest.raises(ConfigError, match="keyColumns names no column: 'part'"):
+        with pytest.raises(ConfigError, match="keyColumns names a column that does not exist: 'part'"):
             StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
         with pytest.raises(
             SchemaError, match=r"more is gone; seen is gone\. Add more, seen as null, or write to a new"

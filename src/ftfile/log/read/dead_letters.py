@@ -82,7 +82,7 @@ def letter_excess(line: bytes) -> str:
 def _check_is_encrypted(path: str) -> None:
     # Their names are in no record: anybody could have put them there.
     if AesGcm.name not in layout.dead_letter_filters(path):
-        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", _REMOVE)
+        raise CorruptData(path, "encrypted dead letters", "dead letters that were not written here", _REMOVE)
 
 
 def _check_tasks(paths: Iterable[str], head: LogState) -> None:
@@ -95,7 +95,7 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
             raise CorruptData(path, "a task's dead letters once", f"those of the same task as in {first!r}", _REMOVE)
         query = head.queries.get(task.owner)
         if query is not None and task.batch > query.last_batch:
-            actual = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
+            actual = f"batch {task.batch}, but the last batch in the log is {query.last_batch}"
             raise CorruptData(path, "dead letters of a batch that was committed", actual, _REMOVE)
 
 
@@ -133,7 +133,7 @@ def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
                 position += len(data)
             return
     if position:
-        raise NotFound("read", places[-1], "it went while it was read")
+        raise NotFound("read", places[-1], "it was deleted during the read")
 
 
 def _lines(pieces: Iterable[bytes], path: str) -> Iterator[bytes]:

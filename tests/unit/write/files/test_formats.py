@@ -230,7 +230,7 @@ class TestRefused:
                 "for orc it takes none, snappy, zlib, zstd",
             ),
             ({"fileFormat": "json", "encoder": "a:B"}, WORDS, ConfigError, "'encoder' is for fileFormat=binary"),
-            ({"fileFormat": "binary", "encoder.x": "1"}, WORDS, ConfigError, "encoder.x is for a class of your own"),
+            ({"fileFormat": "binary", "encoder.x": "1"}, WORDS, ConfigError, "encoder.x is an option for your class"),
             (
                 {"fileFormat": "binary", "compression": "zlib"},
                 WORDS,
