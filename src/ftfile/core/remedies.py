@@ -21,7 +21,7 @@ _WORDS = {
     "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
     "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
     ". Without dry_run=False, it only reports what it would do": ". With --dry-run, it only reports what it would do",
-    "those that verify() names": "those that `ftfile verify` names",
+    "paths that verify() names": "paths that `ftfile verify` names",
     "is found with full=True": "is found with --full",
     ", or open it with ftfile.kv.open;": ";",
     "give it as one of sources": "give it by --source PATH",

@@ -404,7 +404,7 @@ class TestDamage:
         self.damage(damaged)
         with pytest.raises(CorruptData, match=damaged.name):
             ftfile.compact(out, context=current())
-        assert f"'{damaged.name}' stays as it is" in caplog.text
+        assert f"'{damaged.name}' is not changed" in caplog.text
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [4, 2, 6]
         assert damaged in parts(out)
 

@@ -225,7 +225,7 @@ class TestConditions:
     @pytest.mark.parametrize("where", [None, {}])
     def test_nothing_is_none(self, out: str, where: Any) -> None:
         written(out)
-        with pytest.raises(ConfigError, match="does not say what to delete"):
+        with pytest.raises(ConfigError, match="does not choose rows to delete"):
             ftfile.delete(out, where)
 
     @pytest.mark.parametrize("where", ["nothing = 1", "id = 'x'", "all"])

@@ -103,8 +103,8 @@ def test_a_time_names_the_version() -> None:
 @parametrize(
     ("arguments", "message"),
     [
-        ({}, "one of both"),
-        ({"version": 0, "timestamp": "2024-07-01"}, "one of both"),
+        ({}, "either a version"),
+        ({"version": 0, "timestamp": "2024-07-01"}, "either a version"),
         ({"version": 7}, "there is no version 7: the newest is 1"),
         ({"version": -1}, "there is no version -1: the newest is 1"),
         ({"timestamp": "yesterday"}, "'yesterday' is not an ISO 8601 time"),

@@ -81,10 +81,12 @@ def test_a_pending_file_is_gone(world: World) -> None:
     world.driver.create_record(author=world.driver.author(0), adds=(add,))
     world.fs.delete(add.path)
     (file,) = ftfile.open(world.url).status().unpublished
-    assert "its file is gone" in file.problem
+    assert "its file is missing" in file.problem
 
 
-@pytest.mark.parametrize(("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, and it stays")])
+@pytest.mark.parametrize(
+    ("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, but it cannot be hidden")]
+)
 def test_a_removed_file_that_is_not_hidden(world: World, add_id: str, problem: str) -> None:
     add = world.driver.commit_new(0)
     world.driver.create_record(author=world.driver.author(1), removes=(structs.replace(Remove.of(add), id=add_id),))
@@ -248,10 +250,10 @@ class TestVerdict:
         add = world.driver.stage(0)
         world.driver.create_record(author=world.driver.author(0), adds=(add,))
         assert self.of(world.url).startswith(
-            "Committed files are not at their names yet: plain readers miss their rows: "
+            "Committed files are not at their final names yet: plain readers miss their rows: "
         )
         world.write(add.final_path or "", b"mine")
-        assert self.of(world.url) == f"Committed files cannot be published, or removed ones not be hidden: {STUCK}"
+        assert self.of(world.url) == f"Committed files cannot be published, or removed files cannot be hidden: {STUCK}"
         (finding,) = ftfile.status(world.url).findings
         problem = f"a foreign file of 4 bytes is at {add.final_path!r}: move it away"
         assert (finding.code, finding.actual) == ("not-publishable", f"{add.final_path!r}: {problem}")
@@ -273,9 +275,9 @@ class TestVerdict:
         ) == ("well: version 0, 40 s old, 1 query, query query-1 has 3 versions and 1 file to read")
         assert with_checkpoint(replace(read, unknown="who knows")) == "well: version 0, 40 s old, 1 query"
         assert with_checkpoint(problem="it did not answer") == "well: version 0, 40 s old, 1 query"
-        problem = "it ends with batch 1, and the directory with batch 7"
+        problem = "it ends with batch 1, but the directory with batch 7"
         assert with_checkpoint(problem=problem, contradicts=True) == (
-            "A query's checkpoint and the directory are not of one time: see docs/disaster-recovery.md"
+            "A query's checkpoint and the directory are from different times: see docs/disaster-recovery.md"
         )
 
     def test_damage(self, world: World) -> None:
@@ -315,7 +317,7 @@ class TestVerdict:
     def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is due comes before what is stuck, and is less bad."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
-        stuck = UnpublishedFile(1, None, "part.json", "its file is gone")
+        stuck = UnpublishedFile(1, None, "part.json", "its file is missing")
         monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])
         status = ftfile.status(stream.path)
         assert [finding.code for finding in findings_of(status)] == ["open-file-due", "not-publishable"]

@@ -359,7 +359,7 @@ class TestRefusals:
         [
             (COLUMNS, {"fileFormat": "json"}, "files are json"),
             (COLUMNS | {"a b": "long"}, {}, "column 'a b': Delta takes no blank"),
-            (COLUMNS | {"name": "string"}, {"fileNameColumn": "name"}, "column 'name' is in the names of files alone"),
+            (COLUMNS | {"name": "string"}, {"fileNameColumn": "name"}, "column 'name' is only in the names of files"),
         ],
     )
     def test_what_delta_cannot_say(self, out: str, columns: dict[str, Any], options: dict[str, str], text: str) -> None:

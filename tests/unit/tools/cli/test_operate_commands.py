@@ -154,4 +154,4 @@ def test_exports_to_iceberg(tmp_path: Path) -> None:
 
 
 def test_an_export_that_would_be_refused(out: str) -> None:
-    assert "Parquet alone" in run("export", out, "--dry-run", code=2).stderr
+    assert "needs Parquet" in run("export", out, "--dry-run", code=2).stderr

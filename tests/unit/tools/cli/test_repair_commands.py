@@ -104,7 +104,7 @@ def test_restore(out: str) -> None:
     assert run("restore", out, "--version", 2, "--yes").stdout.startswith("Restored version 2 as version 4: 6 rows")
     assert ftfile.open(out).count() == 12
     assert run("restore", out, "--version", 2).stdout == "The newest version has the rows of version 2\n"
-    assert "one of both" in run("restore", out, code=2).stderr
+    assert "either a version" in run("restore", out, code=2).stderr
 
 
 @pytest.mark.slow
