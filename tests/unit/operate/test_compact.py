@@ -321,7 +321,7 @@ class TestNames:
             query = self.query(url, "{name}.{number}{ext}", fileNameColumn="name")
             for batch in range(2):
                 query.run(batch, [[self.row(batch, f"{'d' * 125}/a"), self.row(batch, "b")]])
-        with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot become one"):
+        with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot be merged"):
             ftfile.compact(url, context=current())
         with mounted(inner) as url:
             assert check_directory(open_filesystem(url)).live_rows.total() == 4

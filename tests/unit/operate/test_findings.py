@@ -58,7 +58,7 @@ def test_a_report_is_as_its_worst_finding() -> None:
     full = DirectoryReport(findings=(find("space", "", "", ""), known))
     assert (full.ok, full.verdict) == (
         False,
-        "The disk is nearly full: make room: a full disk fails batches, which come again",
+        "The disk is nearly full: free space: on a full disk batches fail and are retried",
     )
 
 

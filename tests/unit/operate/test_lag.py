@@ -226,12 +226,12 @@ def go_on(checkpoint: Path) -> None:
 @parametrize(
     ("change", "problem"),
     [
-        (shutil.rmtree, "nothing is there"),
-        (lose_metadata, "nothing is there"),
+        (shutil.rmtree, "it does not exist"),
+        (lose_metadata, "it does not exist"),
         (tear_metadata, "names no query"),
-        (exchange, "of another query, another"),
+        (exchange, "belongs to another query, another"),
         (go_back, "it ends with batch 0, but the directory with batch 1"),
-        (empty, "it ends with no batch, and the directory with batch 1"),
+        (empty, "it ends with no batch, but the directory with batch 1"),
         (go_on, "it has completed batch 2, but the directory ends with batch 1"),
     ],
     quick=3,
@@ -339,14 +339,14 @@ def test_places_that_no_record_has(sink: Sink, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a readable checkpoint"):
         sink.status(checkpoints=[str(tmp_path / "nowhere")])
     exchange(sink.checkpoint)
-    with pytest.raises(ConfigError, match=f"that of query another; those that wrote here are {QUERY}"):
+    with pytest.raises(ConfigError, match=f"the checkpoint of query another; the queries that wrote here are {QUERY}"):
         sink.status(checkpoints=[str(sink.checkpoint)])
 
 
 def test_a_place_that_is_given_goes_before_the_one_recorded(sink: Sink) -> None:
     sink.run(0)
     sink.checkpoint.rename(sink.place / "moved")
-    assert "nothing is there" in sink.status().problem
+    assert "it does not exist" in sink.status().problem
     assert sink.status(checkpoints=[str(sink.place / "moved")]).planned_batch == 0
 
 

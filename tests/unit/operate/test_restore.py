@@ -416,6 +416,8 @@ def test_a_file_that_a_vacuum_may_delete_at_any_moment_does_not_come_back() -> N
         query.run(1, [[{"id": 9, "month": "9"}]])
         assert ftfile.vacuum(keeping, dry_run=False, context=current()).failed == 1
         assert len(fs.list("_ftfile/retired")) == 1
-        with pytest.raises(HistoryGone, match=r"1 of its files are vacuumed, or gone, the first of them 'month=7/"):
+        with pytest.raises(
+            HistoryGone, match=r"1 of its files were vacuumed or are missing, the first of them 'month=7/"
+        ):
             ftfile.restore(path, 0, context=current())
         assert ftfile.open(path, context=current()).version() == 3

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("world",)
 
 QUERY = "00000000-0000-0000-0000-000000000001"
-STUCK = "remove the cause, or let ftfile.repair(path, dry_run=True) propose what to do"
+STUCK = "remove the cause, or run ftfile.repair(path, dry_run=True) to see the possible repairs"
 
 
 def test_nothing_was_committed(world: World) -> None:
@@ -115,8 +115,8 @@ def test_open_files(tmp_path: Path) -> None:
     assert first.deadline_ms == first.last_ms + 3_600_000
     assert first.first_ms <= first.last_ms
     assert first.waiting == (
-        f"until {time_text(first.deadline_ms)} UTC by inactivityInterval, or 1,000 pieces by "
-        "maxSegmentsPerPart (3 pieces now)"
+        f"until {time_text(first.deadline_ms)} UTC by inactivityInterval, or 1,000 segments by "
+        "maxSegmentsPerPart (3 segments now)"
     )
     assert status.due == 0
 
@@ -181,7 +181,7 @@ def test_a_policy_is_named_and_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
     (first, _) = ftfile.open(str(tmp_path / "out")).status().open
     assert (first.rows, first.reason) == (1, "")
     assert first.waiting.startswith("until ")
-    assert f", or by the policy {__name__}:Policy, not asked" in first.waiting
+    assert f", or by the policy {__name__}:Policy, which is not called here" in first.waiting
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ class TestVerdict:
         run(tmp_path / "out", 2, maxBatchesPerFile="2")
         assert self.of(tmp_path / "out") == (
             "Open files are due: plain readers miss their rows: the query's next batch finishes them. "
-            "If none comes: ftfile.flush(path, due_only=True)"
+            "If no batch runs: ftfile.flush(path, due_only=True)"
         )
 
     def test_an_open_file_fails(self, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ class TestVerdict:
             spool.write_bytes(bytes(len(spool.read_bytes())))
         stream.run(2, [[{"id": 2, "key": "c"}]])
         assert self.of(tmp_path / "out") == (
-            "Open files could not be finished: ftfile.flush(path) tries again, and says why it fails; "
+            "Open files could not be finished: ftfile.flush(path) tries again and reports why it fails; "
             "ftfile.verify(path, full=True) finds damaged rows"
         )
 
@@ -310,7 +310,7 @@ class TestVerdict:
         (finding,) = findings_of(replace(status, held=1))
         assert (finding.code, finding.actual, finding.command("/x")) == (
             "merge-fails",
-            "1 left out",
+            "1 skipped",
             "ftfile kv verify /x",
         )
 

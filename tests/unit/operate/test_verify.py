@@ -428,7 +428,7 @@ class TestLog:
         world.lose(4)
         found = world.the("lost-records")
         assert (found.expected, found.actual) == (
-            "version 4, which '_ftfile/hints/_published' knows",
+            "version 4, which '_ftfile/hints/_published' contains",
             "version 3 as the newest version",
         )
 

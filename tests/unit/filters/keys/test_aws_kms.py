@@ -58,7 +58,7 @@ def test_only_the_keys_that_are_named_are_trusted(kms: Any) -> None:
         keys.find(theirs, made.wrapped)
     with pytest.raises(ConfigError, match="there is no key"):
         keys.key_to_use(theirs)
-    with pytest.raises(ConfigError, match=f"AWS KMS refuses the key '{ours}': [A-Za-z]+"):
+    with pytest.raises(ConfigError, match=f"AWS KMS refused the key '{ours}': [A-Za-z]+"):
         keys.find(ours, made.wrapped)
 
 
@@ -66,7 +66,7 @@ def test_only_the_keys_that_are_named_are_trusted(kms: Any) -> None:
 @pytest.mark.packages
 def test_a_key_that_is_not_there(kms: Any) -> None:
     missing = new_arn(kms)[:-4] + "0000"
-    with pytest.raises(ConfigError, match=r"AWS KMS refuses the key .*: NotFoundException"):
+    with pytest.raises(ConfigError, match=r"AWS KMS refused the key .*: NotFoundException"):
         Keys.from_reference(f"aws-kms:{missing}").key_to_use(missing)
 
 

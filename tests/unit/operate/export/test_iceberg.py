@@ -475,7 +475,7 @@ class TestRefusals:
         MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
         export(out)
         MicroBatch(out, {"id": "double"}, {"onSchemaChange": "widen"}).run(1, [[{"id": 1.5}]])
-        with pytest.raises(ConfigError, match="column 'id' is double, and older files have it as int"):
+        with pytest.raises(ConfigError, match="column 'id' is double, but older files contain int"):
             export(out)
         assert table_rows(out) == [{"id": 1}]
 
@@ -485,7 +485,7 @@ class TestRefusals:
             inner = {"type": "struct", "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}}]}
             query = MicroBatch(out, {"id": "long", "p": inner}, {"onSchemaChange": "any"})
             query.run(batch, [[{"id": batch, "p": None}]])
-        with pytest.raises(ConfigError, match="struct<`b`:bigint>, and older files have it as struct<`a`:bigint>"):
+        with pytest.raises(ConfigError, match="struct<`b`:bigint>, but older files contain struct<`a`:bigint>"):
             export(out)
 
     @pytest.mark.slow

@@ -235,7 +235,7 @@ class TestRefused:
                 {"fileFormat": "binary", "compression": "zlib"},
                 WORDS,
                 ConfigError,
-                "compression='zlib': for lines it takes",
+                "compression='zlib': for lines it must be",
             ),
             ({"fileFormat": "avro", "avroSchema": "{}"}, WORDS, ConfigError, "'avroSchema': use recordName"),
         ],

@@ -434,7 +434,7 @@ class TestFailures:
         named = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
         assert len(named) == 1
         assert re.search(
-            r"bytes 0 to 2 of _ftfile/staged/.*\.spool cannot be assembled into a file: its 1 records .* Restore the file from a copy",
+            r"bytes 0 to 2 of _ftfile/staged/.*\.spool cannot be assembled.* 1 records .* Restore the file from a copy",
             named[0],
         )
         with pytest.raises(CorruptData, match="Another program changed it"):
