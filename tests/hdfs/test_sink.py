@@ -80,7 +80,7 @@ def test_encrypted_batches(cluster: MiniCluster, url: str, tmp_path: Path, ring:
         assert status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")["permission"] == "600"
     other = tmp_path / "other-keys"
     write_ring(other, first=SECOND)
-    with pytest.raises(CorruptData, match="another one of this name"):
+    with pytest.raises(CorruptData, match="another key has this name"):
         ftfile.open(url, key_provider=f"file:{other}").to_arrow()
 
 

@@ -130,7 +130,7 @@ def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
         assert not any(secret.encode() in found.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys)
         other = tmp_path / "other-keys"
         write_ring(other, first=SECOND)
-        with pytest.raises(CorruptData, match="another one of this name"):
+        with pytest.raises(CorruptData, match="another key has this name"):
             ftfile.open(sink.url, storage=store.settings, key_provider=f"file:{other}").to_arrow()
 
 

@@ -42,7 +42,7 @@ def check_schema_change(
         if not old_type.equals(new_type) or not reads_back(old_type, new_type):  # a struct may equal a VARIANT
             moves = name in in_paths and _moves_point(old_type, new_type)
             changes = wider if is_wider(old_type, new_type) and not moves else changed
-            changes.append(f"{name} was {type_text(old_type)} and is now {type_text(new_type)}")
+            changes.append(f"{name} was {type_text(old_type)} and is {type_text(new_type)}")
     needs_widen = policy == "fail" and bool(wider)
     if gone or changed or needs_widen:
         clauses = [*(f"{name} is missing" for name in gone), *changed, *(wider if needs_widen else ())]

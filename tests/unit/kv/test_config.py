@@ -103,7 +103,7 @@ def test_the_size_of_records_has_a_limit() -> None:
         ({"buckets": "12"}, "buckets=12: it must be a power of two"),
         ({"merge": "m:sum"}, "'m' is none of the value columns"),
         ({"merge": "word:sum"}, "'word' is none of the value columns"),
-        ({"deleteColumn": "n"}, "deleteColumn: column 'n' is int32, and a boolean column is needed"),
+        ({"deleteColumn": "n"}, "deleteColumn: column 'n' is int32, but a boolean column is needed"),
         ({"deleteColumn": "gone", "keyColumns": "gone"}, "deleteColumn=gone: it is a key column, too"),
         (
             {"deleteColumn": "gone", "sequenceColumn": "gone"},

@@ -59,7 +59,7 @@ class TestABatch:
         driver = Driver(LocalFileSystem(str(tmp_path), SYSTEM))
         (tmp_path / "file").touch()
         (tmp_path / "a").symlink_to(target)
-        with pytest.raises(NameCollision, match="'a' is taken: .*a file of that name exists"):
+        with pytest.raises(NameCollision, match=r"'a' is taken: .*a file of that name exists"):
             driver.commit(0, driver.stage(0, name=name))
         assert driver.log.refresh().version == -1
         (tmp_path / "a").unlink()

@@ -692,7 +692,7 @@ class TestOthers:
                     raise PermissionDenied("list", path, "no")
                 return super().list(path)
 
-        with pytest.raises(CommitOutcomeUnknown, match="is unknown whether version .* was created"):
+        with pytest.raises(CommitOutcomeUnknown, match=r"is unknown whether version .* was created"):
             driver.commit_as(JobAuthor("j"), log=CommitLog(Blind(driver.fs)))
 
     def test_what_others_cannot_publish_is_tried_once(self, driver: Driver, fs: FileSystem) -> None:

@@ -131,7 +131,7 @@ class TestRings:
         clock.advance(300)
         assert keys.find("2026", b"").key == FIRST
         for number in range(20):
-            with pytest.raises(ConfigError, match="there is not a key"):
+            with pytest.raises(ConfigError, match="there is no key"):
                 keys.find(f"forged-{number}", b"")
         assert count() == 2
 
@@ -146,9 +146,7 @@ class TestRings:
     def test_new_keys_get_known(self, ring: Path) -> None:
         keys = Keys.from_reference(f"file:{ring}")
         keys.key_to_use("2024")
-        with pytest.raises(
-            ConfigError, match=r"there is not a key '2026' in the key file .*, which contains: 2024, 2025"
-        ):
+        with pytest.raises(ConfigError, match=r"there is no key '2026' in the key file .*, which contains: 2024, 2025"):
             keys.key_to_use("2026")
         ring.write_text(RING + f"2026 {TEXT[FIRST]}\n")
         assert keys.key_to_use("2026").key == FIRST
@@ -180,8 +178,8 @@ class TestRings:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("", "there is not a key in"),
-            ("# nothing\n", "there is not a key in"),
+            ("", "there is no key in"),
+            ("# nothing\n", "there is no key in"),
             (TEXT[FIRST], "line 1 of .* is not a key"),
             (f"2024 {TEXT[FIRST]}\n2025 {TEXT[SECOND][:-5]}", "line 2 of .* is not a key"),
             (f"2024 {TEXT[FIRST]} more", "line 1 of .* is not a key"),
@@ -373,7 +371,7 @@ class OfUser:
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
         self.asked += 1
         if wrapped not in self.made:
-            raise ConfigError(f"there is not a key {key_id}")
+            raise ConfigError(f"there is no key {key_id}")
         return self.made[wrapped]
 
 

@@ -342,7 +342,7 @@ class TestSchema:
             ({**COLUMNS, "n": "long"}, r"n is new\. Set onSchemaChange=widen or any, or write to a new"),
             (
                 {"id": "string", "word": "string"},
-                r"id was int64 and is now string\. Cast to the recorded type, or write to a new directory",
+                r"id was int64 and is string\. Cast to the recorded type, or write to a new directory",
             ),
         ],
     )

@@ -123,7 +123,7 @@ class TestTemplates:
             ({"partFileName": "{name:3}"}, "'{name:3}' is not a known field"),
             ({"partFileName": "{index:0}"}, "'{index:0}' is not a known field"),
             ({"partFileName": "{time}"}, "'{time}' is not a known field"),
-            ({"partFileName": "{time:QQ}"}, "option partFileName with time='QQ': 'QQ' is not a known field"),
+            ({"partFileName": "{time:QQ}"}, "option partFileName with time='QQ': 'QQ' is not understood"),
             ({"partFileName": "{time:HH:mm}"}, "has the character ':'"),
             ({"partFileName": ""}, "partFileName is empty"),
             ({"partFileName": "_{unique}{ext}"}, "which has the part '_"),
