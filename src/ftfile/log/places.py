@@ -305,7 +305,7 @@ def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
 
 
 def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
-    assert remove.final_path is not None, f"{remove.id} is no part"
+    assert remove.final_path is not None, f"{remove.id} is not a part"
     hidden = layout.retired_path(remove.id)
     info = stat_or_none(fs, remove.final_path)
     if info is None:

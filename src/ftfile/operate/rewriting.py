@@ -381,7 +381,7 @@ class RowRewriter(Work[Piece, Outcome]):
             if strong_digest(read_part(fs, add, file_format, schema, keys)) != before:
                 raise CorruptData(add.path, "the rows of the merged parts", "other rows", advice)
             if add.rows != piece.row_count - rows_removed:
-                expected = f"{piece.row_count - rows_removed} rows, without those that a read returns"
+                expected = f"{piece.row_count - rows_removed} rows, without the removed rows"
                 raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
         place = f"{self.read_version:010d}{piece.place:07d}"
         path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)

@@ -92,7 +92,9 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
         task = _task(path)
         first = seen.setdefault(task, path)
         if first != path:
-            raise CorruptData(path, "a task's dead letters once", f"those of the same task as in {first!r}", _REMOVE)
+            raise CorruptData(
+                path, "a task's dead letters once", f"dead letters of the same task as in {first!r}", _REMOVE
+            )
         query = head.queries.get(task.owner)
         if query is not None and task.batch > query.last_batch:
             actual = f"batch {task.batch}, but the last batch in the log is {query.last_batch}"
@@ -119,7 +121,7 @@ def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[De
         letter = _letter(line, path)
         task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
         if keys is not None and task != _task(path):
-            raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
+            raise CorruptData(path, f"dead letters of {_task(path)}", f"dead letters of {task}", _REMOVE)
         yield letter
 
 
