@@ -499,7 +499,7 @@ class TestDefinition:
         with pytest.raises(ConfigError, match="keyColumns names a column that does not exist: 'part'"):
             StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
         with pytest.raises(
-            SchemaError, match=r"more is missing; seen is gone\. Add more, seen as null, or write to a new"
+            SchemaError, match=r"more is missing; seen is missing\. Add more, seen with null values, or write to a new"
         ):
             StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).plan()
 
@@ -590,7 +590,9 @@ class TestSchema:
             with pytest.raises(SchemaError, match=r"more is missing\. Add more with null values, or write to a new"):
                 query_of(out, onSchemaChange=policy).plan()
         other = {"k": "string", "n": "long", "other": "string"}
-        with pytest.raises(SchemaError, match=r"Set onSchemaChange=widen and add more as null, or write to a new"):
+        with pytest.raises(
+            SchemaError, match=r"Set onSchemaChange=widen and add more with null values, or write to a new"
+        ):
             query_of(out, other).plan()
         query = query_of(out, self.WIDE | other, onSchemaChange="widen")
         query.run(1, [rows("b", more=None, other="y")])
