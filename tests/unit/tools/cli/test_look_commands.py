@@ -224,7 +224,7 @@ def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Pat
         in result.stdout
     )
     assert "\t3, for 10 min\t" in run("status", query.path, "--checkpoint", tmp_path / "moved").stdout
-    assert "no checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
+    assert "not a readable checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
 
 
 @pytest.mark.parametrize(
