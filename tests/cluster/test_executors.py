@@ -123,7 +123,7 @@ def assert_refused_on_separate_hosts(
 ) -> None:
     text = error_of(use, spark, home, EACH_ITS_OWN)
     assert "ConfigError: path='file:///proc/self/cwd/out': an executor on the host" in text
-    assert "sees no such directory there than the driver" in text
+    assert "sees no such directory there, unlike the driver" in text
     assert "the same storage on every host" in text
     assert [*cluster.home.rglob("_ftfile")] == []
 
@@ -170,7 +170,7 @@ def test_keys_that_only_the_driver_has_are_missed_and_nothing_is_lost(spark: Spa
         stream(spark, tmp_path, str(out), encryption="aes-gcm", compression="zstd", keyProvider=provider)
 
     text = error_of(encrypted, f"env:{KEYS}")
-    assert f"ConfigError: the environment variable {KEYS}, which should hold keys, is not set on the host" in text
+    assert f"ConfigError: the environment variable {KEYS}, which should contain keys, is not set on the host" in text
     assert "the driver and every executor need it" in text
     assert not [*out.glob("*.json*")]
     write_ring(ring, first=FIRST)

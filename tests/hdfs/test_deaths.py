@@ -132,7 +132,7 @@ def test_a_namenode_killed_in_mid_commit_fails_the_batch_and_the_next_start_repa
     with mounted(Interrupted(fs, "rename", "_ftfile/staged", cluster.kill_namenode)) as mounted_url:
         query = MicroBatch(mounted_url, COLUMNS, TEXT | {"publishTimeout": "1s"})
         try:
-            with pytest.raises(FtfileError, match=r"committed|may or may not"):
+            with pytest.raises(FtfileError, match=r"committed|is unknown whether"):
                 query.run(0, [rows("a"), rows("b")])
         finally:
             cluster.start_namenode()

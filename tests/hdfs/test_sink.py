@@ -80,7 +80,7 @@ def test_encrypted_batches(cluster: MiniCluster, url: str, tmp_path: Path, ring:
         assert status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")["permission"] == "600"
     other = tmp_path / "other-keys"
     write_ring(other, first=SECOND)
-    with pytest.raises(CorruptData, match="another one of this name"):
+    with pytest.raises(CorruptData, match="another key has this name"):
         ftfile.open(url, key_provider=f"file:{other}").to_arrow()
 
 
@@ -132,7 +132,7 @@ def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> 
     [file] = ftfile.open(url).files()
     status = status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")
     assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
-    with pytest.raises(ConfigError, match="multiples of 512 bytes"):
+    with pytest.raises(ConfigError, match="HDFS needs a multiple of 512 bytes"):
         MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).plan()
     # What only the server knows is tried before the query starts.
     for refused in ({"blockSize": "512"}, {"replication": "700"}):

@@ -154,7 +154,7 @@ def test_rows_of_a_version_that_declares_compression_elsewhere_are_refused() -> 
 def test_a_file_of_windows_has_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     message = stream_of(WINDOW)
     monkeypatch.setattr(wal, "FILE_BYTES_MAX", len(message))
-    with pytest.raises(ConfigError, match="which nobody could read"):
+    with pytest.raises(ConfigError, match="too large to read"):
         windows_of(message)
     fs, name = MemoryFileSystem(next(NAMES)), WalName(1, 1)
     files = WalFiles(fs, "w", Chain(), "id")

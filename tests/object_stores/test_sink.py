@@ -130,7 +130,7 @@ def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
         assert not any(secret.encode() in found.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys)
         other = tmp_path / "other-keys"
         write_ring(other, first=SECOND)
-        with pytest.raises(CorruptData, match="another one of this name"):
+        with pytest.raises(CorruptData, match="another key has this name"):
             ftfile.open(sink.url, storage=store.settings, key_provider=f"file:{other}").to_arrow()
 
 
@@ -274,7 +274,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"publish": "rename"}, "publish=rename: the file system 's3' has no rename"),
+        ({"publish": "rename"}, "publish=rename: the file system 's3' has no atomic rename"),
         ({"publish": "direct", "rolling": "policy"}, "rolling=policy"),
         ({"publish": "direct", "maxBatchesPerFile": "3"}, "rolling=policy"),
         ({"publish": "direct", "ifExists": "fail", "partFileName": "{batch}"}, "ifExists=fail"),

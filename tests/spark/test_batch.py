@@ -236,7 +236,7 @@ class TestRefusals:
             ({"rolling": "policy"}, "leave out rolling=policy"),
             ({"rolloverInterval": "1h"}, "leave out rolling=policy"),
             ({"txnAppId": "a"}, "txnAppId without txnVersion"),
-            ({"partitionBy": "nosuch"}, "partitionBy names no column: nosuch"),
+            ({"partitionBy": "nosuch"}, "partitionBy names columns that do not exist: nosuch"),
             ({"maxBytesPerFile": "lots"}, "a size of at least one byte"),
             ({"fileFormat": "json", "header": "true"}, "is for fileFormat=csv"),
             ({"path": "memory://x"}, "inside one process"),
@@ -271,7 +271,7 @@ class TestRefusals:
     def test_a_path_that_is_a_file(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("x")
         text = message(lambda: spark.range(1).write.format("ftfile").mode("append").save(str(tmp_path / "out")))
-        assert "is a file; give the directory" in text
+        assert "is a file, not a directory: give the directory" in text
 
     def test_reading_what_is_no_ftfile_directory(self, spark: SparkSession, tmp_path: Path) -> None:
         text = message(lambda: spark.read.format("ftfile").load(str(tmp_path)).count())
@@ -392,6 +392,6 @@ class TestNested:
         writer = reader.load(str(out)).writeStream.format("ftfile").option("onNewQuery", "continue")
         writer = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
         text = message(lambda: writer.start(str(out)).awaitTermination())
-        reason = {"directory": "is the directory that", "files": "whose files", "spark": "has files that"}[source]
+        reason = {"directory": "is the directory that", "files": "whose files", "spark": "contains files that"}[source]
         assert f"{reason} the query reads" in text
         assert sorted(path for path in out.rglob("*") if not path.name.startswith("_clock")) == before

@@ -209,10 +209,10 @@ def test_columns_of_the_users_own(spark: SparkSession, by_day: str) -> None:
     assert sorted(wide.where("day = 3").collect()) == [(n, 3, None) for n in range(3, 60, 6)]
     for columns, told in (
         ("day int, word string, n string", "n is int64, and string is asked for"),
-        ("word int, n int", "word is string, and int32 is asked for; n is int64, and int32 is asked for"),
+        ("word int, n int", "word is string, but int32 was requested; n is int64, but int32 was requested"),
     ):
         text = message(reader.schema(columns).load(by_day).collect)
-        assert ".schema(…) does not fit the stored columns" in text
+        assert ".schema(…) does not match the stored columns" in text
         assert told in text
         assert "Job aborted" not in text
     changes = (
@@ -227,7 +227,7 @@ def test_columns_of_the_users_own(spark: SparkSession, by_day: str) -> None:
             query.stop()
 
     text = message(follow)
-    assert "new.n is int64, and date32[day] is asked for" in text
+    assert "new.n is int64, but date32[day] was requested" in text
     assert "Job aborted" not in text
 
 

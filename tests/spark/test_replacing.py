@@ -119,7 +119,7 @@ class TestPartitions:
             assert "do not match, such as 'month=9'" in error
             error = error_of(lambda: write(of(1, n=6), fileFormat="json"))
             assert "fileFormat=json, but the directory was written as parquet" in error
-            assert "This overwrite replaces some partitions only" in error
+            assert "This overwrite replaces only some partitions" in error
             assert not list(Path(out, "_ftfile/staged").rglob("*.json"))
             assert write(of(1, n=6), partitionOverwriteMode="static") == [(6, 1)]
         finally:

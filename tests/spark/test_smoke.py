@@ -117,12 +117,12 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
     files = spark.readStream.schema("s string").format("ftfile").option("fileFormat", "text").load(str(tmp_path))
     ending = {"checkpointLocation": str(tmp_path / "checkpoint")}
     actions: dict[str, Callable[[], Any]] = {
-        "mode('overwrite') takes any schema": lambda: writer.option("overwriteSchema", "true").save(out),
+        "mode('overwrite') accepts any schema": lambda: writer.option("overwriteSchema", "true").save(out),
         "value is recorded as Value": lambda: (
             frame.selectExpr("Value as value").write.format("ftfile").save(out, mode="append")
         ),
         "is a file, or lies below one. It lies within": lambda: reader.load(f"{out}/{part}"),
-        "a reader takes one directory": lambda: reader.load([out, out]),
+        "a reader reads one directory": lambda: reader.load([out, out]),
         "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
         "expected a Parquet file": lambda: ftfile.spark.load(spark, mixed).collect(),
         "needs a place for it": lambda: (

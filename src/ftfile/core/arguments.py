@@ -78,8 +78,8 @@ _NONE = " | None"
 # What a condition is, by the argument that takes it; here, where the command finds it without Arrow.
 CONDITION_TAKEN = {
     "where": 'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
-    "as in pyarrow.compute.field('a', 'b') > 7",
+    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
+    "structs, as in pyarrow.compute.field('a', 'b') > 7",
     "replaceWhere": "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"",
 }
 
@@ -123,9 +123,9 @@ _KINDS = {
     # Of any kind: there are classic ones, those of Spark Connect, and those of vendors.
     "SparkSession": _Kind("a SparkSession", lambda value: hasattr(value, "range")),
     "OnProgress": _Kind("a function of a Progress", callable),
-    "str | datetime": _Kind("a datetime, or a text as in ISO 8601", lambda value: isinstance(value, str | date)),
+    "str | datetime": _Kind("a datetime, or a text in ISO 8601", lambda value: isinstance(value, str | date)),
     "int | str | datetime": _Kind(
-        "a version, or its time as a datetime, or as a text as in ISO 8601",
+        "a version, or its time as a datetime, or as a text in ISO 8601",
         lambda value: _is_int(value) or isinstance(value, str | date),
     ),
     "str | timedelta": _Kind("a timedelta, or a text such as '7d'", lambda value: isinstance(value, str | timedelta)),
@@ -216,4 +216,4 @@ def checked(function: _Function) -> _Function:
 def check_count(name: str, count: int | None) -> None:
     """Raise a ConfigError if an argument is a negative number."""
     if count is not None and count < 0:
-        raise ConfigError(f"{name}={count}: it takes a number of 0 or more")
+        raise ConfigError(f"{name}={count}: it must be a number, 0 or more")

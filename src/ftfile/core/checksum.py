@@ -54,7 +54,7 @@ def matches(data: Buffer, expected: str) -> bool:
 def check_known_checksum(text: str) -> None:
     """Raise a ConfigError for a checksum of a kind that this version does not know."""
     if not text.startswith(_KIND):
-        raise ConfigError(f"unknown kind of checksum {text!r:.80}: read it with a newer ftfile")
+        raise ConfigError(f"unknown kind of checksum {text!r:.80}: read it with a newer version of ftfile")
 
 
 # What the content of a damaged or forged file makes Python and its libraries raise, where it is made into values.

@@ -117,7 +117,7 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
         if min(attempts, self.growth) < 1 or min(self.delay_s, self.delay_s_max, total_s) < 0:
-            raise ConfigError(f"{self}: attempts and growth are at least 1, times at least 0")
+            raise ConfigError(f"{self}: attempts and growth must be at least 1, and times at least 0")
 
     def delay_after_s(self, failures: int, elapsed_s: float = 0) -> float | None:
         """Return the seconds to wait after that many failures in a row, or None to give up."""
@@ -149,7 +149,13 @@ def call_with_retries(
             delay_s = policy.delay_after_s(failures, elapsed_s) if can_help else None
             if delay_s is None:
                 raise
-            _log.warning("try %d%s failed, next in %.1f s: %s", failures, task and f" {task}", delay_s, error)
+            _log.warning(
+                "attempt %d%s failed, next attempt in %.1f s: %s",
+                failures,
+                task and f" {task}",
+                delay_s,
+                error,
+            )
         clock.sleep(delay_s)
 
 
@@ -216,7 +222,8 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
         text = os.path.expanduser(text)
         if text.startswith("~"):
             raise ConfigError(
-                f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
+                f"the path {text!r} names the home directory of an unknown user; write './{text}' for a directory with "
+                "this name"
             )
     is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text

@@ -42,13 +42,13 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
         ConfigError: there is none of this name, or it cannot be loaded.
     """
     if type(name) is not str:
-        raise ConfigError(f"{name!r:.80} is no name of a {what}")
+        raise ConfigError(f"{name!r:.80} is not a name of a {what}")
     place = built_in.get(name) or _loaded.get((group, name)) or installed(group).get(name)
     if place is None:
         names = ", ".join(sorted({*built_in, *installed(group)}))
         raise ConfigError(
-            f"there is no {what} {name!r}; there are: {names}. Others come with packages that have an entry point of "
-            f"the group {group!r}, installed where the driver and the executors run"
+            f"there is no {what} {name!r}; there are: {names}. Packages can add others with an entry point of the "
+            f"group {group!r}. They must be installed where the driver and the executors run"
         )
     try:
         loaded = pkgutil.resolve_name(place)
@@ -67,7 +67,9 @@ def is_name_of_code(text: str) -> bool:
 def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
     """Return the object called `module:name`; a ConfigError that names the option where that fails."""
     if not is_name_of_code(name):
-        raise ConfigError(f"{option}={name!r} is not understood: write `module:name`, such as `my_package.files:Mine`")
+        raise ConfigError(
+            f"{option}={name!r} is not a valid name: write `module:name`, such as `my_package.files:Mine`"
+        )
     try:
         return pkgutil.resolve_name(name)
     except Exception as error:  # anything may happen while a module is imported
@@ -85,9 +87,9 @@ def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, ba
     loaded = load_extension(what, name, built_in, group)
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         base_name = f"{base.__module__}.{base.__qualname__}"
-        raise ConfigError(f"the {what} {name!r} is {loaded!r}, which is no class derived from {base_name}")
+        raise ConfigError(f"the {what} {name!r} is {loaded!r}, which is not a class derived from {base_name}")
     if (own_name := getattr(loaded, "name", None)) != name:  # the log would name one that readers do not find
-        raise ConfigError(f"the {what} {name!r} calls itself {own_name!r}: its entry point must have its name")
+        raise ConfigError(f"the {what} {name!r} has the name {own_name!r}: its entry point must have the same name")
     return loaded
 
 

@@ -76,7 +76,7 @@ def header_bytes(start: bytes) -> int:
     """Return the length of a header by its first 8 bytes or more."""
     wrapped_bytes = int.from_bytes(start[6:8], "big")
     if start[:4] != MAGIC or wrapped_bytes > WRAPPED_BYTES_MAX:
-        raise BadStream("the header of an encrypted file", f"another one, {start[:16].hex()}…")
+        raise BadStream("the header of an encrypted file", f"another header, {start[:16].hex()}…")
     return _FIXED_BYTES + start[5] + wrapped_bytes + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
 
 
@@ -91,12 +91,12 @@ class Opened:
         data_key_start = len(header) - _PREFIX_BYTES - _WRAPPED_KEY_BYTES
         key_id = header[_FIXED_BYTES:wrapped_start].decode("latin-1")
         if power not in _CHUNK_POWERS or not is_key_id(key_id):
-            raise BadStream("the header of an encrypted file", f"another one, {header[:16].hex()}…")
+            raise BadStream("the header of an encrypted file", f"another header, {header[:16].hex()}…")
         key = keys.find(key_id, header[wrapped_start:data_key_start])
         try:
             data_key = aes_key_unwrap(key.wrapping, header[data_key_start:-_PREFIX_BYTES])
         except InvalidUnwrap:
-            actual = "one that was changed, or another key of this name"
+            actual = "a changed data key, or a data key of another key with this name"
             raise BadStream(f"a data key wrapped with the key {key_id!r}", actual) from None
         self.chunk_bytes = 1 << power
         self._cipher = AESGCM(data_key)
@@ -113,7 +113,7 @@ class Opened:
             what = "the last chunk" if is_last else "a chunk"
             raise BadStream(
                 f"{what} of an encrypted file, number {number}",
-                "one that was changed, moved, taken from another file, or is not the last",
+                "a chunk that was changed, moved or copied from another file, or is not the last",
             ) from None
 
 
@@ -201,7 +201,7 @@ class _Decoder:
 
     def finish(self) -> bytes:
         if self._opened is None or len(self._rest) < TAG_BYTES:
-            raise BadStream("the last chunk of an encrypted file", "the end of the data before it")
+            raise BadStream("the last chunk of an encrypted file", "the end of the data before this chunk")
         return self._opened.decrypt(self._rest, self._number, is_last=True)
 
 
@@ -229,7 +229,7 @@ class PieceCipher:
         try:
             return self._cipher.decrypt(offset.to_bytes(12, "big"), data, None)
         except InvalidTag:
-            raise BadStream("a piece that was spilled", "one that was changed") from None
+            raise BadStream("a spilled piece", "a changed piece") from None
 
 
 def _bound(header: bytes, identity: str) -> bytes:

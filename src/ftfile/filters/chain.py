@@ -37,10 +37,10 @@ def codec(name: str, level: int | None = None) -> Codec:
     if level is None:
         return codec_filter
     if codec_filter.levels is None:
-        raise ConfigError(f"compressionLevel={level} with compression={name}: it has no levels")
+        raise ConfigError(f"compressionLevel={level} with compression={name}: this codec has no levels")
     low, high = codec_filter.levels
     if not low <= level <= high:
-        raise ConfigError(f"option compressionLevel={level}: for {name} it takes {low} to {high}")
+        raise ConfigError(f"option compressionLevel={level}: for {name} it must be {low} to {high}")
     return codec_filter
 
 
@@ -328,7 +328,7 @@ def chain_from_options(
     if compression is None:
         compression = "none"
     if compression not in {"none", *CODECS}:
-        raise ConfigError(f"option compression={compression!r}: for lines it takes none, {', '.join(CODECS)}")
+        raise ConfigError(f"option compression={compression!r}: for lines it must be none, {', '.join(CODECS)}")
     if level is not None and compression == "none":
         raise ConfigError(f"compressionLevel={level} without compression: name the codec, as in compression=gzip")
     for name in names:

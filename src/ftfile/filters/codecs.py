@@ -300,5 +300,5 @@ class FrameDecoder:
 
     def finish(self) -> bytes:
         if self._frame is not None or not self._frames:
-            raise BadStream(f"the end of a {self._name} frame", "the end of the data before it")
+            raise BadStream(f"the end of a {self._name} frame", "the end of the data before the end of the frame")
         return b""

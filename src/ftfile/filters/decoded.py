@@ -134,7 +134,7 @@ class _Decoded(_PlainFile):
             raise CorruptData(
                 self.name,
                 f"{self._plain_bytes} bytes in a file with {self._checksum}",
-                f"{self._start} bytes in one with {self._crc.text()}",
+                f"{self._start} bytes in a file with {self._crc.text()}",
                 _ADVICE,
             )
 

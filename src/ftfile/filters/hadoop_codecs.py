@@ -70,7 +70,7 @@ def _unsnapped(chunk: bytes, size_bytes_max: int) -> bytes:
     except ValueError:
         raise BadStream("the length of a snappy chunk", chunk[:5].hex()) from None
     if length > size_bytes_max:
-        raise BadStream(f"a snappy chunk of at most {size_bytes_max} bytes", f"one of {length}")
+        raise BadStream(f"a snappy chunk of at most {size_bytes_max} bytes", f"a chunk of {length} bytes")
     plain: bytes = _SNAPPY.decompress(chunk, length, asbytes=True)
     return plain
 
@@ -139,13 +139,13 @@ class BlockDecoder:
 
     def finish(self) -> bytes:
         if self._rest or self._missing or not self._blocks:
-            raise BadStream(f"the end of a {self._name} block", "the end of the data before it")
+            raise BadStream(f"the end of a {self._name} block", "the end of the data before the end of the block")
         return b""
 
     def _length(self, start: int) -> int:
         length = int.from_bytes(self._rest[start : start + _LENGTH_BYTES], "big")
         if not 0 < length <= BLOCK_BYTES_MAX:
-            raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"one of {length}")
+            raise BadStream(f"a {self._name} block of at most {BLOCK_BYTES_MAX} bytes", f"a block of {length} bytes")
         return length
 
     def _chunk(self, chunk: bytes, missing: int) -> bytes:
@@ -154,5 +154,5 @@ class BlockDecoder:
         except self._errors as error:
             raise BadStream(f"{self._name} data", str(error)) from error
         if not 0 < len(piece) <= missing:
-            raise BadStream(f"a {self._name} chunk of at most {missing} bytes", f"one of {len(piece)}")
+            raise BadStream(f"a {self._name} chunk of at most {missing} bytes", f"a chunk of {len(piece)} bytes")
         return piece

@@ -28,7 +28,7 @@ _FOR_OTHERS = stat.S_IWGRP | stat.S_IRWXO
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BYTES_MAX = 1 << 20
 
-_FORMAT = "a line is the key's id, a space, and 32 random bytes in base64, as of `openssl rand -base64 32`"
+_FORMAT = "each line is a key id, a space, and 32 random bytes in base64, as printed by `openssl rand -base64 32`"
 
 
 class KeyRing(ABC):
@@ -50,7 +50,7 @@ class KeyRing(ABC):
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
         if wrapped:
-            raise ConfigError(f"the key {key_id!r} is of another kind of key provider than {self._what}")
+            raise ConfigError(f"the key {key_id!r} belongs to another kind of key provider, not to {self._what}")
         return self._key(key_id)
 
     def known_ids(self) -> tuple[str, ...]:
@@ -64,8 +64,8 @@ class KeyRing(ABC):
                 self._refresh()
             if key_id not in self._keys:
                 key_ids = ", ".join(self._keys)
-                later = f"; it is asked again {self.fresh_s:.0f} s behind the last time" if self.fresh_s else ""
-                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {key_ids}{later}")
+                later = f"; it is read again {self.fresh_s:.0f} s after the last read" if self.fresh_s else ""
+                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which contains: {key_ids}{later}")
             return self._keys[key_id]
 
     def _refresh(self) -> None:
@@ -87,7 +87,7 @@ class FileRing(KeyRing):
     def __init__(self, path: str) -> None:
         super().__init__(f"the key file {path!r}")
         if not path.startswith("/"):
-            raise ConfigError("keyProvider=file:… takes an absolute path, such as file:/etc/ftfile/keys")
+            raise ConfigError("keyProvider=file:… needs an absolute path, such as file:/etc/ftfile/keys")
         self._path = path
 
     def _read(self) -> str:
@@ -99,12 +99,12 @@ class FileRing(KeyRing):
         except OSError as error:
             raise ConfigError(f"{self._what} cannot be read {_here()}: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{self._what} is no regular file")
+            raise ConfigError(f"{self._what} is not a regular file")
         if status.st_mode & _FOR_OTHERS:
             mode = stat.S_IMODE(status.st_mode)
-            raise ConfigError(f"{self._what} has mode {mode:04o}, so that others can read or change it: chmod 600")
+            raise ConfigError(f"{self._what} has mode {mode:04o}, so other users can read or change it: run chmod 600")
         if status.st_uid not in {0, os.geteuid()}:
-            raise ConfigError(f"{self._what} belongs to user {status.st_uid}: it must be this user's, or root's")
+            raise ConfigError(f"{self._what} belongs to user {status.st_uid}: it must belong to this user, or to root")
         return content.decode("utf-8", "replace")
 
 
@@ -114,13 +114,13 @@ class EnvironmentRing(KeyRing):
     def __init__(self, name: str) -> None:
         super().__init__(f"the environment variable {name}")
         if not _VARIABLE.fullmatch(name):
-            raise ConfigError("keyProvider=env:… takes the name of a variable, such as env:FTFILE_KEYS")
+            raise ConfigError("keyProvider=env:… needs the name of a variable, such as env:FTFILE_KEYS")
         self._name = name
 
     def _read(self) -> str:
         text = os.environ.get(self._name)
         if not text:
-            raise ConfigError(f"{self._what}, which should hold keys, is not set {_here()}")
+            raise ConfigError(f"{self._what}, which should contain keys, is not set {_here()}")
         return text
 
 
@@ -135,8 +135,8 @@ class CommandRing(KeyRing):
         except ValueError:
             self._words = []
         if not self._words:
-            raise ConfigError("keyProvider=command:… takes a program and its arguments, quoted as in a shell")
-        super().__init__(f"what {self._words[0]!r} prints")
+            raise ConfigError("keyProvider=command:… needs a program and its arguments, quoted as in a shell")
+        super().__init__(f"the output of {self._words[0]!r}")
 
     def _read(self) -> str:
         try:
@@ -150,7 +150,7 @@ class CommandRing(KeyRing):
         if done.returncode:
             # What it printed may hold a secret.
             raise ConfigError(
-                f"the key command {self._words[0]!r} ended with status {done.returncode}: run it by hand to see why"
+                f"the key command {self._words[0]!r} ended with status {done.returncode}: run it manually to see why"
             )
         return done.stdout.decode("utf-8", "replace")
 
@@ -168,9 +168,9 @@ def parse_ring(text: str, what: str) -> dict[str, bytes]:
             continue
         key = _decoded(words[1]) if len(words) == 2 else None  # noqa: PLR2004 - id and key
         if key is None or not is_key_id(words[0]):
-            raise ConfigError(f"line {number} of {what} is no key: {_FORMAT}")
+            raise ConfigError(f"line {number} of {what} is not a key: {_FORMAT}")
         if words[0] in keys:
-            raise ConfigError(f"line {number} of {what} has the same id as one before it")
+            raise ConfigError(f"line {number} of {what} has the same id as an earlier line")
         keys[words[0]] = key
     if not keys:
         raise ConfigError(f"there is no key in {what}: {_FORMAT}")
@@ -199,7 +199,7 @@ class AwsKms:
             match = _ARN.fullmatch(arn)
             if match is None:
                 raise ConfigError(
-                    "keyProvider=aws-kms:… takes ARNs of keys, separated by commas, such as "
+                    "keyProvider=aws-kms:… needs ARNs of keys, separated by commas, such as "
                     "aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
                 )
             self._regions[arn] = match[1]
@@ -209,8 +209,8 @@ class AwsKms:
             import boto3  # noqa: F401 - few have keys of AWS, and the package
         except ImportError as error:
             raise ConfigError(
-                f"keyProvider=aws-kms:… needs a package that is not there ({error}): pip install 'ftfile[kms]', on the "
-                "driver and on the executors"
+                f"keyProvider=aws-kms:… needs a package that is not installed ({error}): pip install 'ftfile[kms]', on "
+                "the driver and on the executors"
             ) from error
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
@@ -247,6 +247,6 @@ class AwsKms:
             return getattr(client, operation)(KeyId=key_id, EncryptionContext=_CONTEXT, **arguments)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "an error")
-            raise ConfigError(f"AWS KMS refuses the key {key_id!r}: {code}") from None
+            raise ConfigError(f"AWS KMS refused the key {key_id!r}: {code}") from None
         except BotoCoreError as error:
-            raise ConfigError(f"AWS KMS cannot be asked for the key {key_id!r}: {error}") from None
+            raise ConfigError(f"AWS KMS cannot be reached for the key {key_id!r}: {error}") from None

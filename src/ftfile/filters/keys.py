@@ -144,8 +144,8 @@ class Keys:
         key_file = self.reference.partition(":")[2]
         if not key_file.startswith("/"):  # each process has another working directory
             raise ConfigError(
-                "the directory names a key file without an absolute path: name its keys by the option keyProvider, as "
-                "in file:/etc/ftfile/keys"
+                "the directory names a key file without an absolute path: name its keys with the option keyProvider, "
+                "as in file:/etc/ftfile/keys"
             )
         key_file = posixpath.normpath(key_file)
         path = os.path.realpath(key_file)
@@ -178,7 +178,7 @@ class Keys:
         key_ids = self.provider().known_ids()
         if len(key_ids) != 1:
             raise ConfigError(
-                f"the key provider has several keys: say with encryptionKeyId which of {', '.join(key_ids)}"
+                f"the key provider has several keys: choose one with encryptionKeyId: {', '.join(key_ids)}"
             )
         return key_ids[0]
 
@@ -219,9 +219,11 @@ def forget_keys() -> None:
 def check_key_id(key_id: str) -> None:
     """Refuse a text that is no key id, or looks like a key itself, without showing it."""
     if looks_like_a_key(key_id) or _holds_base64_key(key_id) or _HEX_KEY.search(key_id):
-        raise ConfigError(f"encryptionKeyId takes the name of a key, and this looks like a key itself. {_NEVER_INLINE}")
+        raise ConfigError(
+            f"encryptionKeyId must be the name of a key, but this value looks like a key itself. {_NEVER_INLINE}"
+        )
     if not is_key_id(key_id):
-        raise ConfigError("encryptionKeyId takes up to 200 visible ASCII characters without spaces")
+        raise ConfigError("encryptionKeyId may have up to 200 visible ASCII characters without spaces")
 
 
 def looks_like_a_key(text: str) -> bool:
@@ -241,8 +243,8 @@ def _holds_base64_key(text: str) -> bool:
 
 
 _NEVER_INLINE = (
-    "Keys are never given in options: Spark shows options in plans, in its web interface and in logs. Put the key into "
-    "a file that only you can read, and name that, as in keyProvider=file:/etc/ftfile/keys"
+    "Keys are never set in options: Spark shows options in plans, in its web interface and in logs. Write the key "
+    "into a file that only you can read, and name this file, as in keyProvider=file:/etc/ftfile/keys"
 )
 
 
@@ -256,8 +258,8 @@ def _load(reference: str) -> KeyProvider:
         # What was given is not shown: it may be a key.
         providers = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
         raise ConfigError(
-            f"keyProvider says where keys are, and this is none of {providers}. Others come with packages that have an "
-            f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
+            f"keyProvider names the location of keys, but this value is not one of {providers}. Packages can add "
+            f"others with an entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
         )
     provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP)(settings)
     lacking = [name for name in ("new_key", "find_key", "known_ids") if not callable(getattr(provider, name, None))]
@@ -301,8 +303,9 @@ def _is_within(path: str, directory: str) -> bool:
 def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
     if len(issued.key) != KEY_BYTES or len(issued.wrapped) > WRAPPED_BYTES_MAX or not is_key_id(key_id):
         raise ConfigError(
-            f"the key provider gave, for {key_id!r}, a key of {len(issued.key)} bytes that is found by "
-            f"{len(issued.wrapped)}: it takes {KEY_BYTES}, and at most {WRAPPED_BYTES_MAX}"
+            f"for {key_id!r}, the key provider returned a key of {len(issued.key)} bytes and a wrapped key of "
+            f"{len(issued.wrapped)} bytes: the key must have {KEY_BYTES}, and the wrapped key at most "
+            f"{WRAPPED_BYTES_MAX}"
         )
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

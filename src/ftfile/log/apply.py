@@ -128,11 +128,11 @@ class Fold:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
         if record.previous_nonce not in {None, self.nonce}:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
-            actual = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            actual = f"a record that follows {record.previous_nonce!r}: files of the log were replaced"
             raise CorruptData(path, expected, actual)
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
-            raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
+            raise CorruptData(path, "removes of live adds", f"removes of adds that are already removed: {ended[:5]}")
         if has_author(record.author, self._queries, self._transactions):
             raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
 

@@ -94,7 +94,7 @@ def _state_of(checkpoint: Checkpoint) -> LogState:
     return LogState(**values)
 
 
-_ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
+_ADVICE = "Restore it from a copy. If all records from version 0 exist, you can also delete it"
 CHECKPOINTS_KEPT = 2
 # A checkpoint is due when reading what came after it costs more than this, and than half of reading the checkpoint.
 CHECKPOINT_MIN_BYTES = 1 << 20
@@ -146,9 +146,12 @@ class LogCheckpoints:
             state = decode_checkpoint(content, path)
             if state.version == name.version and self._nonce_at(name.version) == state.nonce:
                 return state, len(content)
-            problem = f"{path} is passed over: the log has no such version, or another one"
+            problem = (
+                f"the log checkpoint {path} is ignored: the log does not contain its version, or contains another "
+                "record of it"
+            )
         except CorruptData as error:
-            problem = f"a log checkpoint is passed over: {error}"
+            problem = f"a log checkpoint is ignored: {error}"
         _log.warning("%s", problem)
         self.useless.add(name)
         return None

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 # Records that are read one by one for the names of live parts; of more, a snapshot costs less.
 FOLLOWED_MAX = 256
 _ADVICE = (
-    "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the query "
-    "again, with a path that all hosts share"
+    "The attempt that wrote it failed, the file was changed, or its host wrote to a local disk: restart the query "
+    "with a path that all hosts share"
 )
 _TOO_LONG = (
-    "Either the batch took longer than the vacuum's retention, which is `grace` where a store is vacuumed by itself: "
-    "start the query again, and vacuum with a longer retention"
+    "If the batch took longer than the retention of the vacuum (`grace` for the automatic vacuum of a store), restart "
+    "the query and use a longer retention"
 )
 
 
@@ -84,18 +84,18 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
     if info is None:
         if horizon_ms > 0:
             raise StaleFiles(
-                f"{add.path!r}: no such file, and a vacuum may have deleted everything unrecorded that was written up "
-                f"to {time_text(horizon_ms)}. {_TOO_LONG}. Or: {_ADVICE}"
+                f"{add.path!r} does not exist: a vacuum may have deleted all unrecorded files that were written up to "
+                f"{time_text(horizon_ms)}. {_TOO_LONG}. Otherwise: {_ADVICE}"
             )
         raise CorruptData(add.path, expected, "no such file", _ADVICE)
     if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
     if info.modified_ms <= horizon_ms and horizon_ms > 0:
         raise StaleFiles(
-            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
-            f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock is behind: "
-            "set it. Or the store's clock was ahead when the vacuum ran, and the horizon lies in the future: "
-            "ftfile.vacuum(path, dry_run=False) takes it back"
+            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete all unrecorded "
+            f"files that were written up to {time_text(horizon_ms)}. {_TOO_LONG}. If the store's clock is behind, set "
+            "it. If the store's clock was ahead when the vacuum ran, the horizon is in the future: "
+            "ftfile.vacuum(path, dry_run=False) lowers it"
         )
 
 
@@ -143,22 +143,22 @@ class FinalPaths:
 
     def _check(self, path: str) -> None:
         if path in self._faults:
-            raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
+            raise ConfigError(f"the name of a new file would be {path!r}, which {self._faults[path]}")
         for directory in reversed(self._above[path]):
             if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
-                _raise_taken(directory, "a file of that name is there, where a directory is needed")
+                _raise_taken(directory, "a directory is needed, but a file of that name exists")
             if directory in self._reserved:
-                _raise_taken(directory, f"a part that version {self._reserved[directory]} removed had it")
+                _raise_taken(directory, f"it was the name of a part that version {self._reserved[directory]} removed")
         if path in self._claimed:
-            _raise_taken(path, "another part of this batch has it")
+            _raise_taken(path, "another part of this batch has this name")
         if path in self._directories:
-            _raise_taken(path, "it is also a directory of this batch")
+            _raise_taken(path, "it is also the name of a directory of this batch")
         if path in self._reserved:
-            _raise_taken(path, f"a part that version {self._reserved[path]} removed had it")
+            _raise_taken(path, f"it was the name of a part that version {self._reserved[path]} removed")
         if path in self._taken or path in self._waiting:
-            _raise_taken(path, "a file of that name is there")
+            _raise_taken(path, "a file of that name exists")
         if path in self._live:
-            _raise_taken(path, "a part of the directory has it, though its file was moved or deleted")
+            _raise_taken(path, "it is the name of a part of the directory whose file was moved or deleted")
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
@@ -236,8 +236,8 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
 
 def _raise_taken(path: str, why: str) -> None:
     raise NameCollision(
-        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
-        "choose names that differ from batch to batch with partFileName, or ifExists=newName"
+        f"{path!r} is taken: {why}. Nothing was committed under this name, and no file was changed. Move the file "
+        "away, choose names that differ between batches with partFileName, or set ifExists=newName"
     )
 
 
@@ -321,7 +321,10 @@ def accept_rewrites(
     for rewrite in rewrites:
         inputs = {add.id for add in rewrite.inputs}
         if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
-            _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
+            _log.info(
+                "discarding a rewrite of %d adds: some are no longer live, or belong to another rewrite",
+                len(inputs),
+            )
             continue
         # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
         input_paths = {add.path for add in rewrite.inputs}
@@ -330,14 +333,14 @@ def accept_rewrites(
                 check_file(add, infos.get(add.path), head.horizon_ms)
             paths.claim(rewrite.adds)
         except (StaleFiles, CorruptData) as error:
-            _log.warning("dropping a rewrite, it will be made again: %s", error)
+            _log.warning("discarding a rewrite, it will be repeated: %s", error)
         except (ConfigError, NameCollision) as error:
             left_out.append(Refused(rewrite, error))
         else:
             claimed |= inputs
             accepted.append(rewrite)
     for rewrite_out in left_out:
-        _log.warning("rows stay where they are: %s", rewrite_out.error)
+        _log.warning("a rewrite was refused, its rows stay in their files: %s", rewrite_out.error)
     return Accepted(tuple(accepted), tuple(left_out))
 
 

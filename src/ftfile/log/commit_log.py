@@ -31,12 +31,12 @@ REFRESH_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.
 DIRECTORIES_KEPT = 100_000
 _HAS_PLANS = (
-    "this directory is the state of a stream that reads files: it has plans and no rows, and the stream trims it by "
-    "itself. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
+    "this directory is the state of a stream that reads files: it contains plans but no rows, and the stream trims it "
+    "automatically. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
 )
 _FORMAT_ADVICE = (
-    "ftfile.repair(path, dry_run=False) puts it aside and writes it again; that of an encrypted directory has to be "
-    "restored from a copy"
+    "ftfile.repair(path, dry_run=False) quarantines it and writes it again. The file of an encrypted directory must "
+    "be restored from a copy"
 )
 
 
@@ -87,10 +87,10 @@ def check_at_least(version: int, at_least_version: int | None) -> None:
     if at_least_version is not None and version < at_least_version:
         newest = f"version {version}" if version >= 0 else "no version"
         raise RolledBack(
-            f"{newest} is the newest here, and at least version {at_least_version} is expected (atLeastVersion, "
-            "at_least_version): the directory was put back to an older state, or replaced, or its store lists what is "
-            "old. If the store may be behind, try again later; else find out who changed the directory, and expect "
-            "less only if that was intended"
+            f"{newest} is the newest here, but at least version {at_least_version} is expected (atLeastVersion, "
+            "at_least_version): the directory was restored to an older state or replaced, or its store returns "
+            "outdated listings. If the store may be behind, try again later. Otherwise find out who changed the "
+            "directory, and lower at_least_version only if that was intended"
         )
 
 
@@ -159,8 +159,8 @@ class CommitLog(Records):
             raise ConfigError(_HAS_PLANS)
         if line != self._layout_line:
             raise ConfigError(
-                f"this directory is of the format {line[:80].decode(errors='replace')!r}, which this version of ftfile "
-                "does not know here: install the version that wrote it, or a later one"
+                f"this directory has the format {line[:80].decode(errors='replace')!r}, which this version of ftfile "
+                "does not support here: install the version that wrote it, or a later one"
             )
         if seal:
             raise ConfigError(IS_SEALED)
@@ -189,7 +189,7 @@ class CommitLog(Records):
     def _read_to_end(self, *, acts: bool) -> LogState:
         """Read records to the end; make sure, the first time, that it is the end."""
         while True:
-            assert self._state is not None, "reading on began nowhere"
+            assert self._state is not None, "reading continues from a state"
             fold = None
             while (record_and_size := self._read((fold or self._state).version + 1)) is not None:
                 fold = fold or Fold(self._state)
@@ -285,8 +285,8 @@ class CommitLog(Records):
         found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
         if included is None and not found_again:
             raise CommitOutcomeUnknown(
-                f"the log went far past version {record.version} while it was being created: look for "
-                f"{author} in ftfile.open(path).history() before writing it again"
+                f"the log advanced far past version {record.version} while that version was being created: check "
+                f"ftfile.open(path).history() for {author} before you write it again"
             )
         return bool(included)
 

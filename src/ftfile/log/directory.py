@@ -44,13 +44,14 @@ _SPARK_LOG = "_spark_metadata"
 _DELTA = "_delta_log"
 _ICEBERG = "metadata"
 _TABLES = {
-    _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
-    "ftfile's. To go on here, with its files, use ftfile.migrate; if they do not matter, delete its directory",
-    _DELTA: "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
-    "that its log does not name. ftfile.migrate makes it a directory of ftfile",
-    ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
-    "its timeline does not name",
-    _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
+    _SPARK_LOG: "Spark's own file sink wrote here. Plain readers of Spark follow its log and would not see ftfile's "
+    "rows. To continue here with its files, use ftfile.migrate; if the files are not needed, delete the directory of "
+    "that log",
+    _DELTA: "it is a Delta table. Its readers would not see ftfile's rows, and its VACUUM deletes files that its log "
+    "does not name. ftfile.migrate converts it to a directory of ftfile",
+    ".hoodie": "it is a Hudi table. Its readers would not see ftfile's rows, and its cleaner deletes files that its "
+    "timeline does not name",
+    _ICEBERG: "it is an Iceberg table. Its readers would not see ftfile's rows, and its removal of orphan files "
     "deletes files that its metadata does not name",
 }
 _STORE_ADVICE = (
@@ -62,9 +63,9 @@ _ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
 _OWN_COMMIT = b'"ftfile":'  # is in each commit of our own exports to Delta
 _OWN_ICEBERG = "_iceberg"  # has our own exports to Iceberg, and nobody else's
 _AGAIN = (
-    "path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If the "
-    "migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was started again, "
-    "stop it, and move {name!r} away"
+    "path={path!r} was migrated, but {name!r} exists (again) and hides ftfile's rows from plain readers. If the "
+    "migration was interrupted, call ftfile.migrate(path, dry_run=False) again. If another program was restarted, "
+    "stop it and move {name!r} away"
 )
 _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
@@ -89,8 +90,8 @@ def _check_outside_log(option: str, value: str | None, url: str) -> None:
     above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"{option}={value!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
-            "it does not know there: choose a path outside of it"
+            f"{option}={value!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes unknown "
+            "files there: choose a path outside of it"
         )
 
 
@@ -112,7 +113,7 @@ def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
     inner = next((name for name, is_one in zip(directories, _have_logs(fs, directories), strict=True) if is_one), None)
     if inner is not None:
         raise ConfigError(
-            f"path={path!r} has the ftfile directory {inner!r} in it: plain readers would read the rows of both. Write "
+            f"path={path!r} contains the ftfile directory {inner!r}: plain readers would read the rows of both. Write "
             f"to {inner!r} itself, move it out of this path, or choose another path"
         )
     return entries
@@ -161,10 +162,10 @@ def check_outside_directories(url: str, storage: Mapping[str, str], context: Con
         return
     names = [name.partition("=") for name in url[len(above) :].split("/")]
     columns = columns_text(name for name, equals, _ in names if equals)
-    by = f" with the option partitionBy={columns}, which puts rows into such directories" if columns else ""
+    by = f" with the option partitionBy={columns}, which writes rows to these directories" if columns else ""
     raise ConfigError(
-        f"path={url!r} lies within {above!r}, a directory or a store of ftfile: plain readers of that would read the "
-        f"rows of both, and ftfile's readers only its own. Write to {above!r}{by}; or choose a path outside of it"
+        f"path={url!r} lies within {above!r}, a directory or a store of ftfile: plain readers of {above!r} would read "
+        f"the rows of both, but ftfile's readers only its rows. Write to {above!r}{by}, or choose a path outside of it"
     )
 
 
@@ -177,7 +178,7 @@ def file_as_config_error(log: CommitLog, path: str) -> Iterator[None]:
         root = stat_or_none(log.fs, "")
         if root is None or root.is_directory:
             raise
-        raise ConfigError(f"path={path!r} is a file; give the directory") from error
+        raise ConfigError(f"path={path!r} is a file, not a directory: give the directory") from error
 
 
 def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
@@ -225,7 +226,7 @@ def _metadata_of(fs: FileSystem, name: str) -> list[str]:
 
 
 def _refusal(name: str, path: str) -> ConfigError:
-    return ConfigError(f"path={path!r} has {name!r}: {_TABLES[name]}. Otherwise write to a new directory")
+    return ConfigError(f"path={path!r} has {name!r}: {_TABLES[name]}. Otherwise, write to a new directory")
 
 
 def store_of(head: LogState) -> dict[str, Any] | None:
@@ -318,10 +319,10 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
     if text != marker.text:
         raise ConfigError(
             f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
-            f"{'no such directory' if text is None else 'another directory'} there than the driver on "
-            f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
-            "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
-            "driver's host"
+            f"{'no such directory' if text is None else 'another directory'} there, unlike the driver on "
+            f"{marker.host!r}. A local path must lead to the same storage on every host. Mount the storage at the same "
+            "path on every host (such as NFS), use the URL of a store that all hosts reach, or run the executors on "
+            "the driver's host"
         )
 
 

@@ -33,15 +33,15 @@ _log = get_logger(__name__)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
 _WHY = {
-    "staged": "it is in no record, or what was in it was removed before the horizon",
-    "direct": "it is in no record",
+    "staged": "no record names it, or all its rows were removed before the horizon",
+    "direct": "no record names it",
     "retired": "it was removed before the horizon",
-    "returned": "it was removed, and came back",
-    "record": "log checkpoints and ranges stand for it",
-    "checkpoint": "a newer one replaces it",
-    "range": "a newer one replaces it",
-    "windows": "a newer process has taken its windows over",
-    "temporary": "a process was killed before it gave it its name",
+    "returned": "it was removed, but exists again at its name",
+    "record": "log checkpoints and ranges replace it",
+    "checkpoint": "a newer log checkpoint replaces it",
+    "range": "a newer range replaces it",
+    "windows": "a newer process has taken over its windows",
+    "temporary": "a process was killed before it renamed the file to its final name",
 }
 
 
@@ -285,7 +285,7 @@ def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
             # One whose version nobody has yet may be about to be created.
             record = log.read_record(name.version)
             if record is not None and record.nonce != name.nonce:
-                findings.add(info, "record", "its record was never created: another took its version")
+                findings.add(info, "record", "its record was never created: another record has its version")
 
 
 def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
-NO_ROWS = "no store yet: nothing was committed there. If it has had rows, its log is lost: see `ftfile status`"
+NO_ROWS = "no store yet: nothing was committed there. If it has contained rows, its log is lost: see `ftfile status`"
 _WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
-_RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
+_RESTORE_FORMAT = "Restore it from a copy: no other file contains the id of an encrypted directory"
 
 
 def open_log(
@@ -53,7 +53,7 @@ def open_log(
         raise ConfigError(f"{url!r} is {otherwise}{_advice(url, access)}") from error
     except NotADirectory as error:
         advice = _advice(url, access)
-        reason = f"no directory: {error.detail}. Give the directory that has {layout.META}"
+        reason = f"no directory: {error.detail}. Give the directory that contains {layout.META}"
         raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else reason}") from error
     return log
 
@@ -64,7 +64,7 @@ def _advice(url: str, access: Access) -> str:
     if above is None:
         return ""
     chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
-    return f". It lies within {above!r}: give that{chosen}"
+    return f". It lies within {above!r}: give that directory{chosen}"
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:

@@ -90,7 +90,7 @@ def read_note(fs: FileSystem, note: str) -> str | None:
     except NotFound:
         return None  # a vacuum was faster
     if path is None:
-        _log.warning("the note %r is passed over: it names no file of its own", note)
+        _log.warning("the note %r is ignored: it does not name its file", note)
     return path
 
 
@@ -203,10 +203,10 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
     raise CorruptData(
         add.final_path or add.path,
         f"a file of {add.length} bytes",
-        "nothing, neither staged nor published nor retired",
-        "Of an old version, it was vacuumed, and a newer one can be read, or a restore moves it, and the same one can "
-        "be read again; or another program moved or deleted it: `verify` names all that is missing, and `repair` mends "
-        "it or gives it up; or restore it from a copy",
+        "no file: it is neither staged nor published nor retired",
+        "If the version is old, vacuum has deleted its files: read a newer version. If a restore is moving the file, "
+        "read again later. Otherwise another program moved or deleted it: restore it from a copy. `verify` lists all "
+        "missing files, and `repair` restores or abandons them",
     )
 
 
@@ -225,8 +225,8 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
     for step, clause in (
-        ("foreign", "are other files now, which stay: somebody wrote them at the names of"),
-        ("nowhere", "were gone already: somebody deleted or moved them:"),
+        ("foreign", "were replaced by other files, which stay. Another program wrote files at the names of"),
+        ("nowhere", "did not exist any more. Another program deleted or moved"),
     ):
         paths = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
         if paths:
@@ -305,7 +305,7 @@ def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
 
 
 def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
-    assert remove.final_path is not None, f"{remove.id} is no part"
+    assert remove.final_path is not None, f"{remove.id} is not a part"
     hidden = layout.retired_path(remove.id)
     info = stat_or_none(fs, remove.final_path)
     if info is None:
@@ -338,8 +338,8 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
             return "nowhere"
         if target.size_bytes != add.length:
             raise NameCollision(
-                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
-                "another program wrote or changed it. Move it away and start again"
+                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes, but has {target.size_bytes} "
+                "bytes: another program wrote or changed it. Move it away and start again"
             ) from None
     return "done"
 
@@ -348,13 +348,18 @@ def _resolve_collision(fs: FileSystem, add: Add, final_path: str) -> None:
     """Accept two names that are of one file, or whose final one has the recorded content."""
     source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
     if target is None:
-        raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
+        raise Unavailable(
+            "rename",
+            add.path,
+            f"{final_path!r} existed and then disappeared: another program moves files",
+        )
     if source is None:
         return
     if not _is_same_file(source, target) and not is_recorded(fs, target, add):
         raise NameCollision(
             f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
-            f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
+            f"{target.size_bytes} bytes exists at its final name {final_path!r}. Neither file was changed; move the "
+            "other file away"
         )
     delete_file(fs, add.path)
 
@@ -367,7 +372,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
         try:
             fs.rename(source, target)
         except MissingParent as error:
-            detail = f"the directory of {target!r} is gone as soon as it is made"
+            detail = f"the directory of {target!r} was deleted as soon as it was created"
             raise Unavailable("rename", source, detail) from error
 
 

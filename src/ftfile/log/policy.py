@@ -58,9 +58,9 @@ def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
         return
     writers = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
     raise UnknownQuery(
-        f"query {query_id} has never written here, but others have: {writers}. If its checkpoint was deleted or "
-        "replaced, Spark starts at its first batch again and would write rows that are here already: restore the "
-        "checkpoint, or use a new directory. If it is meant to write here beside them, set onNewQuery=continue"
+        f"query {query_id} has never written here, but other queries have: {writers}. If its checkpoint was deleted or "
+        "replaced, Spark starts at its first batch again and would write its rows a second time: restore the "
+        "checkpoint, or use a new directory. If it is a further query for this directory, set onNewQuery=continue"
     )
 
 
@@ -75,16 +75,17 @@ def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
         return None if query else author.batch_id
     if policy.on_gap == "fail":
         raise BatchGap(
-            f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. "
-            "The directory was emptied, replaced or restored from an older copy under a running checkpoint, or batches "
-            "were lost. Restore it; or let the query go back in its checkpoint, as docs/disaster-recovery.md shows; or "
-            "start with a new checkpoint. onGap=accept goes on without the batches between, and records a new start"
+            f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. The "
+            "directory was emptied, replaced or restored from an older copy while the checkpoint was used, or batches "
+            "were lost. Restore the directory, reset the query in its checkpoint as docs/disaster-recovery.md shows, "
+            "or start with a new checkpoint. onGap=accept continues without the missing batches and records a new "
+            "start"
         )
     _log.warning("batch %d does not follow %d: recording a new start (onGap=accept)", author.batch_id, expected - 1)
     return author.batch_id
 
 
-_UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
+_UNPROVEN = "its rows differ from the committed rows, or cannot be compared with them"
 
 
 def check_replay(
@@ -98,11 +99,11 @@ def check_replay(
     if isinstance(author, JobAuthor) and author.transaction is not None:
         message = _other_write(head, author.transaction, problem)
     else:
-        assert isinstance(author, StreamAuthor), f"{author} is never found in a log"
+        assert isinstance(author, StreamAuthor), f"{author} is never in a log"
         message = _overtaken(head, author) if recorded is None else _history(head, author, problem)
     if policy.on_replay_mismatch != "keep":
-        raise ReplayMismatch(f"{message}; onReplayMismatch=keep keeps what is recorded and drops these rows")
-    _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", message)
+        raise ReplayMismatch(f"{message}; onReplayMismatch=keep keeps the committed rows and drops the new rows")
+    _log.warning("the committed rows stay, and the new rows are dropped (onReplayMismatch=keep): %s", message)
 
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
@@ -177,7 +178,7 @@ def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
         query = head.queries[author.query_id]
         return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
     assert isinstance(author, JobAuthor)
-    assert author.transaction is not None, f"{author} is never found in a log"
+    assert author.transaction is not None, f"{author} is never in a log"
     transaction = head.transactions[author.transaction.app_id]
     return transaction.last, transaction.version, (None, transaction.fingerprint)
 
@@ -198,17 +199,17 @@ def _difference(
 ) -> str | None:
     """Return why this may be another batch than the recorded one; None when it is the same."""
     if recorded is None:
-        return f"{_UNPROVEN}: the log does not keep its record any more"
+        return f"{_UNPROVEN}: the log no longer contains its record"
     (then, before), now = recorded, author.offsets_hash if isinstance(author, StreamAuthor) else None
     after = fingerprint_mac(log.fs, fingerprint, author, before)
     if now is None or then is None:
         return _unequal_rows(before, after)
     if now != then:
-        return "its offsets in Spark's checkpoint are not those it was committed with"
+        return "its offsets in Spark's checkpoint differ from the committed offsets"
     if before is not None and after is not None and before.kind == after.kind and before.digest != after.digest:
         _log.warning(
-            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
-            "rows of the first time stay"
+            "the batch was read again from the same offsets, but its rows differ: the source is not deterministic. "
+            "The rows of the first attempt stay"
         )
     return None
 
@@ -219,42 +220,42 @@ def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str 
         return _UNPROVEN
     if before.kind != after.kind:
         return (
-            f"its rows cannot be compared with those it was committed with: fingerprint={after.kind} was "
-            f"{before.kind} then; set it back for this batch"
+            f"its rows cannot be compared with the committed rows: fingerprint={after.kind} was {before.kind} then; "
+            f"set it to {before.kind} for this batch"
         )
     if before != after:
         return _UNPROVEN
-    return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} is equal for some others, too"
+    return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} can be equal for different rows"
 
 
 def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
     last = head.queries[author.query_id].last_batch
     return (
-        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
-        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
-        "new directory, or the checkpoint that wrote here"
+        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}. The "
+        "checkpoint belongs to another history of this query: it was copied, or restored from an older copy. Use a "
+        "new checkpoint and a new directory, or the checkpoint that wrote here"
     )
 
 
 def _overtaken(head: LogState, author: StreamAuthor) -> str:
     last = head.queries[author.query_id]
     fate = (
-        "was committed, and its record is not kept any more"
+        "was committed, but the log no longer contains its record"
         if author.batch_id >= last.lineage_start
-        else f"was left out when a gap was accepted at batch {last.lineage_start}, or committed before that"
+        else f"was skipped when a gap was accepted at batch {last.lineage_start}, or was committed before that batch"
     )
     return (
-        f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
-        f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
-        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
-        "newest one. Nothing of this batch is written now"
+        f"batch {author.batch_id} of query {author.query_id} {fate}: since then, run {last.run_id} of the query "
+        f"continued to batch {last.last_batch}, version {last.version}. Nothing of this batch is written now. If this "
+        f"run, {author.run_id}, is older than that run, stop it; if its checkpoint was restored from an older copy, "
+        "restore the newest checkpoint"
     )
 
 
 def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
     return (
         f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
-        f"{head.transactions[transaction.app_id].last}), but {problem}. Was the checkpoint of the stream deleted, "
-        "so that its batches are counted from 0 again? Then use another txnAppId. Are values made anew by each try, "
-        "such as the time? Then its rows cannot be recognised"
+        f"{head.transactions[transaction.app_id].last}), but {problem}. If the checkpoint of the stream was deleted, "
+        "its batches are counted from 0 again: use another txnAppId. If each attempt computes values such as the time "
+        "again, its rows cannot be recognised"
     )

@@ -76,7 +76,7 @@ def commit(  # noqa: PLR0913 - the last by name
             log.notes.replays += 1
             return Committed(head.version, replayed=True)
         if task_found_batch:
-            raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
+            raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
         starts = lineage_start(head, author, policy)
         log.prepare_directory()  # for a batch that is refused, a lost log gets no new directory that would hide it
         if (body := prepare(head, partial(snapshot_at, log, head))) is None:

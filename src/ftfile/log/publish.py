@@ -102,7 +102,7 @@ def raise_own_or_warn(problems: Sequence[Problem], author: Author, version: int 
         at = problem.entry.version
         if at == version or _is_own(problem.entry, author):
             raise problem.error
-        _log.warning("version %d, of another writer, is not wholly published: %s", at, problem.error)
+        _log.warning("version %d, of another writer, is not completely published: %s", at, problem.error)
 
 
 def check_removes_published(problems: Sequence[Problem], record: Record) -> None:
@@ -164,8 +164,9 @@ def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
     """Return the error as one that says that the batch is committed, so that it is not written again."""
     kind = type(error) if isinstance(error, CommitError) else NotPublished
     raised = kind(
-        f"version {entry.version} is committed, and writing it again would double it; but not all of it is published: "
-        f"{error}. Once the cause is gone, the next commit into the directory finishes it"
+        f"version {entry.version} is committed but not completely published: {error}. Do not write its rows again, "
+        "they would be doubled. After the cause is fixed, the next commit to the directory publishes the remaining "
+        "files"
     )
     raised.__cause__ = error
     return raised
@@ -174,9 +175,9 @@ def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
 def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
     names = ", ".join(repr(add.final_path) for add in adds[:5])
     return MissingPart(
-        f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final name, the "
-        f"first: {names}. They were published, and something moved or deleted them since: bring them back, or go on "
-        "without them with onMissingPart=warn"
+        f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final names, the "
+        f"first: {names}. They were published, and then moved or deleted. Restore them, or continue without them with "
+        "onMissingPart=warn"
     )
 
 
@@ -205,7 +206,11 @@ def post_commit(log: CommitLog, head: LogState) -> None:
             except FtfileError as error:
                 recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
                 recent.failures += 1
-                _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
+                _log.warning(
+                    "could not write a range up to version %d, readers read the records instead: %s",
+                    head.version,
+                    error,
+                )
         # What no range stands for is read again.
         recent.clear()
     write_checkpoint_if_due(log, head)

@@ -64,7 +64,7 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
     try:
         write_file(fs, fs.put, layout.PUBLISHED_HINT, to_checked_text([text]))
     except StorageError as error:
-        _log.warning("could not write a hint, the next start will look at more files: %s", error)
+        _log.warning("could not write a hint, the next start will check more files: %s", error)
 
 
 def store_now_ms(fs: FileSystem) -> int:
@@ -96,7 +96,7 @@ class StoreClock:
             try:
                 store_ms = store_now_ms(self._fs)
             except StorageError as error:
-                _log.warning("the store's time is not known, the record has that of this machine: %s", error)
+                _log.warning("the store's time is unknown, the record contains the time of this machine: %s", error)
                 return None
             after_ms = clock.now_ms()
             is_apart = not now_ms - CLOCK_ERROR_MS <= store_ms <= after_ms + CLOCK_ERROR_MS
@@ -108,12 +108,13 @@ class StoreClock:
 CREATE_TRIES = 5
 
 _ADVICE = (
-    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
-    "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
+    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, accept the "
+    "loss with ftfile.repair(path, accept_lost_records=True, dry_run=False). Without dry_run=False, it only reports "
+    "what it would do"
 )
 _NO_CHECKPOINT_ADVICE = (
-    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, begin a new log, as "
-    "docs/disaster-recovery.md shows"
+    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, start a new "
+    "log, as docs/disaster-recovery.md shows"
 )
 
 
@@ -182,7 +183,7 @@ class Records:
             except AlreadyExists:
                 return size_bytes if self._is_own(record) else None
             except (OutcomeUnknown, Unavailable) as error:
-                _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
+                _log.warning("creating version %d had an unknown outcome, checking it: %s", record.version, error)
                 doubt = error
                 self.clock.sleep(0.05 * 2**tried)
             except StorageError as error:
@@ -213,7 +214,7 @@ class Records:
             raise outcome_unknown(record, error) from error
         if record_there is None and (newest is None or newest.version < record.version):
             path = layout.record_path(record.version)
-            raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
+            raise CorruptData(path, "a record, or nothing", "an entry that exists but cannot be read", "Move it away")
         return is_own
 
     def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
@@ -234,17 +235,17 @@ class Records:
             return True  # records before a checkpoint may be gone: reading starts over from it
         path = layout.record_path(version + 1)
         if listed > version or self.read_record(hinted) is not None:
-            text = f"none, although there is version {max(listed, hinted)}"
+            text = f"no record, although version {max(listed, hinted)} exists"
             if version < 0:
                 raise CorruptData(
-                    path, "the first record, or a log checkpoint that stands for it", text, _NO_CHECKPOINT_ADVICE
+                    path, "the first record, or a log checkpoint that replaces it", text, _NO_CHECKPOINT_ADVICE
                 )
             raise CorruptData(path, "a record", text, _ADVICE)
         if acts:
-            text = f"none, although version {hinted} was published: the log has lost its newest records"
+            text = f"no record, although version {hinted} was published: the log has lost its newest records"
             raise CorruptData(path, "a record", text, _ADVICE)
         _log.warning(
-            "the log ends at version %d, and version %d was published: its newest records are lost", version, hinted
+            "the log ends at version %d, but version %d was published: its newest records are lost", version, hinted
         )
         return True
 
@@ -261,7 +262,6 @@ class Records:
 def outcome_unknown(record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
     """Return the error of a record that may have been created."""
     return CommitOutcomeUnknown(
-        f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. A streaming "
-        "query finds out when it is started again. Before a batch write is repeated, look for it in "
-        "ftfile.open(path).history()"
+        f"it is unknown whether version {record.version} was created ({doubt}); nothing was deleted. A streaming query "
+        "checks this when it is restarted. Before you repeat a batch write, check ftfile.open(path).history() for it"
     )

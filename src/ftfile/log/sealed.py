@@ -44,7 +44,7 @@ _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
 _RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
 _SEALED = (f"{layout.LOG}/", f"{layout.CHECKPOINTS}/", f"{layout.COMPACTED}/")
-_ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
+_ADVICE = "Restore it from a copy. Only a process with a key of the directory can have written it"
 
 
 # Of the line at the end of a file.
@@ -158,13 +158,13 @@ class SealedFileSystem(WrapperFileSystem):
         mac = _mac(line) if content.endswith(b"\n") else None
         if mac is None:
             self._take_again(path)
-            raise CorruptData(path, "a file that ends in its MAC", f"one that ends in {content[-24:]!r}", _ADVICE)
+            raise CorruptData(path, "a file that ends in its MAC", f"a file that ends in {content[-24:]!r}", _ADVICE)
         try:
             key = self.keys.find(mac.key_id, mac.wrapped)
         except ConfigError as error:
             if path != layout.PUBLISHED_HINT:
                 raise ConfigError(f"{path!r} cannot be read: {error}") from error
-            raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
+            raise CorruptData(path, "a known key", str(error)) from error  # as good as no hint
         for _ in range(2):
             if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
                 version = _version_of(path)
@@ -174,9 +174,9 @@ class SealedFileSystem(WrapperFileSystem):
             self._take_again(path)  # the directory may be another one than it was
         raise CorruptData(
             path,
-            f"what the key {mac.key_id!r} authenticates in this directory",
-            "something else: it was changed, or the key is another one of this name",
-            f"Give the keyProvider that it was written with. {_ADVICE}",
+            f"content that the key {mac.key_id!r} authenticates in this directory",
+            "other content: the file was changed, or another key has this name",
+            f"Give the keyProvider with which the file was written. {_ADVICE}",
         )
 
     @property
@@ -192,8 +192,8 @@ class SealedFileSystem(WrapperFileSystem):
             self._take(read_within(self.inner, layout.FORMAT_FILE, SMALL_BYTES_MAX, _ADVICE))
         except NotFound as error:
             # As long as there is a log, that must not look like an empty directory.
-            why = "what an encrypted directory says of itself"
-            why += f", for {path!r}" if path != layout.FORMAT_FILE else ""
+            why = "the file that describes an encrypted directory"
+            why += f", needed for {path!r}" if path != layout.FORMAT_FILE else ""
             raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
 
     def _take(self, content: bytes) -> bytes:
@@ -201,9 +201,9 @@ class SealedFileSystem(WrapperFileSystem):
         line, *seal = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)
         if not seal:
             raise ConfigError(
-                "keys were given, and this directory is not encrypted, so that nothing in it can be trusted: "
-                "encryption begins with the first commit to a directory. To write, take another directory; to read "
-                "this one as it is, leave out encryption and keyProvider"
+                "keys were given, but this directory is not encrypted, so its content cannot be trusted: encryption "
+                "starts with the first commit to a directory. To write, use another directory. To read this directory "
+                "without encryption, leave out encryption and keyProvider"
             )
         self._seal = Seal.of(seal[0])
         return line
@@ -230,7 +230,7 @@ def open_with_keys(
         keys = Keys(seal.key_provider).as_told_by(parse(url).path)
     if keys is None:
         raise ConfigError(
-            f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
+            f"{url!r} is encrypted, and no key provider was given: name it with the option keyProvider, the argument "
             f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"
         )
     if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:

@@ -42,7 +42,7 @@ class Definitions(dict[str, Any]):
     """Definitions by key; CorruptData for a key that a record names and none defines."""
 
     def __missing__(self, key: str) -> Any:  # noqa: ANN401 - JSON
-        raise CorruptData(layout.LOG, f"a definition with the key {key!r:.80}", "none")
+        raise CorruptData(layout.LOG, f"a definition with the key {key!r:.80}", "no definition")
 
 
 class SharedMap(Mapping[K, V]):

@@ -134,7 +134,7 @@ def expire(
         CorruptData, CommitError: see `ftfile.vacuum`.
     """
     if keep_last < 1:
-        raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
+        raise ConfigError(f"keep_last={keep_last}: it must be a number of versions, 1 or more")
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, Access.of(access)) as (log, author):
         progress = access.get("progress")
@@ -182,7 +182,7 @@ def _delete_garbage(
     # The second look sees the commits before the record, and what they need.
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
-        _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
+        _log.warning("vacuum deletes nothing and leaves all files to the next vacuum: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
     summary = _garbage_files(findings)
     failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(summary)))
@@ -230,7 +230,11 @@ def _head_and_garbage(
 def _warn_of_foreign(findings: Findings) -> None:
     if findings.foreign:
         names = ", ".join(map(repr, findings.foreign[:5]))
-        _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
+        _log.warning(
+            "%d files at the names of removed parts are other files, they stay: %s",
+            len(findings.foreign),
+            names,
+        )
 
 
 def _waiting(
@@ -244,7 +248,7 @@ def _waiting(
     except CorruptData:
         if log.refresh().version == head.version:
             raise
-    _log.warning("the files that wait were not counted: the log changed meanwhile")
+    _log.warning("the files that will be deleted later were not counted: the log changed meanwhile")
     return ()
 
 
@@ -279,7 +283,7 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
     except NotFound:
         return True
     except FtfileError as error:
-        _log.warning("vacuum leaves %s to the next: %s", path, error)
+        _log.warning("vacuum could not delete %s, the next vacuum tries again: %s", path, error)
         return False
     return True
 
@@ -292,7 +296,7 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
         if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
             merge_all(log, head)
     except FtfileError as error:
-        _log.warning("the ranges stay as they are: %s", error)
+        _log.warning("the ranges were not merged: %s", error)
 
 
 def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> int:
@@ -305,12 +309,12 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
         retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
     except ValueError:
         raise ConfigError(
-            f"{name}={retention!r}: it takes a duration with its unit, such as '7d' or '36h', or a timedelta"
+            f"{name}={retention!r}: it must be a duration with a unit, such as '7d' or '36h', or a timedelta"
         ) from None
     if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
         raise ConfigError(
             f"{name}={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
-            "older versions lose their files. Set force=True when nothing else writes or reads"
+            "older versions lose their files. Set force=True if no other process writes or reads"
         )
     return int(retention_s * 1000)
 
@@ -354,9 +358,9 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
             return None if _horizons_since(log, first, head.version) else Body(horizon_ms=now_ms)
 
         if commit(log, author, lower).record is not None:
-            _log.warning("the horizon %s lay in the future, and is %s now", time_text(horizon_ms), time_text(now_ms))
+            _log.warning("the horizon %s was in the future, it is now %s", time_text(horizon_ms), time_text(now_ms))
             return True
-    raise CommitError("the horizon lies in the future, and others change it at the same time: try again later")
+    raise CommitError("the horizon is in the future, and other processes change it at the same time: try again later")
 
 
 def is_horizon_taken_back(log: CommitLog, version: int) -> bool:

@@ -92,7 +92,7 @@ def _without_checksum(path: str, stored: bytes) -> bytes:
     """Return a stored file without the checksum at its end; CorruptData if that is not its checksum."""
     content, stored_checksum = stored[:-_CHECKSUM_BYTES], stored[-_CHECKSUM_BYTES:]
     if checksum(content).encode() != stored_checksum:
-        raise CorruptData(path, f"{checksum(content)} at its end", repr(stored_checksum))
+        raise CorruptData(path, f"the checksum {checksum(content)} at its end", repr(stored_checksum))
     return content
 
 
@@ -128,7 +128,9 @@ class WalFiles:
         content = sealer.feed(line + b"\n" + message) + sealer.finish()
         content += checksum(content).encode()
         if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(f"windows of {len(content)} bytes, which nobody could read: write smaller ones")
+            raise ConfigError(
+                f"the windows have {len(content)} bytes, which is too large to read: write smaller windows"
+            )
         try:
             self.fs.create_exclusive(path, content)
         except AlreadyExists:  # by an own try whose reply was lost
@@ -146,7 +148,9 @@ class WalFiles:
             header: dict[str, Any] = json_value(line)
             wal_id = header["id"]
         if wal_id != self._wal_id:
-            raise CorruptData(path, f"windows of this store, with the id {self._wal_id!r}", f"the id {wal_id!r:.80}")
+            raise CorruptData(
+                path, f"windows of this store, with the id {self._wal_id!r}", f"windows with the id {wal_id!r:.80}"
+            )
         return header, memoryview(message)
 
     def delete(self, names: Sequence[layout.WalName]) -> bool:
@@ -154,7 +158,7 @@ class WalFiles:
         try:
             parallel(self.fs, lambda name: delete_file(self.fs, self._path(name)), names)
         except StorageError as error:
-            _log.warning("files of windows that nobody needs stay until the next commit or opening: %s", error)
+            _log.warning("unneeded files of windows stay until the next commit or opening: %s", error)
             return False
         return True
 

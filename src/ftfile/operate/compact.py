@@ -86,7 +86,7 @@ class SmallFiles(Choice):
     def __post_init__(self) -> None:
         """Raise a ConfigError for a target that cannot be."""
         if self.target_bytes < 1:
-            raise ConfigError(f"target_bytes={self.target_bytes}: it takes a number of bytes of 1 or more")
+            raise ConfigError(f"target_bytes={self.target_bytes}: it must be a number of bytes, 1 or more")
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
         """Return the merges."""

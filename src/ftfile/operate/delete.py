@@ -222,7 +222,7 @@ class Deleting:
         check_is_files(head, self.url, "delete its rows with ftfile.kv.purge")
         if where is None or (isinstance(where, Mapping) and not where):
             raise ConfigError(
-                f'where={where!r} does not say what to delete: it takes a condition, such as {{"id": 7}} or '
+                f'where={where!r} does not choose rows to delete: give a condition, such as {{"id": 7}} or '
                 f'"id = 7"; ftfile.drop(path, "{ALL}") removes every row'
             )
         where = settled_for(head, where, log.clock)
@@ -301,7 +301,7 @@ def _is_everything(where: object) -> bool:
     """Return True for every row; ConfigError for what is neither that nor a condition."""
     if where is None or (isinstance(where, Mapping) and not where):
         raise ConfigError(
-            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
+            f"where={where!r} does not choose rows to drop: give a condition on partition columns, such as "
             f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
         )
     return isinstance(where, str) and where == ALL

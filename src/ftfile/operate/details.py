@@ -260,7 +260,7 @@ def _rows_ended(log: CommitLog, first: int, second: int) -> int:
             records = dict(zip(versions, parallel(log.fs, log.read_record, versions), strict=True))
         record = records[newer]
         if record is None:
-            raise CorruptData(layout.record_path(newer), "a record", "none", "Read again later")
+            raise CorruptData(layout.record_path(newer), "a record", "no record", "Read again later")
         source = newer - 1
         if record.restored is not None and record.restored >= oldest:
             source = record.restored
@@ -338,7 +338,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
             record = log.read_record(version)
             if record is not None and any(brought.id == add.id for brought in record.adds):
                 return version
-        raise CorruptData(layout.COMPACTED, f"the version of {add.final_path!r}", "none", "Read again later")
+        raise CorruptData(layout.COMPACTED, f"the version of {add.final_path!r}", "no record of it", "Read again later")
 
 
 def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:

@@ -38,56 +38,58 @@ Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
 _Repair: TypeAlias = Literal["yes", "on request", "no"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
 
-_REPAIR = "ftfile.repair(path, dry_run=False) mends it"
-_NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
+_REPAIR = "ftfile.repair(path, dry_run=False) repairs it"
+_NEXT = f"The next commit repairs it, or: {_REPAIR}"
 _RESTORE = "Restore it from a copy of the directory"
 _ACCEPT = "ftfile.repair(path, accept_lost_records=True, dry_run=False)"
-_CUT = f"{_RESTORE}; if there is none, {_ACCEPT} puts the later records aside, and the files that they made visible"
+_CUT = f"{_RESTORE}; if there is no copy, {_ACCEPT} quarantines the later records and the files that they made visible"
 _FOREIGN = (
-    "A later record follows another one: that was lost, and another commit took its number. Restore it from a copy, in "
-    f"the place of the one there; if there is none, {_ACCEPT} goes on without it"
+    "A later record follows another record: the original record was lost, and another commit has its number. Restore "
+    f"the original from a copy, in place of the existing record; if there is no copy, {_ACCEPT} continues without it"
 )
 _LOST = (
-    f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {_ACCEPT} takes the newest "
-    "one there is for the newest"
+    f"Restore the newest records from a copy, with all of {layout.META}; if there is no copy, {_ACCEPT} accepts the "
+    "newest existing record as the newest"
 )
 _STRANGERS = (
-    "Plain readers take them for data. ftfile leaves what is not its own; "
-    "ftfile.repair(path, quarantine=[…], dry_run=False) puts aside what you name, also by patterns such as '*.tmp'"
+    "Plain readers read them as data. ftfile never changes foreign files; ftfile.repair(path, quarantine=[…], "
+    "dry_run=False) quarantines the files that you name, also by patterns such as '*.tmp'"
 )
 _GIVE_UP = (
-    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}], {full}dry_run=False) "
-    "records that its {rows} are gone"
+    "Restore the file from a copy; if there is no copy, ftfile.repair(path, give_up=[{path!r}], {full}dry_run=False) "
+    "records that its {rows} are lost"
 )
 
 _WINDOWS = (
-    "Restore the file from a copy; if there is none, open the store with `restore`, which forgets the windows behind "
-    "the last recorded one, and let what feeds it go back"
+    "Restore the file from a copy; if there is no copy, open the store with `restore`, which discards the windows "
+    "after the last recorded window, and reset the program that feeds it"
 )
 _OLD = (
-    f"{_RESTORE}. The newest version does not need it; older ones cannot be read, nor restored, and a follower that is "
-    "not so far stops there. A vacuum ends these versions"
+    f"{_RESTORE}. The newest version does not need it, but older versions cannot be read or restored, and a follower "
+    "that has not passed them stops there. A vacuum ends these versions"
 )
 _MOVE_OUT = (
-    "Stop its writers, and move it out with all that is in it; or, if its rows belong here, read them, write them here "
+    "Stop its writers, and move it out with all its content; or, if its rows belong here, read them, write them here "
     "with partitionBy, and delete it"
 )
 _NAMED = (
-    "Nothing has to be done. Who knows the code names it: writers by their options, ftfile.flush by code=[…], and "
-    "readers of a store by merge=…"
+    "No action is needed. To run the code, name it: in the options of writers, with code=[…] in ftfile.flush, and "
+    "with merge=… in readers of a store"
 )
-_NOT_DUE = "The query's next batch finishes them. If none comes: ftfile.flush(path, due_only=True)"
-_STUCK = "Remove the cause, or let ftfile.repair(path, dry_run=True) propose what to do"
-_FLUSH = "ftfile.flush(path) tries again, and says why it fails; ftfile.verify(path, full=True) finds damaged rows"
+_NOT_DUE = "The query's next batch finishes them. If no batch runs: ftfile.flush(path, due_only=True)"
+_STUCK = "Remove the cause, or run ftfile.repair(path, dry_run=True) to see the possible repairs"
+_FLUSH = "ftfile.flush(path) tries again and reports why it fails; ftfile.verify(path, full=True) finds damaged rows"
 _COMPACT = (
-    "ftfile.compact(path, dry_run=True) tells what merging them would do. To write larger ones from the start, let "
-    "files stay open over batches: `maxBytesPerFile` with `rolloverInterval`"
+    "ftfile.compact(path, dry_run=True) reports what a merge would do. To write larger files from the start, keep "
+    "files open over batches: `maxBytesPerFile` with `rolloverInterval`"
 )
-_VACUUM = "ftfile.vacuum(path, dry_run=True) tells how much would be freed; older versions end with it"
-_STAGE = "Nothing to do while a query runs; ftfile.vacuum(path) deletes the old ones"
-_SILENCE = "Nothing to do if the queries have ended. Otherwise look at their drivers: a query may wait for its source"
-_HARMLESS = "No row is lost or doubled. If it comes often, something ends again and again: see the driver's log"
-_OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
+_VACUUM = "ftfile.vacuum(path, dry_run=True) reports how much would be freed; a vacuum ends older versions"
+_STAGE = "No action is needed while a query runs; ftfile.vacuum(path) deletes the old files"
+_SILENCE = (
+    "No action is needed if the queries have ended. Otherwise check their drivers: a query may wait for its source"
+)
+_HARMLESS = "No row is lost or doubled. If it happens often, processes end repeatedly: check the driver's log"
+_OLDER = "The keys in this run of a store are then read from the older runs, with older values or sums"
 
 
 class _Kind(NamedTuple):
@@ -100,112 +102,116 @@ class _Kind(NamedTuple):
 
 
 _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
-    ("error", "yes", _NEXT): {"missing-format": "The file that tells the format of the log is missing"},
+    ("error", "yes", _NEXT): {"missing-format": "The file with the format of the log is missing"},
     ("warning", "yes", _NEXT): {
-        "not-published": "Committed files are not at their names yet: plain readers miss their rows",
-        "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
+        "not-published": "Committed files are not at their final names yet: plain readers miss their rows",
+        "not-hidden": "Removed files are still at their final names: plain readers see removed rows",
     },
     ("error", "yes", _REPAIR): {
-        "bad-format": "The file that tells the format of the log is damaged",
-        "horizon-ahead": "A vacuum has noted a time in the future",
-        "impossible-name": "A committed file has a name that this store does not take",
-        "repeated-name": "Two committed files have one name",
+        "bad-format": "The file with the format of the log is damaged",
+        "horizon-ahead": "A vacuum recorded a horizon in the future",
+        "impossible-name": "A committed file has a name that this store does not accept",
+        "repeated-name": "Two committed files have the same name",
         "hidden-part": "A committed file was hidden: plain readers miss its rows",
-        "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
+        "returned-part": "A removed file is at its final name again: plain readers see removed rows",
     },
     ("warning", "yes", _REPAIR): {
         "missing-directory": "A directory that ftfile needs is missing",
-        "bad-marker": "The mark by which hosts recognise the directory is damaged",
-        "bad-checkpoint": "A summary of the log is wrong",
-        "bad-range": "A list of files that readers use is wrong",
-        "bad-hint": "A note of how far files are published is wrong",
+        "bad-marker": "The file by which hosts recognise the directory is damaged",
+        "bad-checkpoint": "A log checkpoint is wrong",
+        "bad-range": "A range, which lists files for readers, is wrong",
+        "bad-hint": "The hint of how far files are published is wrong",
         "removed-part-staged": "A removed file would be published again",
     },
-    ("error", "yes", f"Move the foreign file away, or: {_REPAIR}: it puts that aside"): {
-        "taken-name": "A foreign file is at the name of a committed one, which cannot be published"
+    ("error", "yes", f"Move the foreign file away, or: {_REPAIR} and quarantines the foreign file"): {
+        "taken-name": "A foreign file is at the final name of a committed file, which cannot be published"
     },
     ("error", "on request", _CUT): {
         "missing-record": "Records of commits are missing",
         "damaged-record": "The record of a commit is damaged",
     },
-    ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another one"},
+    ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another record"},
     ("error", "on request", _LOST): {"lost-records": "The newest records of commits are lost"},
     ("error", "on request", _GIVE_UP): {
-        "missing-part": "A committed file is gone",
-        "missing-segment": "Committed rows of an open file are gone",
-        "damaged-part": "A committed file is not what was written",
-        "damaged-segment": "Committed rows of an open file are not what was written",
+        "missing-part": "A committed file is missing",
+        "missing-segment": "Committed rows of an open file are missing",
+        "damaged-part": "A committed file does not have its written content",
+        "damaged-segment": "Committed rows of an open file do not have their written content",
     },
-    ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters are not what was written"},
-    ("error", "no", "Remove it. Nothing is reached by it, read from it or written to it"): {
-        "link": "There is a link, a pipe, a socket or a device in the place of one of ftfile's own files"
+    ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters do not have their written content"},
+    ("error", "no", "Remove it. ftfile never follows it, reads it or writes to it"): {
+        "link": "A link, a pipe, a socket or a device is in place of one of ftfile's files"
     },
-    ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that no commit has yet are damaged"},
+    ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that are not committed yet are damaged"},
     ("error", "no", _MOVE_OUT): {
-        "nested-directory": "Another directory of ftfile lies in this one: plain readers read the rows of both"
+        "nested-directory": "Another directory of ftfile lies in this directory: plain readers read the rows of both"
     },
-    ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
+    ("error", "no", _RESTORE): {"missing-checkpoint": "The log checkpoint with which all readers start is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
         "bad-record": "The record of a commit was changed by hand",
-        "overlapping-segments": "Two pieces of open files claim the same bytes",
+        "overlapping-segments": "Two segments of open files claim the same bytes",
     },
-    ("info", "no", _OLD): {"damaged-old-file": "Rows that were removed since cannot be read in older versions"},
-    ("info", "no", _NAMED): {"code-not-asked": "The log names code of users, which nobody imports because of that"},
+    ("info", "no", _OLD): {"damaged-old-file": "Removed rows cannot be read in older versions"},
+    ("info", "no", _NAMED): {"code-not-asked": "The log names code of users, which is not imported for this reason"},
     ("info", "on request", _STRANGERS): {
-        "foreign-files": "There are files of other programs: plain readers take them for data",
-        "unknown-files": "There are files that no commit knows: plain readers take them for data",
+        "foreign-files": "There are files of other programs: plain readers read them as data",
+        "unknown-files": "There are files that no record names: plain readers read them as data",
     },
     # Of a status: what the head of the log, and checkpoints, show.
     ("error", "no", _FLUSH): {"open-file-fails": "Open files could not be finished"},
     ("warning", "no", _NOT_DUE): {"open-file-due": "Open files are due: plain readers miss their rows"},
-    ("error", "no", _STUCK): {"not-publishable": "Committed files cannot be published, or removed ones not be hidden"},
+    ("error", "no", _STUCK): {
+        "not-publishable": "Committed files cannot be published, or removed files cannot be hidden"
+    },
     ("warning", "no", "ftfile.kv.verify(path) finds damaged runs"): {
-        "merge-fails": "Merges of a store failed too often, and are left out for a while"
+        "merge-fails": "Merges of a store failed too often, and are skipped for a while"
     },
     ("error", "no", "See docs/disaster-recovery.md"): {
-        "checkpoint-contradicts": "A query's checkpoint and the directory are not of one time"
+        "checkpoint-contradicts": "A query's checkpoint and the directory are from different times"
     },
-    ("info", "no", "Give paths of checkpoints as they are seen from here"): {
-        "checkpoint-unread": "How far a query has come is not known: its checkpoint was not read"
+    ("info", "no", "Give the paths of checkpoints as this host sees them"): {
+        "checkpoint-unread": "The progress of a query is unknown: its checkpoint was not read"
     },
     # Of the doctor: this machine, and the directory as it is seen from here.
-    ("error", "no", "Install what is expected"): {
+    ("error", "no", "Install the expected version"): {
         "python": "Python is too old for ftfile",
         "packages": "Packages that ftfile needs are missing",
         "spark": "Spark is missing here, or too old",
         "java": "Java is missing here, or too old",
         "driver": "The package for this kind of store is missing",
     },
-    ("info", "no", "Install the package"): {"extra": "A package for what only some need is missing"},
+    ("info", "no", "Install the package"): {"extra": "An optional package is missing"},
     ("info", "no", "Set PYSPARK_PYTHON=ftfile-python"): {"worker-start": "Python processes of Spark start slowly"},
-    ("warning", "no", "Install what is here"): {"workers": "Spark's workers would run another Python or ftfile"},
+    ("warning", "no", "Install the versions of this machine"): {
+        "workers": "Spark's workers would run another version of Python or ftfile"
+    },
     ("error", "no", "Check the path, the keys, the network and the credentials"): {
         "directory": "The directory cannot be opened from here"
     },
-    ("error", "no", "Set the clocks of this machine and of the store, by NTP"): {
+    ("error", "no", "Set the clocks of this machine and of the store, with NTP"): {
         "clock": "The clocks of this machine and of the store differ"
     },
-    ("warning", "no", "Let this user write there, by chmod or chown"): {
+    ("warning", "no", "Allow this user to write there, with chmod or chown"): {
         "permissions": "This user may not write to the directory"
     },
-    ("warning", "no", "Make room: a full disk fails batches, which come again"): {"space": "The disk is nearly full"},
+    ("warning", "no", "Free space: on a full disk batches fail and are retried"): {"space": "The disk is nearly full"},
     # Of a report: what the history and the live files show.
-    ("error", "no", "ftfile.verify(path) says which, and what to do"): {
+    ("error", "no", "ftfile.verify(path) reports the versions and the remedies"): {
         "unreadable-versions": "Versions cannot be read, and are not in the plots"
     },
     ("warning", "no", "`ftfile.open(path).dead_letters()` returns them, with the reason of each"): {
         "bad-records": "Records could not be written, and are kept as dead letters"
     },
     ("info", "no", _HARMLESS): {
-        "replays": "Batches came again after restarts, and were recognised",
-        "recoveries": "Versions were published by a later process than their own",
+        "replays": "Batches were repeated after restarts, and were recognised",
+        "recoveries": "Versions were published by a later process",
         "task-retries": "Tasks failed and were tried again",
     },
-    ("warning", "no", "See which stage has grown, below, and docs/tuning.md"): {
+    ("warning", "no", "See below which stage takes longer, and docs/tuning.md"): {
         "slower-commits": "Commits take longer than before"
     },
-    ("info", "no", _SILENCE): {"silence": "Nothing was committed for long"},
-    ("warning", "no", _COMPACT): {"small-files": "Most files are small: reading them takes long"},
+    ("info", "no", _SILENCE): {"silence": "Nothing was committed for a long time"},
+    ("warning", "no", _COMPACT): {"small-files": "Most files are small: reads take longer"},
     ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
     ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
 }
@@ -217,21 +223,23 @@ STRANGERS = frozenset({"foreign-files", "unknown-files"})
 # What a repair can do, in the order in which it does it: first what the log is read by, then what stands in the way of
 # files, then files, then what is derived of the log.
 ACTIONS = {
-    "make-directory": "make the directory {path!r}",
+    "make-directory": "create the directory {path!r}",
     "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
-    "write-format": "write {path!r} again",
-    "write-marker": "write {path!r} again, where hosts may see different directories",
-    "cut-log": f"move the records from version {{version}} on, and what they made visible, to {layout.QUARANTINE}",
+    "write-format": "rewrite {path!r}",
+    "write-marker": "rewrite {path!r}, if hosts may see different directories",
+    "cut-log": (
+        f"move the records from version {{version}} on, and the files that they made visible, to {layout.QUARANTINE}"
+    ),
     "lower-horizon": "record a vacuum horizon that is not in the future",
     "bring-back": "publish {path!r} again, from {source!r}",
     "rename": "record another name for {path!r}, and publish it",
-    "give-up": "record that the {rows} rows of {path!r} are gone",
+    "give-up": "record that the {rows} rows of {path!r} are lost",
     "publish": "publish {path!r}",
     "retire": "hide {path!r} again",
-    "start-log": "record that the log begins with version {version}",
-    "rebuild-checkpoint": "make the log checkpoint anew of the records",
-    "rebuild-ranges": "make the ranges anew of the records",
-    "rebuild-hint": "make the hint anew",
+    "start-log": "record that the log starts with version {version}",
+    "rebuild-checkpoint": "rebuild the log checkpoint from the records",
+    "rebuild-ranges": "rebuild the ranges from the records",
+    "rebuild-hint": "rebuild the hint",
 }
 
 
@@ -355,4 +363,4 @@ def _consequence_of(add: Add) -> str:
     if not is_run(add) or not add.rows:
         return ""
     deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE
-    return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
+    return f"{_OLDER}, and its deleted keys exist again: delete these keys again" if deletes else _OLDER

@@ -188,8 +188,8 @@ class Flush:
             for option, name in code.items():
                 if name not in self.code and (self.due_only or option != "rollingPolicy"):
                     raise ConfigError(
-                        f"the log says {option}={name!r} for query {query_id}, and code is not imported because a "
-                        f"directory names it: if you know it, flush with code=[{name!r}]"
+                        f"the log names {option}={name!r} for query {query_id}, but code is not imported because a "
+                        f"directory names it: if you trust this code, flush with code=[{name!r}]"
                     )
 
     def _segments(self, head: LogState) -> list[Add]:
@@ -259,9 +259,9 @@ class Flush:
                 continue
             if inputs & self.stale:
                 advice = (
-                    "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
-                    "longer retention. If its horizon lies in the future, ftfile.vacuum(path, dry_run=False) takes it "
-                    "back"
+                    "these segments are older than vacuum's horizon, so the new file could be deleted at once. Flush "
+                    "again, and use a longer retention for vacuum. If the horizon is in the future, "
+                    "ftfile.vacuum(path, dry_run=False) lowers it"
                 )
                 self._leave_open(rewrite.inputs, StaleFiles(advice))
             self.stale |= inputs
@@ -318,7 +318,7 @@ def files_each(commit_every: int | None) -> int:
     """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
     limit = PARTS_PER_RECORD if commit_every is None else commit_every
     if not 1 <= limit <= NUMBERS_PER_VERSION:
-        raise ConfigError(f"commit_every={commit_every}: it takes 1 to {NUMBERS_PER_VERSION} new files")
+        raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 to {NUMBERS_PER_VERSION}")
     return limit
 
 

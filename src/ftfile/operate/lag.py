@@ -38,24 +38,24 @@ LOOK_S = 5.0
 CHECKPOINTS_MAX = 32
 
 _WHERE = "see lastProgress of the query, or the metric ftfile_source_backlog"
-_WHICH_DIRECTORY = "a checkpoint does not name the directory that is followed: give it as one of sources"
-_NONE_OF_THEM = "it follows none of the directories that are given as sources"
+_WHICH_DIRECTORY = "a checkpoint does not name the directory that the query follows: give it as one of sources"
+_NONE_OF_THEM = "the query follows none of the directories that are given as sources"
 _STATE_ELSEWHERE = "its state is not below the checkpoint: ftfile.source_status(path, stateLocation=…) reads it there"
 _NOT_COUNTED = f"it did not answer within {LOOK_S:g} s: ftfile.source_status(path, checkpointLocation=…) waits longer"
 _SILENT = f"it did not answer within {LOOK_S:g} s"
 _AHEAD = (
-    "it has batch {} done, and the directory ends with batch {}: newer records are lost, or the directory was restored "
-    "from an older copy, and the query is refused; see docs/disaster-recovery.md"
+    "it has completed batch {}, but the directory ends with batch {}: newer records are lost, or the directory was "
+    "restored from an older copy, and the query is refused; see docs/disaster-recovery.md"
 )
 _BEHIND = (
-    "it ends with {}, and the directory with batch {}: it was restored from an older copy, and the query must "
-    "read the batches between as before; see docs/disaster-recovery.md"
+    "it ends with {}, but the directory with batch {}: the checkpoint was restored from an older copy, and the query "
+    "must read the batches between as before; see docs/disaster-recovery.md"
 )
 _ELSEWHERE = (
-    "a record names it, and it is not on the store of the directory, so that nobody was asked: give its path as one of "
+    "a record names it, but it is on another store than the directory and was not read: give its path as one of "
     "checkpoints"
 )
-_NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries that wrote last were"
+_NOT_LOOKED_AT = f"it was not read: only the {CHECKPOINTS_MAX} checkpoints of the queries that wrote last are read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,10 @@ class Lag:
         query_id = read_query_id(path, context, self._settings_for(path))
         if query_id is not None and query_id in head.queries:
             return query_id
-        actual = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
-        raise ConfigError(f"checkpoint={path!r}: it is {actual}; those that wrote here are {', '.join(head.queries)}")
+        actual = "not a readable checkpoint" if query_id is None else f"the checkpoint of query {query_id}"
+        raise ConfigError(
+            f"checkpoint={path!r}: it is {actual}; the queries that wrote here are {', '.join(head.queries)}"
+        )
 
     def _look_at(self, query_id: str, url: str, context: Context) -> None:
         """Note the status of a query's checkpoint, and then the backlog of each source."""
@@ -197,7 +199,7 @@ class Lag:
     def _directory(self, source: SourceLag, context: Context) -> SourceLag:
         position = position_of(source.offset)
         if isinstance(position, Beginning):
-            return replace(source, unknown="no batch has read it yet")
+            return replace(source, unknown="no batch read it yet")
         gone: HistoryGone | None = None
         for path in self.sources:
             log = open_log(path, self._access_to(path, context))
@@ -268,7 +270,7 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
     wait(futures.values(), wait_s)
     silent = next((path for path, future in futures.items() if not future.done()), None)
     if silent is not None:
-        raise Unavailable("look at", silent, f"{_SILENT}: leave it out, and the rest is told")
+        raise Unavailable("look at", silent, f"{_SILENT}: leave it out to see the rest")
     return {path: future.result() for path, future in futures.items()}
 
 
@@ -296,8 +298,8 @@ def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
     if kind == "plans":
         return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
     if fields and all(map(_is_topic, fields.values())):
-        return SourceLag(number, "kafka", offset, unknown=f"Kafka alone knows what is newer: {_WHERE}")
-    return SourceLag(number, "other", offset, unknown=f"the source alone knows what is newer: {_WHERE}")
+        return SourceLag(number, "kafka", offset, unknown=f"only Kafka has the newest offsets: {_WHERE}")
+    return SourceLag(number, "other", offset, unknown=f"only the source has its newest offset: {_WHERE}")
 
 
 def _is_topic(ends: object) -> bool:

@@ -174,21 +174,21 @@ class _Asked:
         for name in sorted(self.give_up):
             if not any(_is_named(path, {name}) for path in lost):
                 raise ConfigError(
-                    f"give_up: {name!r} is not known to be lost. Paths are those that verify() names; what only "
-                    "its content shows is found with full=True"
+                    f"give_up: {name!r} is not known to be lost. Give paths that verify() names; damage that only the "
+                    "content shows is found with full=True"
                 )
         if not self.quarantine:
             return
         if not report.complete:
             raise ConfigError(
-                "quarantine: which files are foreign cannot be told while the log is damaged: repair that first"
+                "quarantine: foreign files cannot be determined while the log is damaged: repair the log first"
             )
         foreign = [
             action.path for finding in report.findings if finding.code in STRANGERS for action in finding.actions
         ]
         for name in sorted(self.quarantine):
             if not any(_is_named(path, {name}) for path in foreign):
-                raise ConfigError(f"quarantine: {name!r} is no foreign file in the directory")
+                raise ConfigError(f"quarantine: {name!r} is not a foreign file in the directory")
 
 
 def _is_named(path: str, names: Collection[str]) -> bool:

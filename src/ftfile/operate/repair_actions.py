@@ -202,7 +202,7 @@ def copy_to(fs: FileSystem, add: Add, source: str) -> None:
         if stream.has_capability("hsync"):
             stream.hsync()
     if not has_content(fs, copy, add):
-        raise CorruptData(source, f"{add.length} bytes with {add.checksum}", "others", "Restore it from a copy")
+        raise CorruptData(source, f"{add.length} bytes with {add.checksum}", "other bytes", "Restore it from a copy")
     fs.rename(copy, add.path)
     for above in layout.ancestors(layout.parent(add.path)):
         fs.sync_directory(above)
@@ -231,7 +231,7 @@ def record_changes(
         )
         if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
             return
-    raise CommitError("others changed the log at every try: repair again later")
+    raise CommitError("other processes changed the log at every attempt: repair again later")
 
 
 def _removal(add: Add) -> Remove:

@@ -102,7 +102,7 @@ def restore(
         CommitError: as for a batch write; `NotPublished` means that the rows are restored, and their files moved later.
     """
     if (version is None) == (timestamp is None):
-        raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
+        raise ConfigError("restore needs either a version, such as version=7, or a timestamp")
     with operating("restore", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
@@ -137,7 +137,9 @@ def undo(
         check_is_files(head := log.refresh(), os.fspath(path))
         undone = _last_write(log, head)
         if undone is None:
-            raise ConfigError(f"{os.fspath(path)!r} has no write that could be undone, as far as its log is kept")
+            raise ConfigError(
+                f"{os.fspath(path)!r} has no write that can be undone in the records that its log still contains"
+            )
         if undone > 0:
             take_snapshot(log, undone - 1)  # which refuses one that is not there
         return _Plan(log, undone - 1, undone).carry_out(author, access.get("progress"), dry_run=dry_run)
@@ -150,7 +152,7 @@ def _last_write(log: CommitLog, head: LogState) -> int | None:
         if record is None:
             raise CorruptData(layout.record_path(version), "a record", "none", "Undo again")
         if MIGRATION in record.tables:
-            raise ConfigError(f"version {version} is a migration: ftfile.undo_migration(path) takes that back")
+            raise ConfigError(f"version {version} is a migration: ftfile.undo_migration(path) undoes it")
         write = version_of(record, None)
         if write.rows or write.rows_removed:
             return version
@@ -179,7 +181,7 @@ class _Plan:
         done = self.commit(author, progress)
         report = self.report(done.version if done.record is not None else None)
         back, gone = len(report.restored), len(report.removed)
-        _log.info("restored version %d: %d files came back, %d were removed", self._version, back, gone)
+        _log.info("restored version %d: %d files were restored, %d were removed", self._version, back, gone)
         return report
 
     def commit(self, author: MaintenanceAuthor, progress: OnProgress | None) -> Committed:
@@ -204,8 +206,8 @@ class _Plan:
         """Return the record's body; None if the head has these rows already."""
         if self._undone is not None and (newest := _last_write(self._log, head)) != self._undone:
             raise CommitError(
-                f"version {newest} was written after version {self._undone}, which was to be undone. Nothing was "
-                "changed: look at it, and undo again"
+                f"version {newest} was written after version {self._undone}, which should be undone. Nothing was "
+                "changed: check the new version, and undo again"
             )
         then = self.make(head, snapshot())
         encoding = self._encoding(head, then)
@@ -240,8 +242,9 @@ class _Plan:
         self._missing = self._find_missing(head)
         if self._missing and require:
             raise HistoryGone(
-                f"version {self._version} cannot be restored: {len(self._missing)} of its files are vacuumed, or gone, "
-                f"the first of them {self._missing[0]!r}. Nothing was changed. With dry_run=True the report lists them"
+                f"version {self._version} cannot be restored: {len(self._missing)} of its files were vacuumed or are "
+                f"missing, the first of them {self._missing[0]!r}. Nothing was changed. With dry_run=True the report "
+                "lists them"
             )
         return then
 
@@ -280,8 +283,8 @@ class _Plan:
         waiting = [add.path for add in adds if add.kind == "part" and add.path not in hidden]
         if waiting:
             raise NotPublished(
-                f"{len(waiting)} files, which versions after {self._version} removed, are not hidden yet, the first to "
-                f"{waiting[0]!r}: the log says which version could not be published, and why. Nothing was changed"
+                f"{len(waiting)} files, which versions after {self._version} removed, are not hidden yet, the first at "
+                f"{waiting[0]!r}. The log shows which version could not be published, and why. Nothing was changed"
             )
 
     def _encoding(self, head: LogState, then: Snapshot) -> str | None:

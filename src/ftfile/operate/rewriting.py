@@ -189,7 +189,8 @@ def rewrite(
             pending = result.pending
         else:
             raise CommitError(
-                f"others replaced files at each of {TRIES} tries, and nothing was recorded: {author.operation} again"
+                f"other processes replaced files at each of {TRIES} attempts, and nothing was recorded: "
+                f"{author.operation} again"
             )
     _log.info("%s: %s", author.operation, result.report)
     for error in result.errors:
@@ -355,17 +356,17 @@ class RowRewriter(Work[Piece, Outcome]):
                 outcome = outcome._replace(rewrites=(*outcome.rewrites, Rewrite(inputs, adds, self.read_version)))
             except UnreadablePart as unreadable:
                 number, cause = unreadable.args
-                outcome = note(cause, f"{inputs[number].final_path!r} stays as it is")
+                outcome = note(cause, f"{inputs[number].final_path!r} is not changed")
                 after = piece._replace(inputs=inputs[number + 1 :], place=piece.place + number + 1)
                 before = piece._replace(inputs=inputs[:number])
                 waiting += [rest for rest in (after, before) if len(rest.inputs) > 1]
             except (ConfigError, CorruptData) as error:
-                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on stay as they are")
+                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not changed")
         return outcome
 
     def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: Piece, rows_removed: int) -> Add:
         """Write the rows that stay to one file, and check that all are in it before anybody relies on that."""
-        first, keys, advice = piece.inputs[0], keys_of(fs), "Nothing was replaced by it"
+        first, keys, advice = piece.inputs[0], keys_of(fs), "It replaced no part"
         encoding = self.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys)
         schema = recorded_schema(encoding["schema"])
@@ -378,9 +379,9 @@ class RowRewriter(Work[Piece, Outcome]):
             stage.wait_closed()
             add = add_of(stage.finished[-1], first.encoding, common_origin(piece.inputs, task.origin()))
             if strong_digest(read_part(fs, add, file_format, schema, keys)) != before:
-                raise CorruptData(add.path, "the rows of the parts it is made of", "other rows", advice)
+                raise CorruptData(add.path, "the rows of the merged parts", "other rows", advice)
             if add.rows != piece.row_count - rows_removed:
-                expected = f"{piece.row_count - rows_removed} rows, without those that a read returns"
+                expected = f"{piece.row_count - rows_removed} rows, without the removed rows"
                 raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
         place = f"{self.read_version:010d}{piece.place:07d}"
         path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)

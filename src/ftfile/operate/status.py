@@ -174,19 +174,29 @@ def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
         yield from findings_of_checkpoint(query.query_id, query.checkpoint)
     if failing := [file for file in status.open if file.attempts]:
         attempts = count_text(max(file.attempts for file in failing), "time")
-        yield find("open-file-fails", "", "files made of them", f"{_listed(failing)}, tried {attempts}")
+        yield find("open-file-fails", "", "open files assembled into files", f"{_listed(failing)}, tried {attempts}")
     if due := [file for file in status.open if file.reason and not file.attempts]:
         oldest = ago(min(file.first_ms for file in due), status.made_ms)
-        yield find("open-file-due", "", "files made of them", f"{_listed(due)}, the oldest committed {oldest}")
+        yield find(
+            "open-file-due",
+            "",
+            "open files assembled into files",
+            f"{_listed(due)}, the oldest committed {oldest}",
+        )
     if problems := [f"{file.path!r}: {file.problem}" for file in status.unpublished if file.problem]:
-        yield find("not-publishable", "", "each committed file at its name, and no other", first_text(problems))
+        yield find(
+            "not-publishable",
+            "",
+            "each committed file at its final name, and no other file",
+            first_text(problems),
+        )
     for code, removed in (("not-published", False), ("not-hidden", True)):
         paths = [file.path for file in status.unpublished if not file.problem and file.removed is removed]
         if paths:
-            actual = f"{count_text(len(paths), 'file')} that wait for the next commit: {names_text(paths)}"
-            yield find(code, "", "nothing that waits", actual)
+            actual = f"{count_text(len(paths), 'file')} waiting for the next commit: {names_text(paths)}"
+            yield find(code, "", "no waiting files", actual)
     if status.held:
-        yield find("merge-fails", "", "merges that are done when they are due", f"{status.held:,} left out")
+        yield find("merge-fails", "", "merges that run when they are due", f"{status.held:,} skipped")
 
 
 def _listed(files: Sequence[OpenFile]) -> str:
@@ -282,10 +292,10 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
         reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
         rules = pending_rules(settings, totals)
         if recorded.policy is not None and not reason:
-            policy = f"the policy {recorded.policy}, not asked; its query's next batch asks it"
+            policy = f"the policy {recorded.policy}, which is not called here; its query's next batch calls it"
             problem = f"{_until(rules)}, or by {policy}"
     except ConfigError as error:
-        problem = f"its rule cannot be asked here: {error}"
+        problem = f"its rule cannot be checked here: {error}"
     attempts = max((job.attempts for job in jobs), default=0)
     return OpenFile(
         query_id=first.origin.query_id,
@@ -305,16 +315,16 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
 
 def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
     if is_job and attempts:
-        return f"making a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
+        return f"assembling a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
     if is_job:
-        return "the query's next batch, or ftfile.flush(path, due_only=True), makes a file of it"
+        return "the query's next batch, or ftfile.flush(path, due_only=True), assembles a file of it"
     if reason:
-        return "the query's next commit finds it due; ftfile.flush(path, due_only=True) does so now"
+        return "the query's next commit ends it; ftfile.flush(path, due_only=True) does so now"
     return _until(rules)
 
 
 # The nouns of amounts, in the texts of rules.
-_NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("piece", "pieces")}
+_NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("segment", "segments")}
 
 
 def _until(rules: Sequence[PendingRule]) -> str:
@@ -364,7 +374,9 @@ def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
     hidden = layout.retired_path(remove.id)
     fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
     return (
-        "" if fault is None else f"its rows are removed, and it stays: it would be hidden at {hidden!r}, which {fault}"
+        ""
+        if fault is None
+        else f"its rows are removed, but it cannot be hidden: its hidden name would be {hidden!r}, which {fault}"
     )
 
 
@@ -376,9 +388,9 @@ def _problem(add: Add, where: PartPlace) -> str | None:
     if where.place is Place.TAKEN and there is not None:
         return f"a foreign file of {there.size_bytes} bytes is at {there.path!r}: move it away"
     if where.place is Place.IMPOSSIBLE:
-        return f"its name {where.fault}: ftfile.repair(path, dry_run=False) records another one"
+        return f"its name {where.fault}: ftfile.repair(path, dry_run=False) records another name"
     if where.place is Place.DAMAGED and there is not None:
-        return f"{there.path!r} has {there.size_bytes} bytes where {add.length} were recorded"
+        return f"{there.path!r} has {there.size_bytes} bytes, but {add.length} bytes were recorded"
     if where.place is Place.NOWHERE:
-        return "its file is gone: it was published and moved away, or deleted in the stage"
+        return "its file is missing: it was published and then moved or deleted, or deleted from the stage"
     return None

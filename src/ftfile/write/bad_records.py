@@ -45,7 +45,8 @@ def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     """Raise an EncodingError with the fault of the first row."""
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
-        f"{faults[0]}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
+        f"{faults[0]}{more}. To continue without these records, set badRecords=deadLetter (keeps them) or "
+        "badRecords=drop"
     )
 
 
@@ -118,7 +119,8 @@ class BadRecords:
         line = json.dumps(letter, separators=(",", ":"))
         if excess := letter_excess(line.encode()):
             raise EncodingError(
-                f"{fault}. The record would be a dead letter of {excess}, which nobody could read: set badRecords=drop"
+                f"{fault}. The dead letter for this record would have {excess}, too large to be read: set "
+                "badRecords=drop"
             )
         return line + "\n"
 

@@ -283,22 +283,22 @@ def abort_batch(
     staged = len({file.path for message in received for file in (*message.parts, *message.segments)})
     if not received:
         with log_context(batch=batch_id):
-            _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+            _log.warning("Spark aborts the batch; the staged files of its tasks stay until vacuum deletes them")
         return
     writer = received[0].identity.writer
     with _context_of(writer):
         try:
             version = _version_of(config.log(context), writer)
         except FtfileError as error:
-            _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+            _log.warning("Spark aborts the batch. It is unknown whether it is committed: %s", error)
             return
         name = _name_of(writer)
         if version is not None:
-            _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+            _log.warning("%s is committed as version %d; the next commit continues to publish it", name, version)
             return
         is_stream = isinstance(writer, StreamIdentity)
         where = "not committed" if is_stream else f"in none of the last {ABORTED_JOB_RECORDS} versions"
-        _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
+        _log.warning("Spark aborts %s. It is %s; %d staged files stay until vacuum deletes them", name, where, staged)
 
 
 def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
@@ -345,11 +345,11 @@ def _report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> N
     if not done.replayed:
         _log.info("%s is committed as version %d", _name_of(writer), done.version)
         return
-    version = f"version {done.version} or before"
+    version = f"version {done.version} or earlier"
     if isinstance(writer, StreamIdentity):
         last = log.refresh().queries[writer.query_id]
         version = f"version {last.version}" if last.last_batch == writer.batch_id else version
-    _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
+    _log.info("%s was already committed as %s; nothing was written", _name_of(writer), version)
 
 
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:

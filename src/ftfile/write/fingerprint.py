@@ -51,7 +51,7 @@ class FingerprintAccumulator:
 
     def __init__(self, kind: str = "content") -> None:
         if kind not in _CHUNK_ROWS:
-            raise ValueError(f"unknown kind of fingerprint {kind!r}: read it with a newer ftfile")
+            raise ValueError(f"unknown kind of fingerprint {kind!r}: read it with a newer version of ftfile")
         self.kind = kind
         self.rows = 0
         self._sums: Sums = {}
@@ -92,7 +92,7 @@ class FingerprintAccumulator:
         """Return the accumulator of `to_json()`; a ValueError says that this version does not know it."""
         version = document["version"]
         if version != _VERSION:
-            raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer ftfile")
+            raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer version of ftfile")
         built = cls(document["kind"])
         sums = {path: [int(text, 16) for text in texts] for path, texts in document["sums"].items()}
         built._add(document["rows"], sums)

@@ -166,24 +166,24 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     whole = [message for message in messages if message is not None]
     if not whole or len(whole) != len(messages):
         raise InvalidMessages(
-            f"{len(messages) - len(whole)} of {len(messages)} tasks sent no message: nothing is committed. "
-            "trigger(continuous=...) does this with every Python sink and would lose all rows: use a micro-batch "
+            f"{len(messages) - len(whole)} of {len(messages)} tasks sent no message: nothing is committed. With "
+            "trigger(continuous=...), no Python sink receives messages, and all rows would be lost: use a micro-batch "
             "trigger"
         )
     writer = whole[0].identity.writer
     for message in whole:
         if message.identity.writer != writer:
-            raise InvalidMessages(f"messages of {writer} and of {message.identity.writer} in one batch")
+            raise InvalidMessages(f"one batch has messages of {writer} and of {message.identity.writer}")
         if message.writer_version != __version__:
             raise InvalidMessages(
                 f"an executor runs ftfile {message.writer_version} and the driver {__version__}: "
                 "install one version everywhere"
             )
     if isinstance(writer, StreamIdentity) and writer.batch_id != batch_id:
-        raise InvalidMessages(f"batch {batch_id} is to be committed with the messages of batch {writer.batch_id}")
+        raise InvalidMessages(f"batch {batch_id} cannot be committed with the messages of batch {writer.batch_id}")
     partitions = [message.identity.partition for message in whole]
     if len(set(partitions)) != len(partitions):
-        raise InvalidMessages(f"two messages of one partition: {sorted(partitions)}")
+        raise InvalidMessages(f"one batch has two messages of one partition: {sorted(partitions)}")
     return sorted(whole, key=lambda message: message.identity.partition)
 
 

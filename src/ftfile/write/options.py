@@ -52,8 +52,8 @@ _OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
 _CHECKSUM_BYTES = 512
 # In the order of strength.
 _MEANINGS: dict[Durability, str] = {
-    "none": "keeps nothing once the process ends",
-    "close": "makes files durable when they are closed, and not before",
+    "none": "keeps no file after the process ends",
+    "close": "makes files durable only when they are closed",
     "hsync": "syncs",
 }
 
@@ -102,11 +102,13 @@ def resolve_column(
     """Return a column in its schema's spelling; a ConfigError if there is none, or its type is not right."""
     spelling: dict[str, str] = {field_name.lower(): field_name for field_name in schema.names}
     if name.lower() not in spelling:
-        raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
+        raise ConfigError(
+            f"{option} names a column that does not exist: {name!r}; the columns are {', '.join(schema.names)}{advice}"
+        )
     column = spelling[name.lower()]
     kind = schema.field(column).type
     if is_right is not None and not is_right(kind):
-        raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
+        raise ConfigError(f"{option}: column {column!r} is {kind}, but {needed} is needed")
     return column
 
 
@@ -115,9 +117,9 @@ def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
     app_id, version = parsed["txnAppId"], parsed["txnVersion"]
     if (app_id is None) != (version is None):
         present, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
-        raise ConfigError(f"{present} without {missing}: together they say which write this is; set both or neither")
+        raise ConfigError(f"{present} without {missing}: together they identify this write; set both or neither")
     if app_id == "":
-        raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
+        raise ConfigError("option txnAppId='': it must be a name, such as the name of the application")
     if app_id is None or version is None:
         return None
     if stream:
@@ -133,7 +135,7 @@ def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
     for staged_path in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
         if fault := store.fault_of(staged_path, MORE_DIGITS):
-            raise ConfigError(f"path={path!r}: a file of the sink's own would be {staged_path!r}, which {fault}")
+            raise ConfigError(f"path={path!r}: the sink would write a file {staged_path!r}, which {fault}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +164,16 @@ class Encryption:
         reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
         if not reference:
             raise ConfigError(
-                f"encryption={kind} without keyProvider: name where keys are, as in keyProvider=file:/etc/ftfile/keys, "
-                f"or set the environment variable {KEY_PROVIDER_VARIABLE} on the driver and the executors"
+                f"encryption={kind} without keyProvider: set where the keys are, as in "
+                f"keyProvider=file:/etc/ftfile/keys, or set the environment variable {KEY_PROVIDER_VARIABLE} on the "
+                "driver and the executors"
             )
         keys = Keys.from_reference(reference)
         key = keys.key_to_use(key_id or keys.only_id())
         if kind == "parquet" and key.wrapped:
             raise ConfigError(
-                f"encryption=parquet takes keys of a key ring, which other readers can have, too: {keys.kind} gives "
-                "none away. Use encryption=aes-gcm"
+                f"encryption=parquet needs the keys of a key ring, which other readers can also have, but {keys.kind} "
+                "does not return keys. Use encryption=aes-gcm"
             )
         return cls(kind, key.key_id, keys)
 
@@ -217,7 +220,7 @@ class Storage:
         """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
-                raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
+                raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
         owner_only = encryption is not None and "filePermission" not in parsed.given
         return cls(_file_settings(parsed), parsed["durability"], clients, owner_only)
 
@@ -227,7 +230,7 @@ class Storage:
             durability_of(self.durability, store)
         for names, has, what in (
             (_PERMISSIONS, store.permissions, "permissions"),
-            (_BLOCKS, store.replication, "replicas and no blocks to choose"),
+            (_BLOCKS, store.replication, "replicas and no configurable blocks"),
         ):
             asked = [name for name, _ in self.file_settings if name in names]
             if asked and not has:
@@ -328,9 +331,9 @@ def _file_settings(parsed: ParsedOptions) -> Settings:
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
     for name, least in _PERMISSIONS.items():
         if name in parsed.given and parsed[name] & least != least:
-            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink needs at least {least:04o}")
     if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
-        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS needs a multiple of {_CHECKSUM_BYTES} bytes")
     return (*permissions.items(), *blocks.items())
 
 

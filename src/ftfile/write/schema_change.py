@@ -45,13 +45,12 @@ def check_schema_change(
             changes.append(f"{name} was {type_text(old_type)} and is {type_text(new_type)}")
     needs_widen = policy == "fail" and bool(wider)
     if gone or changed or needs_widen:
-        clauses = [*(f"{name} is gone" for name in gone), *changed, *(wider if needs_widen else ())]
-        allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
+        clauses = [*(f"{name} is missing" for name in gone), *changed, *(wider if needs_widen else ())]
+        allowed = "no change is allowed" if policy == "fail" else "columns may be added and numbers widened"
         has_any = has_any and not misfits_of(recorded, new, in_paths)
         raise SchemaError(
-            f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
-            f"{'; '.join(sorted(clauses))}. "
-            f"{_advice(gone, changed, needs_widen=needs_widen, has_any=has_any)}"
+            f"the schema differs from the recorded schema, and with onSchemaChange={policy} {allowed}: "
+            f"{'; '.join(sorted(clauses))}. {_advice(gone, changed, needs_widen=needs_widen, has_any=has_any)}"
         )
 
 
@@ -74,10 +73,10 @@ def check_misfits(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `misfits_of`; `where` is said of the old values."""
     if clauses:
         raise SchemaError(
-            "with onSchemaChange=any, columns may come and go, and types change to those in which every format reads "
-            "the old values back; decimals in paths keep the digits behind their point: "
-            f"{'; '.join(clauses)}{where}. Cast to the old type, or give the column another name; an overwrite or a "
-            "new directory takes any type"
+            "with onSchemaChange=any, columns may be added and removed, and types may change only to types in which "
+            "every format can read the old values. Decimals in paths must keep their scale: "
+            f"{'; '.join(clauses)}{where}. Cast to the old type, or rename the column; an overwrite or a new directory "
+            "accepts any type"
         )
 
 
@@ -90,8 +89,8 @@ def check_respelled(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `respelled_of`; `where` is said of the recorded names."""
     if clauses:
         raise SchemaError(
-            f"names of columns differ from the recorded ones by case only: {'; '.join(clauses)}{where}. Spark and "
-            "other readers take both for one column: rename it as it is recorded"
+            f"names of columns differ from the recorded names only by case: {'; '.join(clauses)}{where}. Spark and "
+            "other readers treat both as one column: rename it to the recorded name"
         )
 
 
@@ -101,7 +100,9 @@ def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, h
     ways = [f"set onSchemaChange={' or '.join(settings)}"] if settings else []
     if gone and not changed:
         # `widen` refuses these, too.
-        ways.append(f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} as null")
+        ways.append(
+            f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} with null values"
+        )
     if changed:
         ways.append("cast to the recorded type")
     text = ", or ".join([*ways, "write to a new directory"])
@@ -117,8 +118,8 @@ def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool =
     clauses = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
     if clauses:
         raise SchemaError(
-            f".schema(…) does not fit the stored columns: {'; '.join(clauses)}. Leave it out, or give the stored "
-            "types, and cast what is read"
+            f".schema(…) does not match the stored columns: {'; '.join(clauses)}. Leave it out, or give the stored "
+            "types and cast the columns after the read"
         )
 
 
@@ -126,7 +127,7 @@ def _misfits(stored: pa.DataType, requested: pa.DataType, name: str, *, narrower
     if stored.equals(requested) or is_wider(stored, requested) or (narrower and is_wider(requested, stored)):
         return []
     if not (pa.types.is_struct(stored) and pa.types.is_struct(requested)):
-        return [f"{name} is {stored}, and {requested} is asked for"]
+        return [f"{name} is {stored}, but {requested} was requested"]
     stored_types = {field.name.lower(): field.type for field in stored}
     clauses = []
     for field in requested:

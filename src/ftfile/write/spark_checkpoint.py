@@ -72,11 +72,11 @@ def read_progress(
     try:
         checkpoint_query = _id_in(_content(fs, "metadata"))
     except NotFound:
-        raise ConfigError("nothing is there, as seen from here") from None
+        raise ConfigError("it does not exist, or is not visible from this host") from None
     if checkpoint_query is None:
         raise ConfigError("its file `metadata` names no query")
     if checkpoint_query != query_id:
-        raise ConfigError(f"it is of another query, {checkpoint_query}")
+        raise ConfigError(f"it belongs to another query, {checkpoint_query}")
     # A batch is planned before it is done.
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
     offsets = None if planned is None else _parsed(_content(fs, f"offsets/{planned}"))
@@ -92,20 +92,21 @@ def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, hea
     for number, offset in enumerate(offsets.offsets if offsets is not None else ()):
         if isinstance(offset, dict) and offset.get("kind") == "log" and _is_of(offset, log, head):
             raise ConfigError(
-                f"path={path!r} is the directory that the query reads, or a copy of it, and each batch would be new "
-                "rows for the next one. Choose another path; of a copy, one that has a version of its own"
+                f"path={path!r} is the directory that the query reads, or a copy of it: each batch would add new rows "
+                "for the next batch. Choose another path. A copy needs at least one version that the original does "
+                "not contain"
             )
         source = _files_of(checkpoint, offset, log.fs.context)
         if source is not None and f"{path}/".startswith(f"{source}/"):
             raise ConfigError(
-                f"path={path!r} lies within {source!r}, whose files the query reads: it would read what it writes. "
-                "Choose a path outside of it"
+                f"path={path!r} lies within {source!r}, whose files the query reads: it would read the rows that it "
+                "writes. Choose a path outside of it"
             )
         for url in _files_of_spark(checkpoint, number, offset, log.fs.context):
             if _is_read_below(path, url):
                 raise ConfigError(
-                    f"path={path!r} has files that the query reads, such as {url!r}: it would read what it writes. "
-                    "Choose another path"
+                    f"path={path!r} contains files that the query reads, such as {url!r}: it would read the rows that "
+                    "it writes. Choose another path"
                 )
 
 
@@ -234,5 +235,9 @@ def _read(
     except NotFound:
         return None
     except (StorageError, ConfigError, CorruptData) as error:
-        _log.warning("cannot read %s of the checkpoint, replays are compared by content instead: %s", name, error)
+        _log.warning(
+            "cannot read %s of the checkpoint, replays are compared by content instead: %s",
+            name,
+            error,
+        )
         return None

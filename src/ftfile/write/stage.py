@@ -257,7 +257,7 @@ class Stage:
         self._sync_s.append(self.fs.context.clock.monotonic_s() - began_s)
         size_bytes = self.fs.stat(file.path).size_bytes
         if size_bytes != file.position:
-            raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "The task is run again")
+            raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "Spark runs the task again")
 
     def open(self, directory_key: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""
@@ -324,7 +324,7 @@ class Stage:
         try:
             self.fs.delete(path)
         except StorageError as error:
-            _log.info("left %s behind: %s", path, error)
+            _log.info("could not delete %s: %s", path, error)
 
     def _create(self, path: str) -> OutputStream:
         for _ in range(CREATE_TRIES - 1):

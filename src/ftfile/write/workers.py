@@ -64,7 +64,7 @@ class Threads(Workers):
     def of(cls, job_id: str, threads: int | None, context: Context) -> Threads:
         """Return the threads for an operation; raise a ConfigError for fewer than one."""
         if threads is not None and threads < 1:
-            raise ConfigError(f"threads={threads}: there must be at least one")
+            raise ConfigError(f"threads={threads}: at least one thread is needed")
         return cls(job_id, threads or context.threads or cores())
 
     def do(
@@ -96,7 +96,7 @@ class Threads(Workers):
 def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Sequence[Piece]]:
     """Yield the pieces for each record, all at once for None; ConfigError if `commit_every` is below 1."""
     if commit_every is not None and commit_every < 1:
-        raise ConfigError(f"commit_every={commit_every}: it takes a number of new files of 1 or more")
+        raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 or more")
     step = commit_every or max(len(pieces), 1)
     return (pieces[start : start + step] for start in range(0, len(pieces), step))
 

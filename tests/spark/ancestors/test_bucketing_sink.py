@@ -221,7 +221,7 @@ def _mode(path: Path) -> int:
 def unpublished(sink: Operator) -> None:
     """A window's record is there, its file has not got its name yet: pending."""
     with nothing_moves(sink):
-        sink.refused("is committed, and writing it again would double it", ("0", "b/part"))
+        sink.refused("is committed but not completely published", ("0", "b/part"))
     sink.windows += 1
 
 

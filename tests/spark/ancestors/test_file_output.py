@@ -28,7 +28,7 @@ def test_afo_2(operator: Make) -> None:
     """Apex replaces a file of the name. Here its window is refused, and comes again when the file is gone."""
     single = operator()
     single.put("file.0")
-    single.refused("'file.0' is taken: a file of that name is there. Nothing was committed", 0, 1)
+    single.refused("'file.0' is taken: a file of that name exists. Nothing was committed", 0, 1)
     assert single.visible() == {}
     single.take_away()
     single.run([0, 1], [2, 3])

@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         (lambda out: ANY.open(out).count(0.5), "version=0.5: it takes an int, or None"),
         (lambda out: ANY.open(out).dataset("new"), "version='new': it takes an int, or None"),
         (lambda out: ANY.open(out).files("0"), "version='0'"),
-        (lambda out: ANY.open(out).version_at(1.5), "time=1.5: it takes a datetime, or a text as in ISO 8601"),
+        (lambda out: ANY.open(out).version_at(1.5), "time=1.5: it takes a datetime, or a text in ISO 8601"),
         (lambda out: ANY.open(out).verify(full=1), "full=1: it takes True or False"),
         (lambda out: ANY.vacuum(out, retention=7), "retention=7: it takes a timedelta, or a text such as '7d'"),
         (lambda out: ANY.vacuum(out, dry_run="no"), "dry_run='no': it takes True or False"),
@@ -143,7 +143,9 @@ def test_absolute_paths_and_urls_stay(path: str) -> None:
 
 
 def test_the_home_of_nobody_is_no_path() -> None:
-    with pytest.raises(ConfigError, match=r"names the home of no user; write '\./~nobody-of-this-name/out'"):
+    with pytest.raises(
+        ConfigError, match=r"names the home directory of an unknown user; write '\./~nobody-of-this-name/out'"
+    ):
         absolute_path("~nobody-of-this-name/out")
     assert absolute_path("./~") == str(Path.cwd() / "~")
 

@@ -69,10 +69,10 @@ def test_sparks_own_keys_are_known() -> None:
         ("txnVersion", "-1", "a whole number of 0 or more"),
         ("maxFilesPerTrigger", "1", "not for writing; set it on readStream"),
         ("encoding", "UTF-16", "not for writing; text is written in UTF-8"),
-        ("parquet.block.size", "1", "there is no option 'parquet.block.size': groups of rows have a size"),
+        ("parquet.block.size", "1", "there is no option 'parquet.block.size': row groups have a size"),
         ("mergeSchema", "true", "wider types with onSchemaChange=widen"),
-        ("overwriteSchema", "true", "mode('overwrite') takes any schema; leave it out"),
-        ("dataChange", "false", "each write is a change of data; ftfile.compact(path) is none"),
+        ("overwriteSchema", "true", "mode('overwrite') accepts any schema; leave it out"),
+        ("dataChange", "false", "each write changes data; ftfile.compact(path) does not"),
         ("clusterBy", "day", "use partitionBy for directories, DataFrame.sortWithinPartitions"),
         ("optimizeWrite", "true", "merge small files with ftfile.compact(path)"),
         ("numPartitions", "4", "there is no option 'numPartitions': call DataFrame.repartition(…)"),
@@ -141,18 +141,18 @@ def test_values_as_spark_takes_them(key: str, value: str, meant: str) -> None:
 
 
 def test_several_paths_are_answered() -> None:
-    with pytest.raises(ConfigError, match="a reader takes one directory"):
+    with pytest.raises(ConfigError, match="a reader reads one directory"):
         parse_options({"paths": '["/a", "/b"]'}, "read")
 
 
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("header", "not for reading; a version is read as the log describes it: leave it out"),
-        ("pathGlobFilter", "not for reading; a version is read as the log describes it: leave it out"),
-        ("mergeSchema", "a reader has the newest columns"),
-        ("inferSchema", "a directory of ftfile has its columns in its log"),
-        ("mode", "a reader has no modes, and fails at damage"),
+        ("header", "not for reading; the log describes how a version is read: leave it out"),
+        ("pathGlobFilter", "not for reading; the log describes how a version is read: leave it out"),
+        ("mergeSchema", "a reader returns the newest columns"),
+        ("inferSchema", "the log of a directory of ftfile contains its columns"),
+        ("mode", "a reader has no modes, and fails if data is damaged"),
         ("filter", "call the method of the DataFrame"),
         ("snapshot-id", "use versionAsOf"),
         ("as-of-timestamp", "use timestampAsOf"),
@@ -174,8 +174,8 @@ def test_what_a_reader_of_a_version_takes_from_the_log(key: str, text: str) -> N
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("versionAsOf", "; where a stream begins is startingVersion"),
-        ("timestampAsOf", "; where a stream begins is startingTimestamp"),
+        ("versionAsOf", "; set the start of a stream with startingVersion"),
+        ("timestampAsOf", "; set the start of a stream with startingTimestamp"),
     ],
 )
 def test_a_stream_begins_where_other_options_say(use: Use, key: str, text: str) -> None:
@@ -186,7 +186,7 @@ def test_a_stream_begins_where_other_options_say(use: Use, key: str, text: str) 
 def test_options_of_another_format_are_named() -> None:
     parsed = parse_options({"header": "true"}, "write")
     assert parsed.for_format("csv") == {"header": True}
-    with pytest.raises(ConfigError, match="'header' is for fileFormat=csv, and fileFormat is json"):
+    with pytest.raises(ConfigError, match="'header' is for fileFormat=csv, but fileFormat is json"):
         parsed.for_format("json")
 
 
@@ -206,7 +206,7 @@ def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
         ("startingVersion", "ftkv-read", "is for reading the changes of keyed stores (`ftkv` with `readChangeFeed`)"),
         ("deleteColumn", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
         ("keys", "ftkv-write", "use keyColumns for the key columns"),
-        ("aesKey", "ftkv-write", "keys are never given in options"),
+        ("aesKey", "ftkv-write", "keys are never set in options"),
         ("filterPush", "ftkv-read", "did you mean filterPushdown"),
     ],
 )

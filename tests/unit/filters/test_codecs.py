@@ -193,12 +193,12 @@ def test_levels(name: str) -> None:
     # bzip2's level is the length of a block, and one is enough here.
     assert sizes[1] < sizes[0] or name == "bzip2"
     for level in (low - 1, high + 1):
-        with pytest.raises(ConfigError, match=f"compressionLevel={level}: for {name} it takes {low} to {high}"):
+        with pytest.raises(ConfigError, match=f"compressionLevel={level}: for {name} it must be {low} to {high}"):
             codec(name, level)
 
 
 def test_a_codec_without_levels() -> None:
-    with pytest.raises(ConfigError, match="compressionLevel=1 with compression=snappy: it has no levels"):
+    with pytest.raises(ConfigError, match="compressionLevel=1 with compression=snappy: this codec has no levels"):
         codec("snappy", 1)
 
 
@@ -224,11 +224,11 @@ def test_blocks_of_several_chunks() -> None:
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"\0\0\0\0\0\0\0\1a", "one of 0"),
-        (b"\0\0\0\1\0\0\0\0", "one of 0"),
-        ((BLOCK_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\0\0\1a", f"one of {BLOCK_BYTES_MAX + 1}"),
-        (b"\0\0\0\1\xff\xff\xff\xff", "one of 4294967295"),
-        (b"\0\0\0\1\0\0\0\2ab", "one of 2"),
+        (b"\0\0\0\0\0\0\0\1a", "a block of 0"),
+        (b"\0\0\0\1\0\0\0\0", "a block of 0"),
+        ((BLOCK_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\0\0\1a", f"a block of {BLOCK_BYTES_MAX + 1}"),
+        (b"\0\0\0\1\xff\xff\xff\xff", "a block of 4294967295"),
+        (b"\0\0\0\1\0\0\0\2ab", "a chunk of 2"),
     ],
 )
 def test_damaged_lengths_of_blocks(data: bytes, found: str) -> None:
@@ -246,8 +246,8 @@ class TestRegistry:
         [
             ("gone", "the filter 'gone' cannot be loaded from 'no.such.module:Filter': No module named"),
             ("nothing", "the filter 'nothing' cannot be loaded"),
-            ("foreign", "which is no class derived from ftfile.filters.api.Filter"),
-            ("misnamed", "the filter 'misnamed' calls itself 'cipher': its entry point must have its name"),
+            ("foreign", "which is not a class derived from ftfile.filters.api.Filter"),
+            ("misnamed", "the filter 'misnamed' has the name 'cipher': its entry point must have the same name"),
             (
                 "unknown",
                 "there is no filter 'unknown'; there are: aes-gcm, bzip2, cipher, counter, .*group 'ftfile.filters'",

@@ -179,7 +179,7 @@ def test_each_file_has_a_key_of_its_own() -> None:
 def test_header_of_another_key_is_detected() -> None:
     data = sealed(noise(50))
     assert opened(sealed(noise(50), key_id="two")) == noise(50)
-    with pytest.raises(BadStream, match="another key of this name"):
+    with pytest.raises(BadStream, match="another key with this name"):
         opened(data.replace(b"one", b"two", 1))
     with pytest.raises(ConfigError, match="there is no key 'oNe'"):
         opened(data.replace(b"one", b"oNe", 1))

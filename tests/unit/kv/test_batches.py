@@ -496,10 +496,10 @@ class TestDefinition:
         ):
             with pytest.raises(ConfigError, match=told):
                 StoreBatch(out, columns, options, SECOND).plan()
-        with pytest.raises(ConfigError, match="keyColumns names no column: 'part'"):
+        with pytest.raises(ConfigError, match="keyColumns names a column that does not exist: 'part'"):
             StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
         with pytest.raises(
-            SchemaError, match=r"more is gone; seen is gone\. Add more, seen as null, or write to a new"
+            SchemaError, match=r"more is missing; seen is missing\. Add more, seen with null values, or write to a new"
         ):
             StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).plan()
 
@@ -587,10 +587,12 @@ class TestSchema:
     def test_the_advice_for_a_column_that_is_gone_works(self, out: str) -> None:
         query_of(out, self.WIDE).run(0, [rows("a", more="x")])
         for policy in ("fail", "widen"):
-            with pytest.raises(SchemaError, match=r"more is gone\. Add more as null, or write to a new"):
+            with pytest.raises(SchemaError, match=r"more is missing\. Add more with null values, or write to a new"):
                 query_of(out, onSchemaChange=policy).plan()
         other = {"k": "string", "n": "long", "other": "string"}
-        with pytest.raises(SchemaError, match=r"Set onSchemaChange=widen and add more as null, or write to a new"):
+        with pytest.raises(
+            SchemaError, match=r"Set onSchemaChange=widen and add more with null values, or write to a new"
+        ):
             query_of(out, other).plan()
         query = query_of(out, self.WIDE | other, onSchemaChange="widen")
         query.run(1, [rows("b", more=None, other="y")])
@@ -601,7 +603,7 @@ class TestSchema:
         query = query_of(out, self.WIDE, onSchemaChange="widen")
         query.run(1, [rows("b", "c", more="x")])
         assert rows_of(out) == {"a": (1, None), "b": (1, "x"), "c": (1, "x")}
-        with pytest.raises(SchemaError, match="more is gone"):
+        with pytest.raises(SchemaError, match="more is missing"):
             query_of(out, onSchemaChange="widen").plan()
 
     def test_a_new_column_may_be_merged(self, out: str) -> None:

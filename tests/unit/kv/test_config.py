@@ -95,14 +95,20 @@ def test_the_size_of_records_has_a_limit() -> None:
     [
         ({"path": None}, "the store has no `path`"),
         ({"keyColumns": None}, "keyColumns is not given: name the columns that make the key, of word, n, gone, at"),
-        ({"keyColumns": "words"}, "keyColumns names no column: 'words'; the columns are word, n, gone, at"),
+        (
+            {"keyColumns": "words"},
+            "keyColumns names a column that does not exist: 'words'; the columns are word, n, gone, at",
+        ),
         ({"bucketBy": "n"}, "bucketBy=n: it may name key columns only, of word"),
         ({"buckets": "12"}, "buckets=12: it must be a power of two"),
         ({"merge": "m:sum"}, "'m' is none of the value columns"),
         ({"merge": "word:sum"}, "'word' is none of the value columns"),
-        ({"deleteColumn": "n"}, "deleteColumn: column 'n' is int32, and a boolean column is needed"),
+        ({"deleteColumn": "n"}, "deleteColumn: column 'n' is int32, but a boolean column is needed"),
         ({"deleteColumn": "gone", "keyColumns": "gone"}, "deleteColumn=gone: it is a key column, too"),
-        ({"deleteColumn": "gone", "sequenceColumn": "gone"}, "sequenceColumn names no column: 'gone'"),
+        (
+            {"deleteColumn": "gone", "sequenceColumn": "gone"},
+            "sequenceColumn names a column that does not exist: 'gone'",
+        ),
         ({"sequenceColumn": "at", "merge": "n:sum"}, "sequenceColumn='at' with merge=n:sum"),
         ({"encryption": "parquet", "keyProvider": "env:KEYS_OF_TEST"}, "set encryption=aes-gcm"),
         ({"onSchemaChange": "any"}, "set onSchemaChange=widen"),

@@ -76,7 +76,7 @@ class TestReplay:
         query.run(0, [rows("a"), rows("b")])
         found = query.run_task(query.plan(), query.identity(0), 0, rows("a"))
         message = other.run_task(other.plan(), other.identity(0), 1, rows("b"))
-        with pytest.raises(InvalidMessages, match="found this batch in the log and wrote nothing"):
+        with pytest.raises(InvalidMessages, match="wrote nothing because this batch was in the log"):
             other.commit(0, [found, message])
 
 
@@ -213,5 +213,5 @@ class TestQueries:
 
 def test_an_error_of_the_commit_is_told(out: str) -> None:
     query = counting(out)
-    with pytest.raises(FtfileError, match="batch 1 is to be committed with the messages of batch 0"):
+    with pytest.raises(FtfileError, match="batch 1 cannot be committed with the messages of batch 0"):
         query.commit(1, list(query.write(0, [rows("a")])))

@@ -129,7 +129,7 @@ class History:
             query.options = {**query.options, "merge": self.merges[1], "onSchemaChange": "widen"}
         self.widened_at = len(self.versions)
         self.run(1, [self.draw()])
-        with pytest.raises(SchemaError, match="more is gone"):
+        with pytest.raises(SchemaError, match="more is missing"):
             commit_batch(narrow.writes, narrow.config, late, self.batches[0], current())
         self.late()
 
@@ -337,7 +337,7 @@ def test_windows_that_came_back_have_a_new_column() -> None:
         store.end_window()
         store.committed(2)
         assert store.multi_get([*"abc"]) == [(1, None), (2, None), (1 << 40, "x")]
-    with pytest.raises(SchemaError, match="more is gone"):
+    with pytest.raises(SchemaError, match="more is missing"):
         kv.KeyValueStore(PATH, values={"n": "integer"}, **shape, context=current())
     check_store(open_filesystem(PATH))
 

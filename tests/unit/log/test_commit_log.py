@@ -132,7 +132,7 @@ class TestRecordFormat:
     def test_a_later_format_is_refused(self) -> None:
         from ftfile.log.format.record import to_checked_text
 
-        with pytest.raises(CorruptData, match="newer ftfile"):
+        with pytest.raises(CorruptData, match="newer version of ftfile"):
             decode_record(to_checked_text([b'{"ftfile":2}', b"{}"]), "path", _no_companion)
 
 
@@ -284,7 +284,7 @@ class TestCheckpoints:
         driver.commit_new(1)
         driver.fs.delete(layout.record_path(0))
         driver.restart()
-        with pytest.raises(CorruptData, match="none, although there is version 1"):
+        with pytest.raises(CorruptData, match="no record, although version 1 exists"):
             driver.log.refresh()
 
 

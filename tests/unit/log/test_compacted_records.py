@@ -353,7 +353,7 @@ class TestFallback:
         path = layout.compacted_path(names[0])
         fs.delete(path)
         fs.create_exclusive(path, to_checked_text([b'{"ftfileCompacted":2}']))
-        with pytest.raises(CorruptData, match="newer ftfile"):
+        with pytest.raises(CorruptData, match="newer version of ftfile"):
             read_range(fs, names[0], ended=True)
 
     @pytest.mark.slow

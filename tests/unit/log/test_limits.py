@@ -280,7 +280,7 @@ class TestTries:
         if busy < snapshots.TRIES:
             assert take_snapshot(vacuumed).adds.keys() == {add.id}
             return
-        with pytest.raises(CorruptData, match="another at every look"):
+        with pytest.raises(CorruptData, match="a different one at each attempt"):
             take_snapshot(vacuumed)
         assert busy - left >= snapshots.TRIES
         left = 0

@@ -40,7 +40,7 @@ def test_batch_writes_stop(driver: Driver, lost: tuple[int, ...], hint: str) -> 
             return  # nothing shows that there were more
     before = {info.path for info in driver.fs.list(layout.LOG)}
     for _ in range(2):
-        with pytest.raises(CorruptData, match=r"Restore what is missing.*(ftfile\.repair|begin a new log)"):
+        with pytest.raises(CorruptData, match=r"Restore the missing files.*(ftfile\.repair|start a new log)"):
             write_job(driver)
     assert {info.path for info in driver.fs.list(layout.LOG)} == before
 
@@ -67,7 +67,7 @@ def test_a_hole_stops_readers(driver: Driver) -> None:
         driver.commit_new(batch)
     driver.fs.delete(layout.record_path(1))
     driver.fs.delete(layout.PUBLISHED_HINT)
-    with pytest.raises(CorruptData, match="none, although there is version 2"):
+    with pytest.raises(CorruptData, match="no record, although version 2 exists"):
         take_snapshot(CommitLog(driver.fs))
 
 

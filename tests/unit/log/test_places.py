@@ -62,7 +62,7 @@ class TestGoneDirectories:
         new = driver.stage(1, name="month=8/new")
         driver.commit(1, new, overwrite=True)
         assert is_published(driver)
-        assert "2 of 3 removed parts were gone already" in caplog.text
+        assert "2 of 3 removed parts did not exist any more" in caplog.text
         assert "month=7/0" in caplog.text
         assert not driver.fs.exists("month=7")
         assert [info.path for info in driver.fs.list("month=8")] == ["month=8/new"]
@@ -139,7 +139,7 @@ class TestForeignFiles:
         path = self.put(driver, old, b"somebody's\n")
         driver.commit(1, overwrite=True)
         assert driver.text(path) == b"somebody's\n"
-        assert "1 of 1 removed parts are other files now" in caplog.text
+        assert "1 of 1 removed parts were replaced by other files" in caplog.text
         assert is_published(driver)
         caplog.clear()
         driver.commit_new(2)
@@ -236,7 +236,7 @@ class TestManyParts:
         for add in old:
             driver.fs.delete(add.final_path or "")
         driver.commit(1, overwrite=True)
-        assert "7 of 7 removed parts were gone already" in caplog.text
+        assert "7 of 7 removed parts did not exist any more" in caplog.text
         assert caplog.text.count("part-0-") == 5
         assert is_published(driver)
 
@@ -302,7 +302,7 @@ class TestStuck:
         old = driver.commit_new(0)
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({"rename"}), path=old.final_path or "")
         log = CommitLog(FaultyFileSystem(driver.fs, [denied]))
-        with pytest.raises(NotPublished, match="Once the cause is gone"):
+        with pytest.raises(NotPublished, match="After the cause is fixed"):
             driver.commit(1, overwrite=True, log=log)
         assert driver.visible() == {old.final_path}
         driver.commit_new(2)

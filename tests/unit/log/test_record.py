@@ -160,7 +160,7 @@ class TestOldBatches:
         driver.fs.delete(layout.record_path(1))
         driver.fs.create_exclusive(layout.record_path(1), encode_record(dead).content)
         driver.restart()
-        with pytest.raises(ReplayMismatch, match="overtaken"):
+        with pytest.raises(ReplayMismatch, match="is older than that run"):
             driver.commit(1, driver.stage(1), digest="dead")
 
     @pytest.mark.slow
@@ -239,9 +239,9 @@ class TestOldBatches:
         with pytest.raises(ReplayMismatch) as told:
             driver.commit(1, add, author=driver.author(1, "1", run_id="run-0"))
         for text in (
-            "batch 1 of query query-1 was committed, and its record is not kept any more",
-            "run run-1 of the query went on to batch 3, version 3",
-            "This run, run-0, is an older one that was overtaken",
+            "batch 1 of query query-1 was committed, but the log no longer contains its record",
+            "run run-1 of the query continued to batch 3, version 3",
+            "If this run, run-0, is older than that run, stop it",
         ):
             assert text in str(told.value)
         assert "another history" not in str(told.value)

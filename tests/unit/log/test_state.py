@@ -101,7 +101,7 @@ class TestRemoved:
         assert fold.state.removed == {}
         assert fold.state.is_live(segments[35], read_version=0)
         assert not fold.state.is_live(segments[3], read_version=0)
-        with pytest.raises(CorruptData, match="a second time"):
+        with pytest.raises(CorruptData, match="already removed"):
             fold.record(removes=(Remove.of(segments[3]),))
 
     def test_a_view_knows_no_segments(self) -> None:
@@ -318,7 +318,7 @@ class TestCheckpointsOfFewerSegments:
         entries = {f"{number:0100}": number for number in range(4_000)}
         tables = {"t": {"set": entries}}
         assert self.create(log, 1, removes=self.ends(*range(10, self.COUNT)), tables=tables) == []
-        monkeypatch.setattr(checkpoints, "encode_checkpoint", lambda _: pytest.fail("encoded a second time"))
+        monkeypatch.setattr(checkpoints, "encode_checkpoint", lambda _: pytest.fail("encoded already removed"))
         self.create(log, 2)
 
     def test_not_encoded_for_a_few_records(self, log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,7 +245,7 @@ class TestStoreClockThatIsSetBack:
             for path, content in contents:
                 if not store.exists(path):
                     store.create_exclusive(path, content)  # as long as the vacuum has not deleted it
-            with pytest.raises(HistoryGone, match="1 of its files are vacuumed"):
+            with pytest.raises(HistoryGone, match="1 of its files were vacuumed"):
                 ftfile.restore(url, version=5, dry_run=False, context=current())
 
 

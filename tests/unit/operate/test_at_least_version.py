@@ -71,7 +71,7 @@ class TestDirectories:
     def test_one_that_was_put_back_is_not_opened(self, out: str, ring: Path, kind: str) -> None:
         options = options_of(kind, ring)
         put_back(out, options)
-        with pytest.raises(RolledBack, match="version 1 is the newest here, and at least version 2 is expected"):
+        with pytest.raises(RolledBack, match="version 1 is the newest here, but at least version 2 is expected"):
             opened(out, options, 2)
         for at_least_version in (None, 0, 1):
             words = opened(out, options, at_least_version).to_arrow()["word"].to_pylist()
@@ -113,7 +113,7 @@ def test_a_dataset_of_one_that_was_put_back(out: str) -> None:
 
 
 def test_a_new_directory_is_no_old_one(out: str) -> None:
-    with pytest.raises(RolledBack, match="no version is the newest here, and at least version 0"):
+    with pytest.raises(RolledBack, match="no version is the newest here, but at least version 0"):
         query(out, {"atLeastVersion": "0"}).run(0, [[{"word": "x"}]])
 
 

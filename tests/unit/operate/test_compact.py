@@ -321,7 +321,7 @@ class TestNames:
             query = self.query(url, "{name}.{number}{ext}", fileNameColumn="name")
             for batch in range(2):
                 query.run(batch, [[self.row(batch, f"{'d' * 125}/a"), self.row(batch, "b")]])
-        with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot become one"):
+        with mounted(Short(inner)) as url, pytest.raises(ConfigError, match=r"d/a\.0\.json' on cannot be merged"):
             ftfile.compact(url, context=current())
         with mounted(inner) as url:
             assert check_directory(open_filesystem(url)).live_rows.total() == 4
@@ -404,7 +404,7 @@ class TestDamage:
         self.damage(damaged)
         with pytest.raises(CorruptData, match=damaged.name):
             ftfile.compact(out, context=current())
-        assert f"'{damaged.name}' stays as it is" in caplog.text
+        assert f"'{damaged.name}' is not changed" in caplog.text
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [4, 2, 6]
         assert damaged in parts(out)
 

@@ -225,7 +225,7 @@ class TestConditions:
     @pytest.mark.parametrize("where", [None, {}])
     def test_nothing_is_none(self, out: str, where: Any) -> None:
         written(out)
-        with pytest.raises(ConfigError, match="does not say what to delete"):
+        with pytest.raises(ConfigError, match="does not choose rows to delete"):
             ftfile.delete(out, where)
 
     @pytest.mark.parametrize("where", ["nothing = 1", "id = 'x'", "all"])
@@ -436,7 +436,7 @@ class TestRaces:
                 query.run(next(batches), [some_rows(0, 3)])
                 ftfile.compact(url, context=current())
 
-            with pytest.raises(CommitError, match="at each of 5 tries, and nothing was recorded: delete again"):
+            with pytest.raises(CommitError, match="at each of 5 attempts, and nothing was recorded: delete again"):
                 self.race(inner, compact, rewriting.TRIES, "id = 3")
             assert "delete" not in {version.operation for version in ftfile.open(url).history()}
             check_directory(open_filesystem(url))

@@ -132,7 +132,11 @@ def test_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "kind", "text"),
-    [(7, ConfigError, "there is no version 7"), ("soon", ConfigError, "no time"), (None, TypeError, "a version, or")],
+    [
+        (7, ConfigError, "there is no version 7"),
+        ("soon", ConfigError, "not an ISO 8601 time"),
+        (None, TypeError, "a version, or"),
+    ],
 )
 def test_what_is_no_version(tmp_path: Path, old: Any, kind: type[Exception], text: str) -> None:
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, OPTIONS)

@@ -34,8 +34,8 @@ def test_a_finding_has_what_the_table_says_of_its_kind() -> None:
     ("remedy", "command"),
     [
         ("Look at it", None),
-        ("ftfile.repair(path, dry_run=False) mends it", "ftfile repair '/a b'"),
-        ("let ftfile.repair(path, dry_run=True) propose", "ftfile repair '/a b' --dry-run"),
+        ("ftfile.repair(path, dry_run=False) repairs it", "ftfile repair '/a b'"),
+        ("run ftfile.repair(path, dry_run=True) to see", "ftfile repair '/a b' --dry-run"),
         (
             "ftfile.repair(path, give_up=['x'], full=True, dry_run=False)",
             "ftfile repair '/a b' --give-up x --full",
@@ -58,12 +58,12 @@ def test_a_report_is_as_its_worst_finding() -> None:
     full = DirectoryReport(findings=(find("space", "", "", ""), known))
     assert (full.ok, full.verdict) == (
         False,
-        "The disk is nearly full: make room: a full disk fails batches, which come again",
+        "The disk is nearly full: free space: on a full disk batches fail and are retried",
     )
 
 
 def test_a_repair_with_a_step_that_failed_is_not_well() -> None:
-    steps = (RepairStep("bad-hint", "a", "make the hint anew"),)
+    steps = (RepairStep("bad-hint", "a", "rebuild the hint"),)
     done = RepairReport(version=3, dry_run=False, steps=steps)
-    assert (done.ok, done.verdict) == (True, "well: version 3, make the hint anew")
+    assert (done.ok, done.verdict) == (True, "well: version 3, rebuild the hint")
     assert not replace(done, steps=(replace(steps[0], error="no space"),)).ok

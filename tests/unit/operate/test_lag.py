@@ -103,7 +103,7 @@ def test_sources_of_others_have_what_was_read_alone(sink: Sink, version: int) ->
         (2, "other", 1_700_000_000),
         (3, "other", None),
     ]
-    assert "Kafka alone knows" in sources[0].unknown
+    assert "only Kafka has" in sources[0].unknown
     assert all("ftfile_source_backlog" in each.unknown for each in sources)
 
 
@@ -169,7 +169,7 @@ def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
         sink.status(sources=[str(tmp_path / "nowhere")])
     sink.plan(1, {"kind": "start"})
     (found,) = sink.status().sources
-    assert "no batch has read it" in found.unknown
+    assert "no batch read it" in found.unknown
 
 
 @pytest.mark.slow
@@ -226,13 +226,13 @@ def go_on(checkpoint: Path) -> None:
 @parametrize(
     ("change", "problem"),
     [
-        (shutil.rmtree, "nothing is there"),
-        (lose_metadata, "nothing is there"),
+        (shutil.rmtree, "it does not exist"),
+        (lose_metadata, "it does not exist"),
         (tear_metadata, "names no query"),
-        (exchange, "of another query, another"),
-        (go_back, "it ends with batch 0, and the directory with batch 1"),
-        (empty, "it ends with no batch, and the directory with batch 1"),
-        (go_on, "it has batch 2 done, and the directory ends with batch 1"),
+        (exchange, "belongs to another query, another"),
+        (go_back, "it ends with batch 0, but the directory with batch 1"),
+        (empty, "it ends with no batch, but the directory with batch 1"),
+        (go_on, "it has completed batch 2, but the directory ends with batch 1"),
     ],
     quick=3,
 )
@@ -326,7 +326,7 @@ def test_many_queries(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     first, last = (query.checkpoint for query in ftfile.open(sink.out).status().queries)
     assert first is not None
     assert last is not None
-    assert ("not looked at" in first.problem, last.problem) == (True, "")
+    assert ("it was not read" in first.problem, last.problem) == (True, "")
 
 
 def test_places_that_no_record_has(sink: Sink, tmp_path: Path) -> None:
@@ -336,17 +336,17 @@ def test_places_that_no_record_has(sink: Sink, tmp_path: Path) -> None:
     sink.plan(0, KAFKA)
     (sink.checkpoint / "metadata").write_text(json.dumps({"id": QUERY}))
     assert sink.status(checkpoints=[str(sink.checkpoint)]).planned_batch == 0
-    with pytest.raises(ConfigError, match="no checkpoint that can be read"):
+    with pytest.raises(ConfigError, match="not a readable checkpoint"):
         sink.status(checkpoints=[str(tmp_path / "nowhere")])
     exchange(sink.checkpoint)
-    with pytest.raises(ConfigError, match=f"that of query another; those that wrote here are {QUERY}"):
+    with pytest.raises(ConfigError, match=f"the checkpoint of query another; the queries that wrote here are {QUERY}"):
         sink.status(checkpoints=[str(sink.checkpoint)])
 
 
 def test_a_place_that_is_given_goes_before_the_one_recorded(sink: Sink) -> None:
     sink.run(0)
     sink.checkpoint.rename(sink.place / "moved")
-    assert "nothing is there" in sink.status().problem
+    assert "it does not exist" in sink.status().problem
     assert sink.status(checkpoints=[str(sink.place / "moved")]).planned_batch == 0
 
 

@@ -104,7 +104,7 @@ class TestVacuum:
         assert vacuum(fs) == [note]
         assert fs.exists("keep")
         assert fs.exists(layout.FORMAT_FILE)
-        assert "is passed over: it names no file of its own" in caplog.text
+        assert "is ignored: it does not name its file" in caplog.text
 
     def test_believes_the_note_of_its_own_file(self, fs: LocalFileSystem) -> None:
         note = layout.note_path(layout.staged_directory("q", 0), f"00000-0-{ID}")

@@ -101,10 +101,10 @@ class TestNamed:
         path = tmp_path / "out"
         write(path, **{option: f"{MODULE}:{name}" for option, name in FILES.items()})
         directory = ftfile.open(str(path))
-        texts = [f"{option} by {MODULE}:{name}, not asked" for option, name in sorted(FILES.items())]
+        texts = [f"{option} by {MODULE}:{name}, not imported" for option, name in sorted(FILES.items())]
         status = directory.status()
         assert not_asked(status.findings) == texts
-        assert f"by the policy {MODULE}:Policy, not asked" in status.open[0].waiting
+        assert f"by the policy {MODULE}:Policy, which is not called here" in status.open[0].waiting
         report = directory.verify(full=True)
         assert (report.ok, not_asked(report.findings)) == (True, texts)
         for is_verified in (True, False):
@@ -118,7 +118,7 @@ class TestNamed:
     def test_by_an_encoding(self, tmp_path: Path) -> None:
         path = tmp_path / "out"
         write(path, fileFormat="binary", encoder=f"{MODULE}:Encoder", rolling="batch")
-        directory, text = ftfile.open(str(path)), f"encoder by {MODULE}:Encoder, not asked"
+        directory, text = ftfile.open(str(path)), f"encoder by {MODULE}:Encoder, not imported"
         assert not_asked(directory.status().findings) == not_asked(directory.verify().findings) == [text]
         assert MODULE not in sys.modules
 
@@ -131,7 +131,7 @@ class TestNamed:
         assert f"n: {MODULE}:Sum, not asked" in run("kv", "stats", path).output
         for is_verified in (True, False):
             warnings = ftfile.report(str(path), verify=is_verified).findings
-            assert any(f"merge by {MODULE}:Sum, not asked" in warning.actual for warning in warnings)
+            assert any(f"merge by {MODULE}:Sum, not imported" in warning.actual for warning in warnings)
         assert ftfile.repair(str(path)).ok
         assert MODULE not in sys.modules
 

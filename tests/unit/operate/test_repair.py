@@ -235,7 +235,7 @@ class TestParts:
     def test_what_is_not_foreign_is_refused(self, world: World) -> None:
         world.driver.commit(0, add := part(world, 0))
         for path in (add.final_path or "", layout.record_path(0), "nothing"):
-            with pytest.raises(ConfigError, match="is no foreign file"):
+            with pytest.raises(ConfigError, match="is not a foreign file"):
                 ftfile.repair(world.url, quarantine=[path])
 
     def test_what_is_not_lost_is_refused(self, world: World) -> None:
@@ -502,7 +502,7 @@ class TestDerived:
             world.fs.delete(layout.compacted_path(name))
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
-        assert not any("checkpoints and ranges stand for them" in finding.remedy for finding in report.findings)
+        assert not any("checkpoints and ranges replace them" in finding.remedy for finding in report.findings)
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
         world.driver.restart()

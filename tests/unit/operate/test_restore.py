@@ -103,11 +103,11 @@ def test_a_time_names_the_version() -> None:
 @parametrize(
     ("arguments", "message"),
     [
-        ({}, "one of both"),
-        ({"version": 0, "timestamp": "2024-07-01"}, "one of both"),
+        ({}, "either a version"),
+        ({"version": 0, "timestamp": "2024-07-01"}, "either a version"),
         ({"version": 7}, "there is no version 7: the newest is 1"),
         ({"version": -1}, "there is no version -1: the newest is 1"),
-        ({"timestamp": "yesterday"}, "'yesterday' is no time"),
+        ({"timestamp": "yesterday"}, "'yesterday' is not an ISO 8601 time"),
     ],
     quick=3,
 )
@@ -416,6 +416,8 @@ def test_a_file_that_a_vacuum_may_delete_at_any_moment_does_not_come_back() -> N
         query.run(1, [[{"id": 9, "month": "9"}]])
         assert ftfile.vacuum(keeping, dry_run=False, context=current()).failed == 1
         assert len(fs.list("_ftfile/retired")) == 1
-        with pytest.raises(HistoryGone, match=r"1 of its files are vacuumed, or gone, the first of them 'month=7/"):
+        with pytest.raises(
+            HistoryGone, match=r"1 of its files were vacuumed or are missing, the first of them 'month=7/"
+        ):
             ftfile.restore(path, 0, context=current())
         assert ftfile.open(path, context=current()).version() == 3

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("world",)
 
 QUERY = "00000000-0000-0000-0000-000000000001"
-STUCK = "remove the cause, or let ftfile.repair(path, dry_run=True) propose what to do"
+STUCK = "remove the cause, or run ftfile.repair(path, dry_run=True) to see the possible repairs"
 
 
 def test_nothing_was_committed(world: World) -> None:
@@ -81,10 +81,12 @@ def test_a_pending_file_is_gone(world: World) -> None:
     world.driver.create_record(author=world.driver.author(0), adds=(add,))
     world.fs.delete(add.path)
     (file,) = ftfile.open(world.url).status().unpublished
-    assert "its file is gone" in file.problem
+    assert "its file is missing" in file.problem
 
 
-@pytest.mark.parametrize(("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, and it stays")])
+@pytest.mark.parametrize(
+    ("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, but it cannot be hidden")]
+)
 def test_a_removed_file_that_is_not_hidden(world: World, add_id: str, problem: str) -> None:
     add = world.driver.commit_new(0)
     world.driver.create_record(author=world.driver.author(1), removes=(structs.replace(Remove.of(add), id=add_id),))
@@ -113,8 +115,8 @@ def test_open_files(tmp_path: Path) -> None:
     assert first.deadline_ms == first.last_ms + 3_600_000
     assert first.first_ms <= first.last_ms
     assert first.waiting == (
-        f"until {time_text(first.deadline_ms)} UTC by inactivityInterval, or 1,000 pieces by "
-        "maxSegmentsPerPart (3 pieces now)"
+        f"until {time_text(first.deadline_ms)} UTC by inactivityInterval, or 1,000 segments by "
+        "maxSegmentsPerPart (3 segments now)"
     )
     assert status.due == 0
 
@@ -179,7 +181,7 @@ def test_a_policy_is_named_and_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
     (first, _) = ftfile.open(str(tmp_path / "out")).status().open
     assert (first.rows, first.reason) == (1, "")
     assert first.waiting.startswith("until ")
-    assert f", or by the policy {__name__}:Policy, not asked" in first.waiting
+    assert f", or by the policy {__name__}:Policy, which is not called here" in first.waiting
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
@@ -231,7 +233,7 @@ class TestVerdict:
         run(tmp_path / "out", 2, maxBatchesPerFile="2")
         assert self.of(tmp_path / "out") == (
             "Open files are due: plain readers miss their rows: the query's next batch finishes them. "
-            "If none comes: ftfile.flush(path, due_only=True)"
+            "If no batch runs: ftfile.flush(path, due_only=True)"
         )
 
     def test_an_open_file_fails(self, tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ class TestVerdict:
             spool.write_bytes(bytes(len(spool.read_bytes())))
         stream.run(2, [[{"id": 2, "key": "c"}]])
         assert self.of(tmp_path / "out") == (
-            "Open files could not be finished: ftfile.flush(path) tries again, and says why it fails; "
+            "Open files could not be finished: ftfile.flush(path) tries again and reports why it fails; "
             "ftfile.verify(path, full=True) finds damaged rows"
         )
 
@@ -248,10 +250,10 @@ class TestVerdict:
         add = world.driver.stage(0)
         world.driver.create_record(author=world.driver.author(0), adds=(add,))
         assert self.of(world.url).startswith(
-            "Committed files are not at their names yet: plain readers miss their rows: "
+            "Committed files are not at their final names yet: plain readers miss their rows: "
         )
         world.write(add.final_path or "", b"mine")
-        assert self.of(world.url) == f"Committed files cannot be published, or removed ones not be hidden: {STUCK}"
+        assert self.of(world.url) == f"Committed files cannot be published, or removed files cannot be hidden: {STUCK}"
         (finding,) = ftfile.status(world.url).findings
         problem = f"a foreign file of 4 bytes is at {add.final_path!r}: move it away"
         assert (finding.code, finding.actual) == ("not-publishable", f"{add.final_path!r}: {problem}")
@@ -273,9 +275,9 @@ class TestVerdict:
         ) == ("well: version 0, 40 s old, 1 query, query query-1 has 3 versions and 1 file to read")
         assert with_checkpoint(replace(read, unknown="who knows")) == "well: version 0, 40 s old, 1 query"
         assert with_checkpoint(problem="it did not answer") == "well: version 0, 40 s old, 1 query"
-        problem = "it ends with batch 1, and the directory with batch 7"
+        problem = "it ends with batch 1, but the directory with batch 7"
         assert with_checkpoint(problem=problem, contradicts=True) == (
-            "A query's checkpoint and the directory are not of one time: see docs/disaster-recovery.md"
+            "A query's checkpoint and the directory are from different times: see docs/disaster-recovery.md"
         )
 
     def test_damage(self, world: World) -> None:
@@ -308,14 +310,14 @@ class TestVerdict:
         (finding,) = findings_of(replace(status, held=1))
         assert (finding.code, finding.actual, finding.command("/x")) == (
             "merge-fails",
-            "1 left out",
+            "1 skipped",
             "ftfile kv verify /x",
         )
 
     def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is due comes before what is stuck, and is less bad."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
-        stuck = UnpublishedFile(1, None, "part.json", "its file is gone")
+        stuck = UnpublishedFile(1, None, "part.json", "its file is missing")
         monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])
         status = ftfile.status(stream.path)
         assert [finding.code for finding in findings_of(status)] == ["open-file-due", "not-publishable"]

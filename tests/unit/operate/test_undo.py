@@ -121,7 +121,7 @@ def test_a_write_that_comes_meanwhile_stays(query: MicroBatch, monkeypatch: pyte
         return honest(*arguments)
 
     monkeypatch.setattr(restore, "_last_write", last_write)
-    with pytest.raises(CommitError, match="version 2 was written after version 1, which was to be undone"):
+    with pytest.raises(CommitError, match="version 2 was written after version 1, which should be undone"):
         undo(query.path)
     assert ids(query.path) == [0, 1, 2, 10, 11]
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_undone_is_said(tmp_path: Path, query: MicroBatch) -> Non
         ftfile.undo(out)
     empty = str(tmp_path / "empty")
     MicroBatch(empty, COLUMNS, OPTIONS).run(0, [[]])
-    with pytest.raises(ConfigError, match="has no write that could be undone"):
+    with pytest.raises(ConfigError, match="has no write that can be undone"):
         ftfile.undo(empty)
     ftfile.drop(query.path, "all")
     for file in Path(query.path, "_ftfile/retired").iterdir():

@@ -422,14 +422,14 @@ class TestLog:
             world.write(layout.record_path(version), content)
         found = world.the("foreign-record")
         assert found.path == layout.record_path(2)
-        assert "that was lost, and another commit took its number" in found.remedy
+        assert "the original record was lost, and another commit has its number" in found.remedy
 
     def test_the_newest_record_is_lost(self, world: World) -> None:
         world.lose(4)
         found = world.the("lost-records")
         assert (found.expected, found.actual) == (
-            "version 4, which '_ftfile/hints/_published' knows",
-            "version 3 as the newest one",
+            "version 4, which '_ftfile/hints/_published' contains",
+            "version 3 as the newest version",
         )
 
     @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ class TestDerived:
         columns.fields["rows"][0] += 1
         other = structs.replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
         world.write(layout.compacted_path(name), encode_compacted(other))
-        assert world.the("bad-range").actual == "other adds than its records"
+        assert world.the("bad-range").actual == "other adds than in its records"
 
     @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
     def test_a_range_without_some_of_it(self, world: World, what: str) -> None:

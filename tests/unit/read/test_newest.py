@@ -88,5 +88,5 @@ def test_versions(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_a_negative_number(out: str) -> None:
     for call in (ftfile.open(out).files, ftfile.open(out).history):
-        with pytest.raises(ConfigError, match="limit=-1: it takes a number of 0 or more"):
+        with pytest.raises(ConfigError, match="limit=-1: it must be a number, 0 or more"):
             call(limit=-1)

@@ -68,7 +68,7 @@ def test_before_the_first_version_there_is_none(out: str) -> None:
 
 
 def test_what_is_no_time_says_what_is(out: str) -> None:
-    with pytest.raises(ConfigError, match="'yesterday' is no time as in ISO 8601, such as 2024-07-01T12:00:00Z"):
+    with pytest.raises(ConfigError, match="'yesterday' is not an ISO 8601 time, such as 2024-07-01T12:00:00Z"):
         ftfile.open(out).version_at("yesterday")
 
 
@@ -133,6 +133,6 @@ class TestReplacedParts:
     def test_that_are_vacuumed_are_an_error_that_says_so(self, out: str) -> None:
         ftfile.drop(out, "all")
         shutil.rmtree(f"{out}/{layout.RETIRED}")
-        with pytest.raises(CorruptData, match="Of an old version, it was vacuumed, and a newer one can be read"):
+        with pytest.raises(CorruptData, match="If the version is old, vacuum has deleted its files"):
             ids(out, 2)
         assert ids(out) == []

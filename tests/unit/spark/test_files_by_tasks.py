@@ -328,7 +328,7 @@ class TestWhatTravels:
             return range_of(*args)
 
         monkeypatch.setattr(session, "range", in_another_directory)
-        with pytest.raises(ConfigError, match="sees no such directory there than the driver"):
+        with pytest.raises(ConfigError, match="sees no such directory there, unlike the driver"):
             run(compact, session, out)
 
     @pytest.mark.slow

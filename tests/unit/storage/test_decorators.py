@@ -119,7 +119,7 @@ def test_retrying_gives_up_with_the_last_error(memory: MemoryFileSystem, caplog:
         filesystem.stat("file")
     assert len(faulty.injected) == 4
     assert clock.slept_s == [1, 3, 5]
-    assert "try 3 failed, next in 5.0 s" in caplog.text
+    assert "attempt 3 failed, next attempt in 5.0 s" in caplog.text
 
 
 def test_no_try_begins_after_the_time_limit(memory: MemoryFileSystem) -> None:

@@ -782,6 +782,8 @@ def test_templates_for_names_that_are_not_kept_commit_nothing(tmp_path: Path) ->
     for option in ({"partPrefix": " a"}, {"partFileName": "a\\b-{batch}.txt"}, {"directoryPattern": "yyyy' '"}):
         options = {"fileFormat": "text", **option}
         query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))
-        with pytest.raises(ConfigError, match=r"a file would be called .* which this store may not (keep|list)"):
+        with pytest.raises(
+            ConfigError, match=r"the name of a new file would be .* which this store may not (keep|list)"
+        ):
             query.run(0, [[{"value": "a"}]])
     assert check_directory(open_filesystem(url)).committed == {}

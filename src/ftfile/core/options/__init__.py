@@ -57,7 +57,7 @@ _READS = ("read", "ftkv-read")
 _FOLLOWS = ("follow", "ftkv-follow")
 # Of options that choose the version that is read, those that choose where a stream begins.
 _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
-_OF_A_VERSION = "a version is read as the log describes it: leave it out"
+_OF_A_VERSION = "the log describes how a version is read: leave it out"
 
 _CAPITAL = re.compile("[A-Z]")
 
@@ -116,9 +116,9 @@ class ParsedOptions:
             option = _option(name, self.uses)
             formats = option.formats if option is not None else ()
             if formats not in {(), FORMATS} and format_name not in formats:
-                elsewhere = "; what separates fields is sep" if (name, format_name) == ("delimiter", "csv") else ""
+                elsewhere = "; use sep to separate fields" if (name, format_name) == ("delimiter", "csv") else ""
                 raise ConfigError(
-                    f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}{elsewhere}"
+                    f"option {name!r} is for fileFormat={'|'.join(formats)}, but fileFormat is {format_name}{elsewhere}"
                 )
             if formats:
                 values[name] = value
@@ -177,7 +177,7 @@ def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
         here = f"files (`ftfile`): {here}"
     hint = _elsewhere(uses).get(option.name.lower())
     if uses[0] in _FOLLOWS and option.name in _BEGINNINGS:
-        hint = f"where a stream begins is {_BEGINNINGS[option.name]}"
+        hint = f"set the start of a stream with {_BEGINNINGS[option.name]}"
     if hint is None and uses[0] in _READS and not option.used_by.isdisjoint(WRITE | STORE_WRITE | FILES):
         hint = _OF_A_VERSION
     return f"option {option.name!r} is for {meant}, not for {here}" + (f"; {hint}" if hint else "")

@@ -14,7 +14,7 @@ ENCRYPTION: tuple[Option, ...] = (
     Option("keyProvider", kinds.TEXT, used_by=kinds.EVERYWHERE),
 )
 
-NEVER_INLINE = "keys are never given in options, which Spark shows to everybody: name their place with keyProvider"
+NEVER_INLINE = "keys are never set in options, which Spark shows to all users: name their location with keyProvider"
 
 # What others call keys, or might.
 INLINE_KEYS = (
@@ -47,27 +47,29 @@ STORE: tuple[Option, ...] = (
     Option("cacheBytes", kinds.SIZE, default=256 << 20, used_by=kinds.STORE_READ),
 )
 
-_KEYS = "use keyColumns for the key columns; keys of encryption are never given in options"
+_KEYS = "use keyColumns for the key columns; encryption keys are never set in options"
 
 # What others, and the file sink, call these things.
 COMMON_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         ("mergeschema", "merge-schema", "schemaevolution"),
-        "the writer takes new columns and wider types with onSchemaChange=widen; a reader has the newest columns",
+        "the writer accepts new columns and wider types with onSchemaChange=widen; a reader returns the newest columns",
     ),
-    "overwriteschema": "mode('overwrite') takes any schema; leave it out",
+    "overwriteschema": "mode('overwrite') accepts any schema; leave it out",
     "outputmode": "call writeStream.outputMode(…)",
     "trigger": "call writeStream.trigger(…)",
     **dict.fromkeys(
         ("mode", "savemode", "writemode", "append", "overwrite"),
-        "call write.mode(…); a reader has no modes, and fails at damage",
+        "call write.mode(…); a reader has no modes, and fails if data is damaged",
     ),
     **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "call the method of the DataFrame"),
     **dict.fromkeys(
         ("numpartitions", "repartition", "coalesce"),
         "call DataFrame.repartition(…)",
     ),
-    "inferschema": "a directory of ftfile has its columns in its log; give those of foreign files by .schema(…)",
+    "inferschema": (
+        "the log of a directory of ftfile contains its columns; give the columns of foreign files with .schema(…)"
+    ),
     # Whatever begins so.
     **dict.fromkeys(
         ("delta.*", "hoodie.*", "cloudfiles.*", "write.*", "read.*"),
@@ -87,7 +89,7 @@ STORE_ELSEWHERE: dict[str, str] = {
     ),
     "partitionby": "use bucketBy: its hash chooses the bucket of a row",
     "clusterby": "rows are sorted by keyColumns",
-    "datachange": "each write is a change of data; ftfile.kv.compact(path) rewrites runs without one",
+    "datachange": "each write changes data; ftfile.kv.compact(path) rewrites runs without a change of data",
     **dict.fromkeys(("bucket", "numbuckets"), "use buckets"),
     **dict.fromkeys(("merge-engine", "mergeoperator"), "use merge"),
     **dict.fromkeys(
@@ -161,7 +163,8 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
             "allowsourcecolumnrename",
             "allowsourcecolumntypechange",
         ),
-        "a stream has the newest columns, or those of .schema(…); it ends when others come: load and start it again",
+        "a stream has the newest columns, or the columns of .schema(…); it ends when the columns change: load and "
+        "start it again",
     ),
     **dict.fromkeys(("streaming-skip-overwrite-snapshots", "streaming-skip-delete-snapshots"), _CHANGES),
     "streaming-max-files-per-micro-batch": "use maxFilesPerTrigger",
@@ -175,7 +178,7 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
     "maxretrycount": "use maxRetries",
     "maxcachedfiles": "use maxTrackedFiles",
     "latestfirst": "the oldest files are always read first",
-    "filenameonly": "a file is known by its path and content: see fileIdentity",
+    "filenameonly": "a file is identified by its path and content: see fileIdentity",
     **dict.fromkeys(("modifiedbefore", "modifiedafter"), "use filePattern, or startingOffsets=latest"),
 }
 
@@ -309,12 +312,12 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("outputfilename", "partitionedfilenameformat"), "use partFileName"),
     "filename.offset.zero.pad.width": "use partFileName with {number:10}",
     **dict.fromkeys(("success-file.name", "sink.partition-commit.success-file.name"), "use successFile"),
-    "sink.partition-commit.policy.kind": "use successFile, or onPublish for a function of your own",
+    "sink.partition-commit.policy.kind": "use successFile, or onPublish for your function",
     "sink.partition-commit.delay": "use successDelay",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "use successFile=_SUCCESS",
     "errors.tolerance": "use badRecords",
     "errors.deadletterqueue.topic.name": "use badRecords=deadLetter",
-    "avroschema": "use recordName and recordNamespace; the columns are those of the rows",
+    "avroschema": "use recordName and recordNamespace; the rows define the columns",
     "tupleseparator": "use lineSep for text, delimiter for binary",
     "getbytesfortuple": "use encoder with fileFormat=binary",
     "format.bytearray.separator": "use delimiter",
@@ -328,14 +331,14 @@ ELSEWHERE: dict[str, str] = {
         ("optimizewrite", "autocompact", "delta.autooptimize.optimizewrite", "delta.autooptimize.autocompact"),
         "merge small files with ftfile.compact(path), or avoid them with rolling=policy",
     ),
-    "datachange": "each write is a change of data; ftfile.compact(path) is none: streams do not read its rows again",
+    "datachange": "each write changes data; ftfile.compact(path) does not: streams do not read its rows again",
     **dict.fromkeys(
         ("clusterby", "zorder", "zorderby"),
         "use partitionBy for directories, DataFrame.sortWithinPartitions for the order within a file",
     ),
     **dict.fromkeys(("replaceon", "replaceusing"), "use replaceWhere, or partitionOverwriteMode=dynamic"),
     "basepath": "load the whole directory, and choose partitions with DataFrame.where",
-    "retention": "give it to ftfile.vacuum(path, retention='7d'), which alone deletes",
+    "retention": "give it to ftfile.vacuum(path, retention='7d'), which is the only call that deletes",
     "excluderegex": "choose rows with DataFrame.where",
     **dict.fromkeys(
         ("splitsize", "read.split.target-size", "spark.sql.files.maxpartitionbytes"),
@@ -343,7 +346,7 @@ ELSEWHERE: dict[str, str] = {
     ),
     "pushdownpredicate": "use filterPushdown=true, or ftfile.spark.load",
     "wholetext": "use fileFormat=binary in a stream of foreign files",
-    "paths": "a reader takes one directory: load each, and unite them with DataFrame.unionByName",
+    "paths": "a reader reads one directory: load each directory, and combine them with DataFrame.unionByName",
     "bucketby": "use partitionBy for directories, fileNameColumn for files",
     "sortby": "use DataFrame.sortWithinPartitions before the write",
     "emptyvalue": 'an empty text is "", and null is nullValue',
@@ -377,7 +380,7 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
     **dict.fromkeys(
         ("parquet.block.size", "parquet.page.size", "orc.stripe.size", "rowgroupsize", "row_group_size"),
-        "groups of rows have a size that readers scan fast; use maxBytesPerFile for that of files",
+        "row groups have a size that readers scan fast; use maxBytesPerFile for the size of files",
     ),
     **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger"), "set it on readStream"),
 }

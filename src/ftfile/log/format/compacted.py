@@ -60,7 +60,7 @@ _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
 # Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
-_ADVICE = "While the records that it stands for are kept, ftfile.operate.compact.merge_ranges(path) makes it anew"
+_ADVICE = "If the records of its versions exist, ftfile.operate.compact.merge_ranges(path) rebuilds it"
 _RANGE = "a range of records"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1
@@ -159,7 +159,7 @@ def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> 
 def check_count(name: str, values: Sequence[object], count: int) -> None:
     """Raise a ValueError unless there are this many values."""
     if len(values) != count:
-        raise ValueError(f"{name} is {values!r:.80}, and is to have {count} values")
+        raise ValueError(f"{name} is {values!r:.80}, but needs {count} values")
 
 
 def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
@@ -195,7 +195,9 @@ def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
     stream = zlib.decompressobj()
     text = stream.decompress(content, FILE_BYTES_MAX)
     if not stream.eof or stream.unused_data:
-        raise ValueError(f"a stream that does not end with its bytes, or is longer than {FILE_BYTES_MAX} bytes")
+        raise ValueError(
+            f"a compressed stream that is truncated, has trailing bytes, or has more than {FILE_BYTES_MAX} bytes"
+        )
     return decode_json(text, kind)
 
 
@@ -296,7 +298,7 @@ class _Removes(Value, frozen=True):
 
 def encode_compacted(content: Range) -> bytes:
     """Return the bytes of a range; its ended adds must have been read. ConfigError for one that nobody could read."""
-    assert content.ended is not None, "a range without its ended adds is no whole one"
+    assert content.ended is not None, "a range without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
     contents = Contents(len(removes), checksum(removes), live_documents, ended)
@@ -307,7 +309,7 @@ def encode_compacted(content: Range) -> bytes:
     )
     encoded = head + before + removes + behind
     if len(encoded) > FILE_BYTES_MAX:
-        raise ConfigError(f"a range cannot have {len(encoded)} bytes, of {FILE_BYTES_MAX}: nobody could read it")
+        raise ConfigError(f"a range has {len(encoded)} bytes, but readers accept at most {FILE_BYTES_MAX}")
     return encoded
 
 

@@ -40,10 +40,10 @@ SMALL_BYTES_MAX = 1 << 20
 VALUES_MAX = 32_000_000
 DEPTH_MAX = 100
 IS_SEALED = (
-    "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
-    "read it with keyProvider"
+    "this directory is encrypted, and no keys were given: write to it with the same encryption and keyProvider as its "
+    "other writers, and read it with keyProvider"
 )
-_SMALLER = "nobody could read it. Write, replace or remove fewer files at once, in several batches or calls"
+_SMALLER = "readers could not read it. Write, replace or remove fewer files at once, in several batches or calls"
 _IS_UNDONE = (
     "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
 )
@@ -51,7 +51,7 @@ _ASCII = json.JSONEncoder(separators=(",", ":"))
 _ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
 _PAIRS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes({*range(256)} - {*b'[]{}"'})
-_ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
+_ADVICE = "The log is damaged, not only truncated: restore the file from a copy of the directory"
 
 
 class _Formats(Struct, rename="camel"):
@@ -128,7 +128,8 @@ def _check_transaction(record: Record) -> None:
     transaction = record.author.transaction if isinstance(record.author, JobAuthor) else None
     if transaction is not None and (type(transaction.version) is not int or abs(transaction.version) > NUMBER_MAX):
         text = (
-            f"the version of a transaction is {transaction.version!r}, and is to be an int: nobody could read the log"
+            f"the version of a transaction is {transaction.version!r}, but must be an int of at most 64 bits: "
+            "otherwise no reader could read the log"
         )
         raise ConfigError(text)
 
@@ -189,9 +190,9 @@ def check_json(content: bytes) -> None:
     """Raise a ValueError for JSON that takes too much memory, or is nested too deeply to be handled."""
     openings = content.count(b"[") + content.count(b"{")
     if len(content) > VALUES_MAX and openings + content.count(b",") > VALUES_MAX:
-        raise ValueError(f"JSON of more than {VALUES_MAX} values")
+        raise ValueError(f"JSON with more than {VALUES_MAX} values")
     if openings > DEPTH_MAX and _is_deep(content):
-        raise ValueError(f"JSON of values within values, {DEPTH_MAX} deep")
+        raise ValueError(f"JSON with more than {DEPTH_MAX} nested levels")
 
 
 def within_limits(content: bytes) -> bytes:
@@ -199,9 +200,9 @@ def within_limits(content: bytes) -> bytes:
     try:
         check_json(content)
     except ValueError as error:
-        raise ConfigError(f"the log cannot have {error}: {_SMALLER}") from error
+        raise ConfigError(f"the log cannot contain {error}: {_SMALLER}") from error
     if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"the log cannot have {len(content)} bytes in one file, of {FILE_BYTES_MAX}: {_SMALLER}")
+        raise ConfigError(f"a file of the log cannot have {len(content)} bytes, at most {FILE_BYTES_MAX}: {_SMALLER}")
     return content
 
 
@@ -233,7 +234,9 @@ def check_format(header: bytes, name: str, supported: int, path: str) -> None:
         raise ConfigError(_IS_UNDONE)
     if number != supported:
         actual = f"{name} {number!r}"
-        raise CorruptData(path, f"{name} {supported}", actual, "A newer ftfile wrote it: read it with that one")
+        raise CorruptData(
+            path, f"{name} {supported}", actual, "A newer version of ftfile wrote it: install that version to read it"
+        )
 
 
 def compact_json(value: object) -> bytes:
@@ -249,7 +252,7 @@ def _plain(value: object) -> object:
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind(value)
-    raise TypeError(f"{value!r:.80} is no JSON")
+    raise TypeError(f"{value!r:.80} is not JSON")
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:

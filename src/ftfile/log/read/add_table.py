@@ -217,7 +217,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
     for columns in (columns for part in ranges for columns in _ended(part)):
         ended.add(columns, [version > log_start for version in columns.removed])
     if ranges[0].first == 0 and removes:
-        raise CorruptData("the ranges", "removes of adds of earlier versions", f"others: {list(removes)[:5]}")
+        raise CorruptData("the ranges", "removes of adds of earlier versions", f"other removes: {list(removes)[:5]}")
     return msgspec.structs.replace(
         ranges[0],
         last=ranges[-1].last,

@@ -126,7 +126,7 @@ class CompactedFiles:
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
             is_own = _joins(content, following) or self._is_own(content)
             if not is_own or self._begins_later(content):
-                _log.warning("a range of another history, versions %d to %d, is passed over", name.first, name.last)
+                _log.warning("a range of another history, versions %d to %d, is ignored", name.first, name.last)
                 self.names.discard(name)
                 return name
             following = content
@@ -155,7 +155,7 @@ class CompactedFiles:
         except NotFound:
             return None
         except CorruptData as error:
-            _log.warning("a range is passed over: %s", error)
+            _log.warning("a range is ignored: %s", error)
             self.damaged.add(name)
             return None
 
@@ -183,7 +183,7 @@ class CompactedFiles:
 def missing_record(version: int) -> CorruptData:
     """Return the error of a version for which there is neither a record nor a range."""
     path = layout.record_path(version)
-    return CorruptData(path, "a record, or a range that stands for it", "neither", "Restore it from a copy")
+    return CorruptData(path, "a record, or a range that replaces it", "neither", "Restore it from a copy")
 
 
 def _joins(content: Range, following: Range | None) -> bool:

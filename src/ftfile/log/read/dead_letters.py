@@ -82,7 +82,7 @@ def letter_excess(line: bytes) -> str:
 def _check_is_encrypted(path: str) -> None:
     # Their names are in no record: anybody could have put them there.
     if AesGcm.name not in layout.dead_letter_filters(path):
-        raise CorruptData(path, "encrypted dead letters", "others, which were not written here", _REMOVE)
+        raise CorruptData(path, "encrypted dead letters", "dead letters that were not written here", _REMOVE)
 
 
 def _check_tasks(paths: Iterable[str], head: LogState) -> None:
@@ -92,10 +92,12 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
         task = _task(path)
         first = seen.setdefault(task, path)
         if first != path:
-            raise CorruptData(path, "a task's dead letters once", f"those of the same task as in {first!r}", _REMOVE)
+            raise CorruptData(
+                path, "a task's dead letters once", f"dead letters of the same task as in {first!r}", _REMOVE
+            )
         query = head.queries.get(task.owner)
         if query is not None and task.batch > query.last_batch:
-            actual = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
+            actual = f"batch {task.batch}, but the last batch in the log is {query.last_batch}"
             raise CorruptData(path, "dead letters of a batch that was committed", actual, _REMOVE)
 
 
@@ -119,7 +121,7 @@ def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[De
         letter = _letter(line, path)
         task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
         if keys is not None and task != _task(path):
-            raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
+            raise CorruptData(path, f"dead letters of {_task(path)}", f"dead letters of {task}", _REMOVE)
         yield letter
 
 
@@ -133,7 +135,7 @@ def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
                 position += len(data)
             return
     if position:
-        raise NotFound("read", places[-1], "it went while it was read")
+        raise NotFound("read", places[-1], "it was deleted during the read")
 
 
 def _lines(pieces: Iterable[bytes], path: str) -> Iterator[bytes]:

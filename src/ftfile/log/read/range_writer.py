@@ -133,7 +133,7 @@ class _RangeWriter:
         try:
             self._write_range(merge(contents, self._head.log_start) if len(contents) > 1 else contents[0])
         except ConfigError as error:
-            _log.warning("the ranges of versions %d to %d stay apart: %s", *interval, error)
+            _log.warning("the ranges of versions %d to %d were not merged: %s", *interval, error)
             self._complete_halves(interval)
 
     def _complete_halves(self, interval: Interval) -> None:
@@ -155,7 +155,7 @@ class _RangeWriter:
         self._chosen = self._files.cover()
 
     def _pass_over(self, name: CompactedName, error: NotFound | CorruptData) -> None:
-        _log.warning("a range is passed over, and written again: %s", error)
+        _log.warning("a range is ignored and written again: %s", error)
         self._files.names.discard(name)
         if isinstance(error, CorruptData):
             self._files.damaged.add(name)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
-_ADVICE = "Delete the ranges, and ftfile.operate.compact.merge_ranges(path) makes them anew of the records"
+_ADVICE = "Delete the ranges; ftfile.operate.compact.merge_ranges(path) rebuilds them from the records"
 
 _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
 _Found = TypeVar("_Found")
@@ -106,7 +106,7 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
             if error is not None:
                 raise error
             return snapshot
-    raise CorruptData(layout.LOG, "the same oldest record", "another at every look", "Read again later")
+    raise CorruptData(layout.LOG, "the same oldest record", "a different one at each attempt", "Read again later")
 
 
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
@@ -267,7 +267,7 @@ class _Builder:
     def snapshot(self) -> Snapshot:
         removed_count = sum(block.without(self._removed) for block in self._blocks)
         if removed_count != len(self._removed):
-            actual = f"{len(self._removed) - removed_count} others"
+            actual = f"{len(self._removed) - removed_count} removes of other adds"
             raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, Definitions(self._definitions), adds, self._ranges_to)
@@ -280,7 +280,7 @@ class _Builder:
                 # The adds that a range ended itself are only read if they may be asked for.
                 return self._checked(read_range(fs, name, ended=name.last > self._since))
             except (NotFound, CorruptData) as error:
-                _log.warning("a range is passed over: %s", error)
+                _log.warning("a range is ignored: %s", error)
                 return None
 
         while True:
@@ -297,7 +297,7 @@ class _Builder:
     def _checked(self, content: Range) -> Range:
         if content.log_start > self._since:
             raise CorruptData(
-                layout.COMPACTED, f"a range that knows version {self._since}", "one that has forgotten it"
+                layout.COMPACTED, f"a range that contains version {self._since}", "a range without this version"
             )
         return content
 

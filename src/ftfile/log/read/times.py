@@ -109,7 +109,7 @@ def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
     try:
         return version_at(log, parse_time(text))
     except ValueError:
-        raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+        raise ConfigError(f"{text!r} is not an ISO 8601 time, such as 2024-07-01T12:00:00Z") from None
 
 
 def first_since(log: CommitLog, time: datetime) -> int:

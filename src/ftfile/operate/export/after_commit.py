@@ -63,7 +63,7 @@ def _renew_if_recorded(
         records = map(log.read_record, range(log.refresh().version, start, -1))
         has_recorded = any(record is not None and record.author == author for record in records)
     except FtfileError as error:
-        _log.warning("%s: whether exports are behind is not known; ftfile.export renews them: %s", path, error)
+        _log.warning("%s: it is unknown whether exports are behind; ftfile.export updates them: %s", path, error)
         return
     if has_recorded:
         renew(path, log.fs, storage)
@@ -88,7 +88,7 @@ def exported_formats(fs: FileSystem) -> tuple[str, ...]:
     try:
         return tuple(to for to, limits in LIMITS.items() if fs.exists(limits.directory))
     except StorageError as error:
-        _log.warning("whether there are exports is not known; ftfile.export renews them: %s", error)
+        _log.warning("it is unknown whether exports exist; ftfile.export updates them: %s", error)
         return ()
 
 

@@ -99,8 +99,8 @@ class DeltaLog(Table):
             self._is_redefined = any("metaData" in action for action in first)
             return Exported(commits[-1], **info)
         raise ConfigError(
-            f"{LOG!r} has a newest commit, {_name(commits[-1])!r}, that is no export of ftfile's: another program "
-            "wrote to this table. Delete the directory to export anew"
+            f"the newest commit of {LOG!r}, {_name(commits[-1])!r}, is not an export of ftfile: another program wrote "
+            "to this table. Delete the directory to export again"
         )
 
     def live_paths(self) -> set[str]:  # noqa: D102
@@ -168,7 +168,7 @@ class DeltaLog(Table):
                 if number < start:
                     delete_file(self._fs, _checkpoint_path(number))
         except StorageError as error:
-            _log.warning("old commits of %s stay for now: %s", LOG, error)
+            _log.warning("old commits of %s could not be deleted yet: %s", LOG, error)
 
     def _commits(self) -> list[int]:
         return _numbers([info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)], _COMMIT)
@@ -180,7 +180,7 @@ class DeltaLog(Table):
             yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
         except ValueError as error:
             raise CorruptData(
-                path, "a commit of a Delta table", str(error), "Delete _delta_log to export anew"
+                path, "a commit of a Delta table", str(error), "Delete _delta_log to export again"
             ) from error
 
 

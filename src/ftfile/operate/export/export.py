@@ -74,7 +74,7 @@ def export(  # noqa: PLR0913 - all by name
         StorageError: the store failed.
     """
     if to not in LIMITS:
-        raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
+        raise ConfigError(f"to={to!r}: exports are possible to {', '.join(map(repr, LIMITS))}")
     with maintaining("export", path, Access(None, storage, at_least_version, context)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
@@ -91,9 +91,9 @@ def export(  # noqa: PLR0913 - all by name
             if not dry_run:
                 _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
             if report.waiting:
-                _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
+                _log.warning("%d versions wait until the files of version %d are published", report.waiting, last + 1)
             return report
-    raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
+    raise CorruptData(to, "a commit that others do not create first", f"{TRIES} commits", "Export again later")
 
 
 def _newest(log: CommitLog) -> LogState:

@@ -83,12 +83,12 @@ class IcebergTable(Table):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptData(path, "metadata of an Iceberg table", repr(error), ANEW) from error
         if state.get("commit") != number - 1 or metadata["current-snapshot-id"] != _snapshot_id(state["version"]):
-            raise ConfigError(f"{path!r} is no export of ftfile's: another program wrote to this table. {ANEW}")
+            raise ConfigError(f"{path!r} is not an export of ftfile: another program wrote to this table. {ANEW}")
         if metadata["location"] != self._location:
             raise ConfigError(
-                f"the metadata of {ICEBERG!r} says that it is at {metadata['location']!r}, and this is "
-                f"{self._location!r}: Iceberg names files by whole paths. Export by that path; if the directory moved, "
-                f"delete {ICEBERG!r} to export anew"
+                f"the metadata of {ICEBERG!r} contains the location {metadata['location']!r}, but this directory is "
+                f"{self._location!r}: Iceberg names files by absolute paths. Export with the former path; if the "
+                f"directory moved, delete {ICEBERG!r} to export again"
             )
         self._metadata = metadata
         self._manifests = self._list(metadata["snapshots"][-1])
@@ -160,7 +160,7 @@ class IcebergTable(Table):
             if number % EXPIRE_EVERY == 0:
                 self._delete_expired(number)
         except (StorageError, CorruptData) as error:
-            _log.warning("version %d is exported, and old metadata stays: %s", exported.version, error)
+            _log.warning("version %d is exported, but old metadata could not be deleted: %s", exported.version, error)
 
     def _is_hinted(self, number: int) -> bool:
         try:
@@ -177,7 +177,7 @@ class IcebergTable(Table):
         matches = [(name, _NAME.fullmatch(name)) for name in names if name.endswith(".metadata.json")]
         foreign = next((name for name, match in matches if match is None), None)
         if foreign is not None:
-            raise ConfigError(f"{METADATA}/{foreign} is no export of ftfile's: another program wrote it. {ANEW}")
+            raise ConfigError(f"{METADATA}/{foreign} is not an export of ftfile: another program wrote it. {ANEW}")
         return [int(match[1]) for _, match in matches if match is not None]
 
     def _list(self, snapshot: Json) -> list[Json]:
@@ -295,7 +295,7 @@ def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
     """Raise a ConfigError for files that stay, with values of a column's former type."""
     if staying:
         raise ConfigError(
-            f"column {columns[0]!r} has another type than in partitions that are exported, and Iceberg has no such "
+            f"column {columns[0]!r} has another type than in exported partitions, and Iceberg does not support this "
             f"change. {ANEW}"
         )
 

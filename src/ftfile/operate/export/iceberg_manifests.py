@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ICEBERG = LIMITS["iceberg"].directory
 METADATA = f"{ICEBERG}/metadata"
-ANEW = f"Delete {ICEBERG!r} to export anew"
+ANEW = f"Delete {ICEBERG!r} to export again"
 # A removed file makes its manifest be written anew; a reader opens all of them.
 MANIFEST_FILES = 10_000
 SMALL_MANIFESTS = 100
@@ -156,7 +156,7 @@ def write_avro(fs: FileSystem, kind: str, content: Content) -> tuple[str, int]:
             file, content.schema, content.records, codec=_CODEC, metadata=content.texts, sync_marker=_MARKER
         )
     except OverflowError:
-        raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", "larger ones") from None
+        raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", "larger numbers") from None
     data = file.getvalue()
     path = f"{METADATA}/{kind}-{hashlib.blake2b(data, digest_size=_NAME_BYTES).hexdigest()}.avro"
     with contextlib.suppress(AlreadyExists):  # it is the same
@@ -233,7 +233,7 @@ class SnapshotManifests:
                     gone.discard(_path(entry))
             self._write(content, entries, manifest["partition_spec_id"])
         if gone:
-            raise CorruptData(METADATA, f"the removed file {min(gone)!r}", "it in no manifest", ANEW)
+            raise CorruptData(METADATA, f"the removed file {min(gone)!r}", "no manifest with it", ANEW)
         return old_manifests
 
     def merged(self, manifests: list[Json]) -> list[Json]:

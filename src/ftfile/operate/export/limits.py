@@ -44,7 +44,8 @@ class Limits:
             for path in _names(field):
                 if self.refused_in_names is not None and self.refused_in_names[0].search(path[-1]):
                     raise ConfigError(
-                        f"column {'.'.join(path)!r}: {self.name} takes {self.refused_in_names[1]} in a name: rename it"
+                        f"column {'.'.join(path)!r}: {self.name} accepts {self.refused_in_names[1]} in a name: rename "
+                        "it"
                     )
             if (kind := self._unknown_type(field["type"])) is not None:
                 raise ConfigError(
@@ -55,21 +56,21 @@ class Limits:
         """Raise a ConfigError for files, described as in the log, that are no part of a table with these columns."""
         form = encoding["format"]
         if form["name"] != "parquet":
-            raise ConfigError(f"files are {form['name']}, and an export to {self.name} takes Parquet alone")
+            raise ConfigError(f"files are {form['name']}, but an export to {self.name} needs Parquet")
         if has_filters or form.get("encryptionKeyId") is not None:
-            raise ConfigError(f"files are encrypted, or went through filters, which {self.name}'s readers cannot undo")
+            raise ConfigError(f"files are encrypted or filtered, which {self.name}'s readers cannot undo")
         if encoding.get("fileName"):
             raise ConfigError(
-                f"column {encoding['fileName']['column']!r} is in the names of files alone, where {self.name}'s "
-                "readers do not look: write it into a partition column"
+                f"column {encoding['fileName']['column']!r} is only in the names of files, where {self.name}'s readers "
+                "do not read it: write it into a partition column"
             )
         now = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
         for field in json.loads(encoding["schema"])["fields"]:
             name, kind = field["name"], field["type"]
             if name in now and not self.reads_as(kind, now[name]):
                 raise ConfigError(
-                    f"column {name!r} is {sql_type(now[name])}, and older files have it as {sql_type(kind)}, which a "
-                    f"table of {self.name} has no place for: an overwrite with all rows writes them anew"
+                    f"column {name!r} is {sql_type(now[name])}, but older files contain {sql_type(kind)}, which a "
+                    f"table of {self.name} cannot describe: an overwrite with all rows rewrites these files"
                 )
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
@@ -78,15 +79,15 @@ class Limits:
         path = next((path for path in paths if path is not None and pattern.search(path)), None)
         if path is not None:
             raise ConfigError(
-                f"the path of file {path!r} has {characters}, and {self.name}'s readers fail at it: an overwrite with "
-                "all rows writes them to other files"
+                f"the path of file {path!r} contains {characters}, which {self.name}'s readers cannot open: an "
+                "overwrite with all rows writes them to other files"
             )
 
     def refuse_location(self, url: str) -> None:
         """Raise a ConfigError for a directory in which the format's readers cannot open any file."""
         pattern, characters = self.refused_in_paths
         if pattern.search(url):
-            raise ConfigError(f"the directory {url!r} has {characters}, and {self.name}'s readers fail at that")
+            raise ConfigError(f"the directory {url!r} contains {characters}, which {self.name}'s readers cannot open")
 
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
         """Return the name of a type within one, in Spark's JSON, that the format does not have."""

@@ -213,7 +213,7 @@ class Versions:
             ConfigError: the version is not that of this directory.
         """
         if self.head.version < version <= self.log.refresh().version:
-            raise AlreadyExists("export", directory, "another export is further")
+            raise AlreadyExists("export", directory, "another export is ahead")
         is_known: bool | None = version <= self.head.version
         if is_known:
             is_known = self.head.includes(version, nonce)
@@ -222,8 +222,8 @@ class Versions:
             is_known = record is not None and record.nonce == nonce
         if is_known is False:
             raise ConfigError(
-                f"{directory!r} is an export of another history: its version {version} is not that of this directory. "
-                "Delete it to export anew"
+                f"{directory!r} is an export of another history: its version {version} differs from the version of "
+                "this directory. Delete it to export again"
             )
 
 
@@ -268,7 +268,12 @@ class Exporter:
                 if version == last:
                     raise
                 self._append_difference(newest, last, files)
-                _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
+                _log.warning(
+                    "versions %d to %d become one commit, because some of them cannot be exported: %s",
+                    version,
+                    last,
+                    error,
+                )
                 return version + 1 - first
         return last + 1 - first
 
@@ -295,8 +300,8 @@ class Exporter:
             raise CorruptData(
                 self._table.limits.directory,
                 f"the record of version {version}",
-                "none",
-                "Export again: it is no longer kept",
+                "no record",
+                "Export again: the log no longer contains it",
             )
         if any((remove.final_path or "").startswith(f"{layout.RETIRED}/") for remove in record.removes):
             # A repair removes files by names that nothing ever had.

@@ -110,14 +110,14 @@ def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[A
             info = stat_or_none(files.fs, path)
             size_bytes = -1 if info is None else info.size_bytes
         if size_bytes < own_end and still_live(add):
-            expected = f"{own_end} bytes or more, of which {add.rows} rows are not in a file yet"
+            expected = f"{own_end} bytes or more, with {add.rows} rows that are not in a file yet"
             if size_bytes < 0:
                 files.findings.append(lost(add, "missing-segment", expected, "no such file"))
             else:
                 files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes"))
         if path == last and add.offset < end:
-            actual = f"two that share the bytes at {add.offset}"
-            files.findings.append(find("overlapping-segments", path, "segments apart", actual))
+            actual = f"two segments that share the bytes at {add.offset}"
+            files.findings.append(find("overlapping-segments", path, "separate segments", actual))
         end, last = max(end, own_end) if path == last else own_end, path
 
 
@@ -142,13 +142,13 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
         return find("not-published", final, "a file", actual, publish)
     if where.place is Place.IMPOSSIBLE:
         actual, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
-        return find("impossible-name", final, "a name that the store keeps", actual, action)
+        return find("impossible-name", final, "a name that the store accepts", actual, action)
     if where.place is Place.TAKEN and there is not None:
         actual = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
         aside = Action("move-aside", there.path)
         finding = find("taken-name", final, "the committed file", actual, aside, publish)
         is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
-        by_hand = "Move it away by hand: it is a directory, or another live file"
+        by_hand = "Move it away manually: it is a directory, or another live file"
         return finding.without_repair(by_hand) if is_ours else finding
     expected = f"a file of {add.length} bytes with {add.checksum}"
     damaged = there.path if where.place is Place.DAMAGED and there is not None else ""
@@ -157,7 +157,7 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
         first = (Action("move-aside", damaged),) if damaged else ()
         action = Action("bring-back", add=add, source=source)
         return find("hidden-part", final, expected, f"its content at {source!r}", *first, action)
-    code, actual = "missing-part", "nothing, neither staged nor published nor retired"
+    code, actual = "missing-part", "no file: it is neither staged nor published nor retired"
     if there is not None and damaged:
         code, actual = "damaged-part", f"{there.size_bytes} bytes"
     return lost(add, code, expected, actual, damaged)
@@ -172,10 +172,12 @@ def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Findin
         if add is owner:
             continue
         source = add.path if add.path in files.staged else _hidden_copy(files, add)
-        actual = f"{len(adds)} live files of one name; this one is at {source!r}"
-        finding = find("repeated-name", final, "a name for each live file", actual)
+        actual = f"{len(adds)} live files with the same name; this file is at {source!r}"
+        finding = find("repeated-name", final, "a different name for each live file", actual)
         if source is None:
-            yield lost(add, finding.code, finding.expected, f"another live file; that of {add.rows} rows is gone")
+            yield lost(
+                add, finding.code, finding.expected, f"another live file; the file with {add.rows} rows is missing"
+            )
         else:
             yield replace(finding, actions=(Action("rename", add=add, source=source),))
 
@@ -190,7 +192,7 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
 def report_unknown_files(files: Files, history: History, published: int) -> None:
     """Report visible files of no live part; everything up to version `published` is said to be published."""
     for directory in files.nested:
-        expected, actual = "no other directory of ftfile", "one, or a store"
+        expected, actual = "no other directory of ftfile", "a directory of ftfile, or a store"
         files.findings.append(find("nested-directory", directory, expected, actual))
     inner = tuple(f"{directory}/" for directory in files.nested)
     unknown = {path: size for path, size in files.visible.items() if size >= 0 and not path.startswith(inner)}
@@ -204,22 +206,22 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         # Whether it is visible again or still depends on whether its removal is published.
         code, actual = "not-hidden", "the removed part"
         if version <= published:
-            code, actual = "returned-part", "the removed part: plain readers see old rows beside the new ones"
-        expected, action = "nothing: it was replaced or removed", Action("retire", path, remove=remove)
+            code, actual = "returned-part", "the removed part: plain readers see old rows and new rows"
+        expected, action = "no file: it was replaced or removed", Action("retire", path, remove=remove)
         files.findings.append(find(code, path, expected, actual, action))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task writes this file under its final name, or was killed in doing so.
         unknown.pop(read_note(files.fs, note) or "", None)
-    _report_paths(files, "foreign-files", "nothing: removed parts had these names", foreign)
-    _report_paths(files, "unknown-files", "files that a record knows", list(unknown))
+    _report_paths(files, "foreign-files", "no file: removed parts had these names", foreign)
+    _report_paths(files, "unknown-files", "files that a record names", list(unknown))
 
 
 def report_staged_files(files: Files, history: History) -> None:
     """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
     for path, remove in history.removed_staged.items():
         if files.staged.pop(path, None) is not None:
-            actual = "its staged file, which a late publisher would publish"
-            expected, action = "nothing: the part was removed", Action("retire", path, remove=remove)
+            actual = "its staged file, which a delayed publisher would publish"
+            expected, action = "no file: the part was removed", Action("retire", path, remove=remove)
             files.findings.append(find("removed-part-staged", path, expected, actual, action))
     for letter in history.staged_letters:
         files.staged.pop(letter.path, None)

@@ -160,7 +160,7 @@ class History:
         """Report files that are named like ranges, for versions that no range stands for: readers ignore them."""
         for info in list_or_empty(self._scan.log.fs, layout.COMPACTED):
             if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
-                expected = "a name with versions that one range may stand for"
+                expected = "a name with versions that one range may contain"
                 finding = find("bad-range", info.path, expected, "other versions", Action("move-aside", info.path))
                 self.findings.append(finding)
 
@@ -221,7 +221,9 @@ class History:
                 path = layout.log_checkpoint_path(name)
                 self._scan.misleading.add(path)
                 actions = Action("move-aside", path), Action("rebuild-checkpoint")
-                self.findings.append(find("bad-checkpoint", path, "what the records say", "something else", *actions))
+                self.findings.append(
+                    find("bad-checkpoint", path, "the state that the records give", "another state", *actions),
+                )
 
     def _change(self, record: Record, live: dict[str, int]) -> None:
         """Apply a record to the live adds."""
@@ -247,16 +249,16 @@ class History:
         removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
         sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
         if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
-            self._bad_range(sums.name, "other adds than its records")
+            self._bad_range(sums.name, "other adds than in its records")
 
     def _bad_range(self, name: layout.CompactedName, actual: str) -> None:
         path = layout.compacted_path(name)
         self._scan.misleading.add(path)
-        expected = f"what the records {name.first} to {name.last} say"
+        expected = f"the content of the records {name.first} to {name.last}"
         finding = find("bad-range", path, expected, actual, Action("move-aside", path), Action("rebuild-ranges"))
         names = {other for other in list_compacted(self._scan.log.fs) if other != name}
         if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in names):
-            finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
+            finding = finding.without_repair("The records no longer exist: restore it from a copy of the directory")
         self.findings.append(finding)
 
     def _report_foreign(self, record: Record, after: Record) -> None:
@@ -266,7 +268,7 @@ class History:
         self.findings.append(find("foreign-record", path, expected, f"{record.nonce!r}", action))
 
     def _report_missing(self, missing: list[int]) -> None:
-        path, expected = layout.record_path(missing[0]), "all records that are kept"
+        path, expected = layout.record_path(missing[0]), "all records since the oldest"
         actual = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
         try:
             snapshot_at(self._scan.reader(), self._scan.state)
@@ -276,9 +278,9 @@ class History:
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
         remedy = (
-            "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True, dry_run=False) "
-            "lets the log begin after them. No row of the newest version is lost: log checkpoints and ranges stand "
-            "for them"
+            "Restore them from a copy; if there is no copy, ftfile.repair(path, accept_lost_records=True, "
+            "dry_run=False) starts the log after them. No row of the newest version is lost: log checkpoints and "
+            "ranges replace them"
         )
         action = Action("start-log", version=missing[-1] + 1)
         self.findings.append(find("missing-record", path, expected, actual, action, remedy=remedy))

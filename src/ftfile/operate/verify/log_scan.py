@@ -116,7 +116,7 @@ class _Hiding(WrapperFileSystem):
 
     def around(self, operation: str, path: str, call: Callable[[], _Result]) -> _Result:
         if path in self._paths:
-            raise NotFound(operation, path, "it is passed over")
+            raise NotFound(operation, path, "it is ignored")
         return call()
 
     def list(self, path: str) -> list[FileInfo]:
@@ -127,14 +127,16 @@ def scan_log(fs: FileSystem) -> LogScan:
     """Read checkpoints and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
     links = [path for path, info in walk(fs, layout.META).items() if info.is_link]
-    scan.findings += [find("link", path, "a file or a directory", "a link, or no file") for path in links]
+    scan.findings += [
+        find("link", path, "a file or a directory", "a link, or another entry that is not a file") for path in links
+    ]
     if any(layout.parent(path) == layout.META for path in links):
         scan.broken = 0  # nothing behind it can be listed
         return scan
     scan.findings += [*_check_format(scan), *_check_marker(fs)]
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
         if path != layout.LOG and not fs.exists(path):
-            actual = "none: a copy without empty directories, or somebody deleted it"
+            actual = "no directory: it was deleted, or the directory was copied without empty directories"
             action = Action("make-directory", path)
             scan.findings.append(find("missing-directory", path, "a directory", actual, action))
     with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
@@ -143,7 +145,7 @@ def scan_log(fs: FileSystem) -> LogScan:
     suspects = _read_checkpoints(scan)
     _read_to_end(scan)
     if scan.broken is not None and _is_format_foreign(scan):
-        actual = "that of another one: nothing of the log is authentic by it"
+        actual = "the id of another directory: with it, no file of the log is authentic"
         scan.findings = [find("bad-format", layout.FORMAT_FILE, "the id of the directory", actual).without_repair()]
         return scan
     for path, wrong in suspects.items():
@@ -185,7 +187,7 @@ def _check_marker(fs: FileSystem) -> Iterator[Finding]:
         return
     except (CorruptData, ConfigError):
         actions = Action("move-aside", path), Action("write-marker", path)
-        yield find("bad-marker", path, "the mark of the directory", "something else", *actions)
+        yield find("bad-marker", path, "the marker of the directory", "other content", *actions)
 
 
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
@@ -245,7 +247,7 @@ def _read_to_end(scan: LogScan) -> None:
     scan.state = scan.checkpoints[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
         scan.broken = min(scan.versions)
-        actual = f"none, and the records before version {scan.broken} are gone"
+        actual = f"no log checkpoint, and the records before version {scan.broken} are missing"
         scan.findings.append(find("missing-checkpoint", layout.CHECKPOINTS, "a log checkpoint", actual))
         return
     last = max(scan.versions, default=-1)
@@ -262,7 +264,7 @@ def _read_to_end(scan: LogScan) -> None:
             return
     if version < last:
         scan.broken = version
-        path, actual = layout.record_path(version), f"none, although there are records up to version {last}"
+        path, actual = layout.record_path(version), f"no record, although there are records up to version {last}"
         scan.findings.append(find("missing-record", path, "a record", actual, Action("cut-log", version=version)))
 
 
@@ -288,7 +290,7 @@ def _look_beyond(scan: LogScan) -> None:
     if not scan.beyond or scan.broken is not None:
         return
     last, path = max((last, path) for path, last in scan.beyond.items())
-    expected, actual = f"version {last}, which {path!r} knows", f"version {head} as the newest one"
+    expected, actual = f"version {last}, which {path!r} contains", f"version {head} as the newest version"
     actions = (Action("move-aside", path) for path in sorted(scan.beyond))
     scan.findings.append(find("lost-records", layout.LOG, expected, actual, *actions))
 
@@ -343,7 +345,7 @@ def _check_windows(scan: LogScan) -> Iterator[Finding]:
 def name_code(head: LogState) -> Iterator[Finding]:
     """Yield a finding for each class and function of users that the log names at a head; nothing is imported."""
     for option, name in sorted(_code_at(head)):
-        yield find("code-not-asked", "", "code of ftfile, or of its caller", f"{option} by {name}, not asked")
+        yield find("code-not-asked", "", "code of ftfile, or of its caller", f"{option} by {name}, not imported")
 
 
 def _code_at(head: LogState) -> set[tuple[str, str]]:
@@ -378,7 +380,8 @@ def _check_horizon(scan: LogScan) -> Iterable[Finding]:
         return
     if ahead_ms > 0:
         actual = (
-            f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
+            f"a horizon {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and "
+            "commits fail"
         )
         expected = "a vacuum horizon in the past"
         yield find("horizon-ahead", layout.LOG, expected, actual, Action("lower-horizon"))

@@ -130,9 +130,9 @@ def _verify(
     returned = _returned_adds(scan.state, snapshot)
     if returned:
         actual = f"{len(returned)} adds that later records removed, such as {returned[0]!r}"
-        findings.append(_wrong_ranges(scan, layout.COMPACTED, "no removed add among the live ones", actual))
+        findings.append(_wrong_ranges(scan, layout.COMPACTED, "no removed add among the live adds", actual))
     elif history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
-        findings.append(_wrong_ranges(scan, layout.COMPACTED, "the rows that the records say", "others"))
+        findings.append(_wrong_ranges(scan, layout.COMPACTED, "the rows of the records", "other rows"))
     _forget_newer(reader, scan, files)
     report_staged_files(files, history)
     report_unknown_files(files, history, scan.published)
@@ -193,7 +193,7 @@ def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Findi
     finding = find("bad-range", path, expected, actual, Action("rebuild-ranges"))
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
-    return finding.without_repair("The records are not kept: restore the ranges from a copy of the directory")
+    return finding.without_repair("The records no longer exist: restore the ranges from a copy of the directory")
 
 
 def _compare_content(

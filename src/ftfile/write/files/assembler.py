@@ -92,7 +92,7 @@ class Assembler:
             if not self._copies:
                 raise
             # Some that speak like S3 copy no ranges.
-            _log.warning("files are made by reading what they are made of: %s", error)
+            _log.warning("files are assembled by reading their segments: %s", error)
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 

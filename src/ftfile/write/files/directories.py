@@ -120,8 +120,8 @@ class FileNames(DirectoryAssigner):
     def _outcome(self, text: str | bytes | None) -> Outcome:
         subject = f"{_FILE_NAME}: column {self._column!r}"
         if not text:
-            return f"{subject} is {'null' if text is None else 'empty'}: no file is named"
-        return _path_outcome(f"{subject} holds", text, self._stem_bytes_max, names_file=True)
+            return f"{subject} is {'null' if text is None else 'empty'}: it names no file"
+        return _path_outcome(f"{subject} contains", text, self._stem_bytes_max, names_file=True)
 
 
 class UserAssigner(DirectoryAssigner):
@@ -133,7 +133,7 @@ class UserAssigner(DirectoryAssigner):
         try:
             self._instance = class_(dict(options))
         except Exception as error:  # anything may happen in it
-            raise ConfigError(f"{self._option} cannot be made from {dict(options)}: {error!r}") from error
+            raise ConfigError(f"{self._option} cannot be created from {dict(options)}: {error!r}") from error
         if not callable(getattr(self._instance, "paths", None)):
             raise ConfigError(f"{self._option} has no method paths(batch): see docs/directories-and-names.md")
         self._names_files = bool(getattr(self._instance, "names_files", False))
@@ -153,17 +153,17 @@ class UserAssigner(DirectoryAssigner):
         kind = getattr(keys, "type", None)
         value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
         if not isinstance(keys, pa.Array) or value_type not in {pa.string(), pa.large_string()}:
-            raise UserCodeError(f"{self._option} returned {kind or type(keys)}, and strings are needed")
+            raise UserCodeError(f"{self._option} returned {kind or type(keys)}, but must return strings")
         if len(keys) != batch.num_rows:
             raise UserCodeError(f"{self._option} returned {len(keys)} keys for {batch.num_rows} rows")
         return keys
 
     def _outcome(self, text: str | bytes | None) -> Outcome:
         if text is None:
-            return f"{self._option} gives null"
+            return f"{self._option} returned null"
         if text == "" and not self._names_files:
             return Destination("")
-        return _path_outcome(f"{self._option} gives", text, self._last_bytes_max, names_file=self._names_files)
+        return _path_outcome(f"{self._option} returned", text, self._last_bytes_max, names_file=self._names_files)
 
 
 def _by_value(array: pa.Array, outcomes_of: Callable[[pa.Array], Sequence[Outcome]]) -> Assignment:

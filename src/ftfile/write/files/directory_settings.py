@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _OPTION = "directoryPattern"
-_ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
+_ADVICE = ". A colon separates a column and its pattern, and cannot occur in the name of a directory"
 _INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
 _UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
 _DAY_US = 86_400_000_000
@@ -61,7 +61,7 @@ class DirectoryPattern:
         example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
         fault = path_fault(example[0].as_py())
         if fault is not None:
-            raise ConfigError(f"{_OPTION}={text!r} makes directories such as {example[0].as_py()!r}, which {fault}")
+            raise ConfigError(f"{_OPTION}={text!r} creates directories such as {example[0].as_py()!r}, which {fault}")
         return cls(column, pattern, time_zone)
 
     @classmethod
@@ -138,7 +138,7 @@ class _ColumnTime(DirectoryAssigner):
             words = self._words(values.take(from_numpy(bad, pa.int64())))
             codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
             what = f"{_OPTION}: column {self._column!r} is"
-            outcomes += [f"{what} {word}, and directories are for the years 0001 to 9999" for word in places]
+            outcomes += [f"{what} {word}, but directories support only the years 0001 to 9999" for word in places]
         return assign_by_value(outcomes, codes)
 
     def _clocks(self, values: pa.Array) -> pa.Array:
@@ -196,12 +196,12 @@ class DirectorySettings:
             file_name = resolve_column("fileNameColumn", named, schema, pa.types.is_string, "a string")
         if file_name in partition_by:
             raise ConfigError(
-                f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
+                f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses either directories or files"
             )
         file_columns = [name for name in schema.names if name not in partition_by and name != file_name]
         if not file_columns:
             names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
-            raise SchemaError(f"{names} every column: at least one must be left for the files")
+            raise SchemaError(f"{names} every column: at least one column must remain for the files")
         time = None if pattern is None else DirectoryPattern.parse(pattern, schema, time_zone)
         columns = [*partition_by, *([time.column] if time is not None and time.column is not None else [])]
         return cls(
@@ -280,18 +280,18 @@ def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
     name, options = parsed["directoryAssigner"], parsed.prefixed("directoryAssigner")
     if name is None and options:
         raise ConfigError(
-            f"directoryAssigner.{next(iter(options))} is for a class of your own, and directoryAssigner names none"
+            f"directoryAssigner.{next(iter(options))} is an option for your class, but directoryAssigner names no class"
         )
     if name is not None and parsed["fileNameColumn"] is not None:
         raise ConfigError(
-            "directoryAssigner and fileNameColumn both say in which file a row goes: let the class return the names, "
-            "with names_files = True, and leave out fileNameColumn"
+            "directoryAssigner and fileNameColumn both choose the file of a row: let the class return the names, with "
+            "names_files = True, and leave out fileNameColumn"
         )
     if name is not None:
         try:
             UserAssigner(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
-            raise ConfigError(f"asked for the directories of no rows, {error}") from error
+            raise ConfigError(f"in a test with no rows, {error}") from error
     return None if name is None else str(name)
 
 
@@ -300,7 +300,8 @@ def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, 
     unknown = [name for name in names if name.lower() not in spelling]
     if unknown:
         raise ConfigError(
-            f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}"
+            f"partitionBy names columns that do not exist: {', '.join(unknown)}; the columns are "
+            f"{', '.join(schema.names)}"
         )
     columns = tuple(spelling[name.lower()] for name in names)
     for column in columns:

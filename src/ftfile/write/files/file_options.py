@@ -210,22 +210,22 @@ def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
 
 
 _NO_PATH = (
-    "the sink has no `path`. Spark does not hand a catalog table's location or options to a Python sink, so give the "
-    "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), "
-    "INSERT INTO t WITH (path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
+    "the sink has no `path`. Spark does not pass a catalog table's location or options to a Python sink, so give the "
+    "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), INSERT INTO t WITH "
+    "(path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
     "df.writeStream.format('ftfile').option('path', '/data/out').toTable('t')"
 )
 
 
 _NOTHING_IS_ROLLED = (
-    "publish=direct writes files under their names at once, so that none can stay open over batches: leave out "
-    "rolling=policy and what implies it, or publish=direct"
+    "publish=direct writes files under their final names at once, so no file can stay open over batches: leave out "
+    "publish=direct, or leave out rolling=policy and the options that imply it"
 )
 
 _NOTHING_STAYS_OPEN = (
-    "each batch of complete mode, as every overwrite, replaces all there is, so that no file can stay open over "
-    "batches: leave out rolling=policy and what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a "
-    "batch"
+    "each batch of complete mode, like every overwrite, replaces all rows, so no file can stay open over batches: "
+    "leave out rolling=policy and the options that imply it. maxBytesPerFile and maxRecordsPerFile split the files of "
+    "a batch"
 )
 
 
@@ -234,8 +234,8 @@ def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | 
     envelope = encryption.around_parts if encryption is not None else None
     if encryption is not None and envelope is None and parsed["filters"]:
         raise ConfigError(
-            "encryption=parquet with filters: they would go around files that are encrypted already, and other readers "
-            "of Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
+            "encryption=parquet with filters: the filters would be applied to encrypted files, and other readers of "
+            "Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
         )
     if not isinstance(file_format, LineFormat):
         return chain_from_options(None, None, parsed["filters"], envelope)
@@ -250,10 +250,10 @@ def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
         parsed.prefixed("format"),
     )
     if formats_own and name in FORMATS:
-        raise ConfigError(f"format.{next(iter(formats_own))} is for a format of your own, and fileFormat is {name}")
+        raise ConfigError(f"format.{next(iter(formats_own))} is an option for your format, but fileFormat is {name}")
     if encoder_options and "encoder" not in options:
         raise ConfigError(
-            f"encoder.{next(iter(encoder_options))} is for a class of your own, and option encoder names none"
+            f"encoder.{next(iter(encoder_options))} is an option for your class, but the option encoder names no class"
         )
     return {**options, **formats_own, "encoder.": encoder_options} if encoder_options else options | formats_own
 
@@ -267,7 +267,9 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySet
     if final is not None:
         final = resolve_column("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
         if len(files) == 1:
-            raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
+            raise SchemaError(
+                f"finalizeColumn={final!r} leaves no column for the files: at least one column must remain"
+            )
     if event is not None:
         event = resolve_column("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
     if settings.policy is not None:
@@ -324,9 +326,8 @@ class Replacement:
         foreign = sorted({place[0] for place in new if place not in matching})
         if foreign:
             raise ConfigError(
-                f"{_OPTION}={self.where!r}: {len(foreign)} of the partitions with written rows do not match, such "
-                f"as {foreign[0]!r}. Nothing was committed and nothing replaced: leave these rows out, or widen the "
-                "condition"
+                f"{_OPTION}={self.where!r}: {len(foreign)} of the partitions with written rows do not match, such as "
+                f"{foreign[0]!r}. Nothing was committed or replaced: leave out these rows, or widen the condition"
             )
         return [add for add, place in zip(live, places, strict=True) if place in matching]
 
@@ -344,12 +345,14 @@ def replacement_from_options(
     if asked is None:
         return mode, None
     if not overwrite:
-        raise ConfigError(f"{asked} is for overwrites: write with mode('overwrite'), or leave it out")
+        raise ConfigError(f"{asked} is only for overwrites: write with mode('overwrite'), or leave it out")
     if where is not None and mode == "dynamic":
-        raise ConfigError(f"{asked} with partitionOverwriteMode=dynamic: each says what is replaced; leave one out")
+        raise ConfigError(
+            f"{asked} with partitionOverwriteMode=dynamic: each chooses which rows are replaced; leave out one"
+        )
     if not (columns := directories.partition_by):
         raise ConfigError(
-            f"{asked} replaces partitions, and this write has none: name their columns by the option partitionBy, "
-            "since Spark's own .partitionBy() never reaches a Python sink"
+            f"{asked} replaces partitions, but this write has none: name the partition columns with the option "
+            "partitionBy, because Spark's own .partitionBy() never reaches a Python sink"
         )
     return mode, Replacement(partition_schema(schema, columns), directories.time_zone, where)

@@ -157,7 +157,8 @@ def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     # Written under their names, own files may be there before the first commit.
     if foreign_entries and not config.publishing.direct:
         _log.warning(
-            "%s is not empty: it has %d entries that ftfile did not write, such as %r. Plain readers read them, too",
+            "%s is not empty: it contains %d entries that ftfile did not write, such as %r. Plain readers also read "
+            "them",
             config.path,
             len(foreign_entries),
             foreign_entries[0],

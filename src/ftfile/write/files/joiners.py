@@ -154,7 +154,7 @@ class _FrameJoiner:
         file_format.encoder(schema, target.filtered)  # writes what stands at the head
 
     def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
-        assert not start, "the rest of a filtered segment is told by its rows"
+        assert not start, "the rest of a filtered segment is found by its rows"
         segment = reader.segment
         if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
             self.target.copy(segment)

@@ -173,7 +173,7 @@ def rewritten_path(
     Raises:
         ConfigError: there is no name that the store keeps.
     """
-    assert first.final_path is not None, f"{first.id} is no part"
+    assert first.final_path is not None, f"{first.id} is not a part"
     directory = layout.parent(first.final_path)
     name = layout.name_of(first.final_path)
     unique = layout.unique_part(part_id)
@@ -190,5 +190,6 @@ def rewritten_path(
         if store.fault_of(path) is None:
             return path
     raise ConfigError(
-        f"parts from {first.final_path!r} on cannot become one: it would be called {path!r}, which {fault}"
+        f"the parts from {first.final_path!r} on cannot be merged: the name of the merged part would be {path!r}, "
+        f"which {fault}"
     )

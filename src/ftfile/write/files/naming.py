@@ -53,10 +53,10 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
     """Return the defect of a path below the directory, as in "it … ", or None."""
     if path.startswith("/"):
-        return "is absolute, and files stay below the directory"
+        return "is absolute, but files must be below the directory"
     size_bytes = len(path.encode(errors="surrogatepass"))
     if size_bytes > PATH_BYTES_MAX:
-        return f"has {size_bytes} bytes, and a path may have {PATH_BYTES_MAX}"
+        return f"has {size_bytes} bytes, but a path may have at most {PATH_BYTES_MAX}"
     *directories, last = path.split("/")
     return next(filter(None, map(name_fault, directories)), None) or name_fault(last, last_bytes_max)
 
@@ -66,14 +66,16 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
     if not name:
         return "has an empty part"
     if name in {".", ".."}:
-        return f"has the part {name!r}, and files stay below the directory"
+        return f"has the part {name!r}, but files must be below the directory"
     if name[0] in _HIDING or name.endswith(_HIDDEN_ENDING):
-        return f"has the part {name[:80]!r}, which readers overlook"
+        return f"has the part {name[:80]!r}, which readers ignore"
     forbidden = _FORBIDDEN.search(name)
     if forbidden is not None:
-        return f"has the character {forbidden[0]!r}, which not every store takes"
+        return f"has the character {forbidden[0]!r}, which some stores do not accept"
     size_bytes = len(name.encode())
-    return f"has a part of {size_bytes} bytes, and it may have {bytes_max}" if size_bytes > bytes_max else None
+    return (
+        f"has a part of {size_bytes} bytes, but a part may have at most {bytes_max}" if size_bytes > bytes_max else None
+    )
 
 
 def check_extension(extension: str, chain: Chain) -> None:
@@ -81,7 +83,9 @@ def check_extension(extension: str, chain: Chain) -> None:
     last = next((filter_ for filter_ in reversed(chain.filters) if filter_.extension), None)
     fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
     if fault is not None:
-        raise ConfigError(f"files {fault}; give the class of the encoder, or of the filter, another extension")
+        raise ConfigError(
+            f"the names of files {fault}: change the extension of the class of the encoder or of the filter"
+        )
 
 
 def ending_fault(name: str, extension: str) -> str | None:
@@ -89,7 +93,7 @@ def ending_fault(name: str, extension: str) -> str | None:
     ending = "." + name.rpartition(".")[2]
     if ending.lower() not in READERS_ENDINGS or extension.endswith(ending.lower()):
         return None
-    return f"would end in {ending!r}, by which readers decompress: what is in them is not compressed so"
+    return f"would end in {ending!r}: readers would decompress the files, but they are not compressed with this codec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ class Template:
     def parse(cls, text: str, time_zone: str) -> Template:
         """Read a template; a ConfigError if it is empty, or has a placeholder that is not understood."""
         if not text:
-            raise ConfigError(f"{_OPTION} is empty: leave it out for names such as {DEFAULT_TEMPLATE}")
+            raise ConfigError(f"{_OPTION} is empty: leave it out to get names such as {DEFAULT_TEMPLATE}")
         try:
             for _, name, argument, conversion in Formatter().parse(text):
                 _check_placeholder(name, argument or "", conversion)
@@ -183,7 +187,7 @@ def _check_placeholder(name: str | None, argument: str, conversion: str | None) 
     is_number = name in _DIGITS and argument.isdecimal() and 1 <= int(argument) <= _DIGITS_MAX
     if name is not None and (conversion is not None or not (is_number or (name in _TEXTS and not argument))):
         shown = f"{{{name}{'' if conversion is None else f'!{conversion}'}{argument and f':{argument}'}}}"
-        raise ValueError(f"{shown!r} is not understood")
+        raise ValueError(f"{shown!r} is not a known field")
 
 
 @functools.lru_cache
@@ -252,9 +256,9 @@ class Naming:
             time_zone=time_zone,
         )
         if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
-            raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")
+            raise ConfigError("ifExists=fail is only for names that can repeat: set a partFileName without {unique}")
         if "directoryStateTtl" in parsed.given and not naming.uses_numbers:
-            raise ConfigError("directoryStateTtl is for {number}, which no name has: write it into partFileName")
+            raise ConfigError("directoryStateTtl is only for names with {number}: add {number} to partFileName")
         naming.examples(extension)
         return naming
 
@@ -296,7 +300,7 @@ class Naming:
             UserCodeError: the function failed, or makes no name.
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
-        fault = "has a slash: rows choose directories, names do not" if "/" in name else name_fault(name)
+        fault = "has a slash, but only rows choose directories" if "/" in name else name_fault(name)
         if fault is None and self.function is not None:
             fault = ending_fault(name, part.extension)
         if fault is not None:
@@ -311,7 +315,7 @@ class Naming:
         except Exception as error:
             raise UserCodeError(f"partFileName={function!r} raised {error!r} for {part}") from error
         if not isinstance(name, str):
-            raise UserCodeError(f"partFileName={function!r} returned {name!r} for {part}, and a string is needed")
+            raise UserCodeError(f"partFileName={function!r} returned {name!r} for {part}, but must return a string")
         if self.if_exists == "fail" or part.unique in name:
             return name
         if part.extension and name.endswith(part.extension):
@@ -330,7 +334,7 @@ class Naming:
                 if fault := ending_fault(names[-1], extension):
                     raise ConfigError(_refusal(names[-1], part, fault))
         except UserCodeError as error:
-            raise ConfigError(f"asked for the name of an example, {error}") from error
+            raise ConfigError(f"in a test with an example, {error}") from error
         return names
 
 
@@ -354,7 +358,7 @@ class PathCheck:
             more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
         path = join(directory, name)
         fault = self._store.fault_of(path, more_bytes)
-        return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+        return None if fault is None else f"would be written to a file such as {_shown(path)}, which {fault}"
 
     @functools.cached_property
     def _example(self) -> tuple[str, int]:
@@ -366,7 +370,7 @@ class PathCheck:
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)
             if fault := self._store.fault_of(path, more_bytes):
-                raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
+                raise ConfigError(f"the name of a new file would be {_shown(path)}, which {fault}")
 
 
 def _shown(path: str) -> str:
@@ -374,16 +378,16 @@ def _shown(path: str) -> str:
 
 
 def _refusal(name: str, part: PartFacts, fault: str) -> str:
-    return f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
+    return f"partFileName returns the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
 
 
 def _check_contradictions(parsed: ParsedOptions) -> None:
     set_options = parsed.given
     for name in ("partPrefix", "partSuffix"):
         if name in set_options and "partFileName" in set_options:
-            raise ConfigError(f"partFileName and {name} are both given: write the {name[4:].lower()} into partFileName")
+            raise ConfigError(f"partFileName and {name} are both set: write the {name[4:].lower()} into partFileName")
     if "partPrefix" in set_options and "fileNameColumn" in set_options:
         raise ConfigError(
-            "fileNameColumn and partPrefix both say how names begin: for both, write partFileName="
-            f"{set_options['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
+            "fileNameColumn and partPrefix both set the start of names. To use both, write "
+            f"partFileName={set_options['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
         )

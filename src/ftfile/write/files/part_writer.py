@@ -225,7 +225,7 @@ class SpilledRows:
                 plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
                 rows = read_rows(plain, self._schema)
             except (pa.ArrowException, OSError) as error:
-                raise CorruptData(file.path, "rows that this task has put there", repr(error)) from error
+                raise CorruptData(file.path, "the rows that this task wrote", repr(error)) from error
             yield rows
 
 

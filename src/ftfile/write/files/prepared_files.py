@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _SOME_STAY = (
-    "This overwrite replaces some partitions only, and the rows of the others stay: with the option "
-    "partitionOverwriteMode=static, and without replaceWhere, it replaces everything"
+    "This overwrite replaces only some partitions, and the rows of the other partitions stay. With the option "
+    "partitionOverwriteMode=static and without replaceWhere, it replaces all rows"
 )
 
 
@@ -83,16 +83,16 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
     if recorded_format != config.format.name and config.on_format_change == "fail":
         raise ConfigError(
             f"fileFormat={config.format.name}, but the directory was written as {recorded_format}: plain readers would "
-            "fail at files of two formats, or read half of them. "
-            f"Set fileFormat={recorded_format}, use a new directory, or overwrite this one; if only ftfile reads it, "
-            "set onFormatChange=accept"
+            f"fail at files of two formats, or read only the files of one format. Set fileFormat={recorded_format}, "
+            "use a new directory, or overwrite this directory. If only ftfile reads it, set onFormatChange=accept"
         )
     # That of the newest rows is that of all rows: only an overwrite may change it.
     recorded, partition_by = encoding["partitionBy"], list(config.directories.partition_by)
     if recorded != partition_by:
         raise ConfigError(
             f"this write is {_partition_by(partition_by)}, but the directory was written {_partition_by(recorded)}: "
-            "readers could not tell which columns are in the paths. Use a new directory, or overwrite this one"
+            "readers could not find out which columns are in the paths. Use a new directory, or overwrite this "
+            "directory"
         )
     if partition_by:
         _check_zone(config, recorded_zone(head))
@@ -103,8 +103,8 @@ def _check_zone(config: SinkConfig, recorded: str | None) -> None:
     is_other = recorded not in {None, directories.time_zone} and not directories.takes_zone
     if is_other and config.on_format_change == "fail" and directories.has_instants(config.schema):
         raise ConfigError(
-            f"timeZone={directories.time_zone}, but names of directories have instants by the clocks of {recorded}: "
-            f"plain readers would misread those of one zone. Set timeZone={recorded}, or overwrite the directory; if "
+            f"timeZone={directories.time_zone}, but the times in the names of directories are in {recorded}: plain "
+            f"readers would misread the times of one zone. Set timeZone={recorded}, or overwrite the directory. If "
             "only ftfile reads it, set onFormatChange=accept"
         )
 
@@ -125,7 +125,9 @@ def session_zone(schema: pa.Schema) -> str:
     try:
         return TimeFormats.from_options({"timeZone": name}).zone
     except ConfigError as error:
-        raise ConfigError(f"spark.sql.session.timeZone={name!r} is the zone of instants in paths. {error}") from error
+        raise ConfigError(
+            f"spark.sql.session.timeZone={name!r} is the time zone of timestamps in paths. {error}"
+        ) from error
 
 
 def _partition_by(columns: Sequence[str]) -> str:
@@ -260,8 +262,8 @@ def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
         return
     _log.log(
         logging.INFO if planner.has_warned else logging.WARNING,
-        "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
-        "called before the query starts, or ftfile.flush(%r) finishes them",
+        "%d files are in progress and stay open over batches. If no batch runs, ftfile.spark.attach(spark), called "
+        "before the query starts, or ftfile.flush(%r) finishes them",
         planner.in_progress,
         config.path,
     )

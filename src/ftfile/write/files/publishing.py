@@ -73,7 +73,7 @@ class SuccessFile:
         hidden = name[:1] in _HIDING and name != layout.META and "/" not in name and not name.endswith(extension)
         if not name or not hidden or name_fault(name[1:]) is not None:
             raise ConfigError(
-                f"successFile={name!r}: give a name that readers overlook, beginning with `_` or `.`, such as _SUCCESS"
+                f"successFile={name!r}: give a name that readers ignore, starting with `_` or `.`, such as _SUCCESS"
             )
         return cls(name, int(delay_s * 1000))
 
@@ -102,9 +102,9 @@ class SuccessFile:
         try:
             self.put(fs, directory, head.version)
         except NotFound:
-            _log.info("%r is gone: it gets no %s", directory, self.name)
+            _log.info("the directory %r no longer exists: no %s is written into it", directory, self.name)
         except StorageError as error:
-            _log.warning("the next commit tries again to write %s into %r: %s", self.name, directory, error)
+            _log.warning("could not write %s into %r, the next commit tries again: %s", self.name, directory, error)
             return False
         return True
 
@@ -141,12 +141,12 @@ class Publishing:
         """Raise a ConfigError for a way to publish that this store does not have."""
         how = self.publish
         if how == "rename" and not store.atomic_rename:
-            raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
+            raise ConfigError(f"publish=rename: the file system {store.driver!r} has no atomic rename; {_OUT}")
         if how == "copy" and store.atomic_rename:
-            raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
+            raise ConfigError(f"publish=copy: the file system {store.driver!r} renames atomically; {_OUT}")
         if how == "direct" and store.visible_at != "at_close":
             raise ConfigError(
-                f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
+                f"publish=direct: the file system {store.driver!r} shows files before they are complete; {_OUT}"
             )
 
     @property
@@ -179,7 +179,7 @@ def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
     if parsed["successFile"] is not None:
         return SuccessFile.checked(parsed["successFile"], parsed["successDelay"], extension)
     if "successDelay" in parsed.given:
-        raise ConfigError("successDelay is for successFile, which is not given: set successFile=_SUCCESS")
+        raise ConfigError("successDelay is only for successFile, which is not set: set successFile=_SUCCESS")
     return None
 
 
@@ -189,14 +189,16 @@ def _publish(parsed: ParsedOptions, naming: Naming, encryption: Encryption | Non
         return how
     if encryption is not None:
         raise ConfigError(
-            "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
+            "publish=direct and encryption: encrypted content is bound to the staged name of its file; leave out one"
         )
     if naming.if_exists == "fail":
-        raise ConfigError("publish=direct and ifExists=fail: names are taken before the commit looks; leave one out")
+        raise ConfigError(
+            "publish=direct and ifExists=fail: files have their names before the commit checks them; leave out one"
+        )
     if naming.uses_numbers:
         raise ConfigError(
-            "publish=direct and partFileName: files are named before they are committed, so that there is no {number} "
-            "for them, and nothing for a function to go by; write a template without it"
+            "publish=direct and partFileName: files are named before the commit, so {number} and the facts that a "
+            "function needs are not known yet; write a template without {number}"
         )
     return how
 
@@ -224,7 +226,7 @@ class PublishedPart:
 def check_hook(name: str) -> None:
     """Raise a ConfigError unless there is such a function."""
     if not callable(load(_OPTION, name)):
-        raise ConfigError(f"{_OPTION}={name!r} is no function")
+        raise ConfigError(f"{_OPTION}={name!r} is not a function")
 
 
 def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
@@ -249,8 +251,8 @@ def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> N
         load(_OPTION, name)(parts)
     except Exception as error:
         raise UserCodeError(
-            f"{_OPTION}={name!r} raised {error!r}. Its batch is committed, in version {version}; a streaming "
-            "query calls it again with the same files when it is started again"
+            f"{_OPTION}={name!r} raised {error!r}. Its batch is committed in version {version}. A streaming query "
+            "calls the function again with the same files when it is restarted"
         ) from error
 
 

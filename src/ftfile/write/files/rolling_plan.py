@@ -248,8 +248,9 @@ class RollingPlanner:
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
             if segment.id not in taken | ended:
                 _log.error(
-                    "no file can be made of bytes %d to %d of %s: its %d records for %r wait until it can be read as "
-                    "it was written; a task's warning says why. Restore it from a copy",
+                    "bytes %d to %d of %s cannot be assembled into a file: its %d records for %r wait until the "
+                    "bytes can be read as they were written; a task's warning has the reason. Restore the file from "
+                    "a copy",
                     segment.offset,
                     segment.offset + segment.length,
                     segment.path,

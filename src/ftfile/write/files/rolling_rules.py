@@ -62,13 +62,13 @@ def rolling_settings(parsed: ParsedOptions, time_zone: str) -> RollingSettings |
     mode = parsed.given.get("rolling")
     if mode == "batch" and set_options:
         raise ConfigError(
-            f"rolling=batch ends every file with its batch, and {', '.join(set_options)} can only fire later: "
-            "leave out one"
+            f"rolling=batch ends every file with its batch, so {', '.join(set_options)} would never end a file: leave "
+            "out one"
         )
     if mode != "policy" and not set_options:
         idle = [name for name in _OF_OPEN_FILES if name in parsed.given]
         if idle:
-            raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
+            raise ConfigError(f"{', '.join(idle)}: only for files that stay open over batches; set rolling=policy")
         return None
     return _settings_of(parsed, time_zone)
 
@@ -202,21 +202,21 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
 RULES = (
     Rule(
         "finalize",
-        "a record said so",
+        "a record ended it",
         ("finalizeColumn",),
         is_across_batches=True,
         is_due=lambda _, totals, __: totals.is_final,
     ),
     _count_rule(
         "batches",
-        "had records of enough batches",
+        "had records of the greatest number of batches",
         "maxBatchesPerFile",
         ("max_batches", "batches"),
         is_across_batches=True,
     ),
     Rule(
         "age",
-        "its first records were old enough",
+        "its first records reached the greatest age",
         ("rolloverInterval",),
         is_across_batches=True,
         is_due=lambda settings, totals, moment: _has_passed(settings.age_ms, totals.first_ms, moment),
@@ -224,7 +224,7 @@ RULES = (
     ),
     Rule(
         "schedule",
-        "its time of day had come",
+        "its scheduled time was reached",
         ("rolloverSchedule",),
         is_across_batches=True,
         is_due=_has_ticked,
@@ -232,7 +232,7 @@ RULES = (
     ),
     Rule(
         _INACTIVITY,
-        "got no records for long",
+        "received no records for the greatest pause",
         ("inactivityInterval",),
         is_across_batches=True,
         is_due=lambda settings, totals, moment: _has_passed(settings.inactivity_ms, totals.last_ms, moment),
@@ -240,15 +240,15 @@ RULES = (
     ),
     _count_rule("size", "reached the greatest size", "maxBytesPerFile", ("max_bytes", "size_bytes")),
     _count_rule("rows", "reached the greatest number of records", "maxRecordsPerFile", ("max_rows", "rows")),
-    _count_rule("segments", "had too many pieces", "maxSegmentsPerPart", ("max_segments", "segments")),
-    Rule("openSegments", "all open files together had too many pieces", ("maxOpenSegments",)),
+    _count_rule("segments", "had too many segments", "maxSegmentsPerPart", ("max_segments", "segments")),
+    Rule("openSegments", "all open files together had too many segments", ("maxOpenSegments",)),
     Rule("large", "one task of one batch filled it"),
-    Rule("retriedAlone", "a piece that could not be read with the others"),
+    Rule("retriedAlone", "a segment that could not be read with the others"),
     Rule("flush", "a flush, or the end of the stream"),
     Rule("encoding", "format, schema or partitioning had changed"),
 )
 # It has codes of its own, as many as it likes; this stands for all of them.
-POLICY = Rule("policy", "said by your own rolling policy", ("rollingPolicy",), is_across_batches=True)
+POLICY = Rule("policy", "your rolling policy ended it", ("rollingPolicy",), is_across_batches=True)
 
 REASONS = {rule.reason: rule.about for rule in RULES}
 # `eventTimeInterval` ends no file: it says which rows may share one, and the rules end each window's file by itself.

@@ -50,7 +50,8 @@ def write_rows(
     if config.rolling is not None and config.rolling.needs_spool and not is_stream:
         raise ConfigError(
             "a batch write finishes its files: leave out finalizeColumn, eventTimeInterval and strictFileSize, which "
-            "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
+            "are only for files that a stream keeps open. maxBytesPerFile and maxRecordsPerFile split the files of a "
+            "batch write"
         )
     if config.rolling is None or not is_stream:
         target: PartWriter | SpoolWriter = PartWriter(config, router, stage, encodable)
@@ -93,13 +94,17 @@ def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, A
             rewritten, damaged = None, {job.id: error}
         if rewritten is None:
             reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
-            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), reasons)
+            _log.warning(
+                "assembling a file of %d segments failed, it will be tried again: %s",
+                len(job.inputs),
+                reasons,
+            )
             failed.append(job.id)
             continue
         done.append(rewritten)
         failed += damaged
         for reason in damaged.values():
-            _log.warning("a file was made without a segment that cannot be read: %s", reason)
+            _log.warning("a file was assembled without a segment that cannot be read: %s", reason)
     return AssemblyResults(tuple(done), tuple(failed))
 
 

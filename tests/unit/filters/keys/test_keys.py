@@ -107,7 +107,7 @@ class TestRings:
         assert Keys.from_reference(f"command:cat '{ring}'").key_to_use("2024").key == FIRST
 
     def test_a_command_starts_no_shell(self, ring: Path) -> None:
-        assert "is no key" in refusal(f"command:echo $(cat {ring})")
+        assert "is not a key" in refusal(f"command:echo $(cat {ring})")
 
     def test_a_command_runs_once_and_again_for_new_keys_but_not_for_each_that_is_unknown(
         self, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,7 +125,7 @@ class TestRings:
         assert count() == 1
         ring.write_text(RING + f"2026 {TEXT[FIRST]}\n")
         for number in range(20):
-            with pytest.raises(ConfigError, match="which has: 2024, 2025; it is asked again 300 s behind the last"):
+            with pytest.raises(ConfigError, match="which contains: 2024, 2025; it is read again 300 s after the last"):
                 keys.find(f"forged-{number}" if number else "2026", b"")
         assert count() == 1
         clock.advance(300)
@@ -146,13 +146,13 @@ class TestRings:
     def test_new_keys_get_known(self, ring: Path) -> None:
         keys = Keys.from_reference(f"file:{ring}")
         keys.key_to_use("2024")
-        with pytest.raises(ConfigError, match=r"there is no key '2026' in the key file .*, which has: 2024, 2025"):
+        with pytest.raises(ConfigError, match=r"there is no key '2026' in the key file .*, which contains: 2024, 2025"):
             keys.key_to_use("2026")
         ring.write_text(RING + f"2026 {TEXT[FIRST]}\n")
         assert keys.key_to_use("2026").key == FIRST
 
     def test_the_only_key_needs_no_name(self, ring: Path) -> None:
-        with pytest.raises(ConfigError, match="encryptionKeyId which of 2024, 2025"):
+        with pytest.raises(ConfigError, match="choose one with encryptionKeyId: 2024, 2025"):
             Keys.from_reference(f"file:{ring}").only_id()
         ring.write_text(f"2025 {TEXT[SECOND]}\n")
         assert Keys.from_reference(f"file:{ring}").only_id() == "2025"
@@ -180,13 +180,13 @@ class TestRings:
         [
             ("", "there is no key in"),
             ("# nothing\n", "there is no key in"),
-            (TEXT[FIRST], "line 1 of .* is no key"),
-            (f"2024 {TEXT[FIRST]}\n2025 {TEXT[SECOND][:-5]}", "line 2 of .* is no key"),
-            (f"2024 {TEXT[FIRST]} more", "line 1 of .* is no key"),
+            (TEXT[FIRST], "line 1 of .* is not a key"),
+            (f"2024 {TEXT[FIRST]}\n2025 {TEXT[SECOND][:-5]}", "line 2 of .* is not a key"),
+            (f"2024 {TEXT[FIRST]} more", "line 1 of .* is not a key"),
             (f"2024 {TEXT[FIRST]}\n2024 {TEXT[SECOND]}", "line 2 of .* has the same id"),
-            (f"2024 {FIRST.hex()}", "line 1 of .* is no key"),
-            (f"k\u00e9y {TEXT[FIRST]}", "line 1 of .* is no key"),
-            (f"{'k' * 201} {TEXT[FIRST]}", "line 1 of .* is no key"),
+            (f"2024 {FIRST.hex()}", "line 1 of .* is not a key"),
+            (f"k\u00e9y {TEXT[FIRST]}", "line 1 of .* is not a key"),
+            (f"{'k' * 201} {TEXT[FIRST]}", "line 1 of .* is not a key"),
         ],
     )
     def test_what_is_no_ring(self, ring: Path, text: str, told: str) -> None:
@@ -200,15 +200,15 @@ class TestRings:
         [
             ("file:/no/such/keys", "the key file '/no/such/keys' cannot be read on the host '"),
             ("file:keys", "absolute path"),
-            ("env:FTFILE_NOT_SET", "the environment variable FTFILE_NOT_SET, which should hold keys, is not set"),
+            ("env:FTFILE_NOT_SET", "the environment variable FTFILE_NOT_SET, which should contain keys, is not set"),
             ("env:not a name", "the name of a variable"),
             ("command:/no/such/program", "cannot be started"),
             ("command:false", "'false' ended with status 1"),
             ("command:", "a program and its arguments"),
             ("command:'", "a program and its arguments"),
-            ("vault:secret/ftfile", "this is none of aws-kms:…, command:…, env:…, file:…"),
-            ("/etc/ftfile/keys", "this is none of"),
-            ("", "this is none of"),
+            ("vault:secret/ftfile", "this value is not one of aws-kms:…, command:…, env:…, file:…"),
+            ("/etc/ftfile/keys", "this value is not one of"),
+            ("", "this value is not one of"),
         ],
     )
     def test_what_is_no_provider(self, reference: str, told: str) -> None:

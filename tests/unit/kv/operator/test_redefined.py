@@ -156,7 +156,7 @@ def test_a_store_that_is_open_is_to_be_opened_again(path: str, change: str) -> N
     else:
         define(path, COLUMNS | {"more": "string"}, merge="n:sum" if change == "overwrite" else "n:max")
     for call in (store.committed, store.commit):
-        with pytest.raises(SchemaError, match=r"since it was opened.*open it again.*(the store has|is gone)"):
+        with pytest.raises(SchemaError, match=r"since it was opened.*open it again.*(the store has|is missing)"):
             call(8)
     assert store.read("a")[0] >= 5
     store.close()

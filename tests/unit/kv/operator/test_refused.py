@@ -203,5 +203,5 @@ def test_windows_of_numpy(fs: CrashingFileSystem) -> None:
 
 def test_a_transaction_that_nobody_could_read() -> None:
     record = Record(0, "0" * 32, JobAuthor("job", Transaction("w", version=True)), 0)
-    with pytest.raises(ConfigError, match="the version of a transaction is True, and is to be an int"):
+    with pytest.raises(ConfigError, match="the version of a transaction is True, but must be an int"):
         encode_record(record)

@@ -150,7 +150,7 @@ def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
     assert own.inputs == same.inputs
     second.commit(0, other)
     first.commit(2, late)
-    assert "dropping a rewrite of 2 adds: some are no longer live" in caplog.text
+    assert "discarding a rewrite of 2 adds: some are no longer live" in caplog.text
     expected = dict.fromkeys(WORDS, 2) | {"w0": 3, "w1": 3}
     assert rows_of(PATH) == expected
     fs = open_filesystem(PATH)

@@ -59,7 +59,7 @@ def test_keys_that_a_damaged_run_deleted_are_found_again_and_the_report_says_so(
     planned = give_up(lost.add.path, dry_run=True)
     (step,) = give_up(lost.add.path).steps
     for told in (finding.remedy, step.action, planned.steps[0].action):
-        assert "those that it deleted are found again: delete them once more" in told
+        assert "its deleted keys exist again: delete these keys again" in told
     found = rows_of(PATH)
     assert found["w1"] == 1
     in_other_run = {word for word, n in found.items() if n == 2}
@@ -74,7 +74,7 @@ def test_older_values_are_told_of_and_deletes_are_not_where_there_are_none() -> 
     lost = next(run for run in runs() if run.add.rows and not run.metadata.ops & 1 << DELETE)
     damage(PATH, lost.add)
     (finding,) = ftfile.repair(PATH, full=True, context=current()).findings
-    assert "as the runs before it have them" in finding.remedy
+    assert "are then read from the older runs" in finding.remedy
     assert "deleted" not in finding.remedy
 
 
@@ -85,7 +85,7 @@ def test_purges_of_lost_runs_stay() -> None:
     open_filesystem(PATH).delete(path)
     (*findings,) = ftfile.repair(PATH, context=current()).findings
     assert [each.code for each in findings] == ["missing-segment"] * len(lost)
-    assert not any("as the runs before" in each.remedy for each in findings)
+    assert not any("read from the older runs" in each.remedy for each in findings)
     assert give_up(path).ok
     assert rows_of(PATH) == before
     kept = [run for run in runs() if run.metadata.purges]

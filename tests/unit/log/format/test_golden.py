@@ -279,7 +279,7 @@ class TestVersions:
         assert _decode(name, later, tmp_path) == _decode(name, content_of(pattern), tmp_path)
 
     def test_a_later_format_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:
-        with pytest.raises(CorruptData, match=f"{name} 2.*newer ftfile"):
+        with pytest.raises(CorruptData, match=f"{name} 2.*newer version of ftfile"):
             _decode(name, self.changed(pattern, lambda header: header | {name: 2}), tmp_path)
 
     def test_a_field_of_another_type_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:

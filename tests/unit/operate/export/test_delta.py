@@ -358,8 +358,8 @@ class TestRefusals:
         ("columns", "options", "text"),
         [
             (COLUMNS, {"fileFormat": "json"}, "files are json"),
-            (COLUMNS | {"a b": "long"}, {}, "column 'a b': Delta takes no blank"),
-            (COLUMNS | {"name": "string"}, {"fileNameColumn": "name"}, "column 'name' is in the names of files alone"),
+            (COLUMNS | {"a b": "long"}, {}, "column 'a b': Delta accepts no blank"),
+            (COLUMNS | {"name": "string"}, {"fileNameColumn": "name"}, "column 'name' is only in the names of files"),
         ],
     )
     def test_what_delta_cannot_say(self, out: str, columns: dict[str, Any], options: dict[str, str], text: str) -> None:
@@ -375,7 +375,7 @@ class TestRefusals:
         MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
         export(out)
         MicroBatch(out, {"id": "long"}, {"onSchemaChange": "widen"}).run(1, [[{"id": 2**40}]])
-        with pytest.raises(ConfigError, match="column 'id' is bigint, and older files have it as int"):
+        with pytest.raises(ConfigError, match="column 'id' is bigint, but older files contain int"):
             export(out)
         assert [row["id"] for row in delta_rows(out)] == [1]
         MicroBatch(out, {"id": "long"}, overwrite=True).run_job("job", [[{"id": 2**41}]])

@@ -225,7 +225,7 @@ def test_a_store_that_fails_as_exports_are_looked_for(caplog: pytest.LogCaptureF
     with mounted(Hidden(CrashingFileSystem())) as url:
         _two_batches(url)
         assert ftfile.compact(url, context=current()).files_written == 1
-    assert "whether there are exports is not known" in caplog.text
+    assert "it is unknown whether exports exist" in caplog.text
 
 
 def _metadata(url: str) -> Counter[str]:

@@ -91,7 +91,7 @@ class TestTrouble:
         monkeypatch.setattr("ftfile.operate.export.export.normalise", lambda path: f"file://{path}")
         url = str(tmp_path / name)
         MicroBatch(url, COLUMNS).run(0, [rows(0)])
-        with pytest.raises(ConfigError, match=re.escape(f"the directory 'file://{url}/' has `#`, `?`")):
+        with pytest.raises(ConfigError, match=re.escape(f"the directory 'file://{url}/' contains `#`, `?`")):
             export(url, "iceberg")
         assert not (tmp_path / name / "_iceberg").exists()
         assert export(url, "delta") == ExportReport(version=0, versions=1)

@@ -204,5 +204,5 @@ class TestInTheClear:
 
 
 def test_a_provider_that_there_is_not_is_refused_before_any_file_is_read(source: Input) -> None:
-    with pytest.raises(ConfigError, match="this is none of"):
+    with pytest.raises(ConfigError, match="this value is not one of"):
         source.run(keyProvider="vault:ring").config()

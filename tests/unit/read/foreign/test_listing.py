@@ -210,7 +210,7 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
         ({"lineSep": "||"}, "lineSep='||': it takes text that does not end as it begins"),
         ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': in iso8859-1 it cannot be written"),
         ({"lineSep": "|", "encoding": "GBK"}, "lineSep='|': in gbk it cannot be written, or its bytes may be part of"),
-        ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv, and fileFormat is text"),
+        ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv, but fileFormat is text"),
         ({"filePattern": "["}, "a regular expression"),
         ({"fileIdentity": "inode"}, "one of `native`, `content`"),
         ({"maxTrackedFiles": "0"}, "a whole number of 1 or more"),

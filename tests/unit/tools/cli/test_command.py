@@ -226,7 +226,7 @@ def test_warnings_are_lines_on_stderr(out: str) -> None:
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     logger = logging.getLogger("ftfile")
     before = logger.level, [*logger.handlers]
-    lost = "the log ends at version 1, and version 2 was published: its newest records are lost"
+    lost = "the log ends at version 1, but version 2 was published: its newest records are lost"
     for options in ((), ("--json",)):
         result = run("ls", out, *options)
         assert result.stderr == f"ftfile: warning: {lost}\n"

@@ -41,7 +41,7 @@ def lost(out: str) -> str:
 @pytest.mark.slow
 def test_every_command_says_so(lost: str) -> None:
     told = run("status", lost, code=4).stdout
-    expected = "version 2, which '_ftfile/hints/_published' knows"
+    expected = "version 2, which '_ftfile/hints/_published' contains"
     assert expected in told
     calls = [(command, *options) for command, options in COMMANDS.items()]
     calls += [(command, *COMMANDS[command], "--dry-run") for command in PLANNED]
@@ -83,7 +83,7 @@ def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
 def test_so_do_those_of_stores(store: str, lost: tuple[str, ...]) -> None:
     for path in lost:
         shutil.rmtree(Path(store, path))
-    expected = "which '_ftfile/hints/_published' knows" if layout.HINTS not in lost else "found no such directory"
+    expected = "which '_ftfile/hints/_published' contains" if layout.HINTS not in lost else "found no such directory"
     for command, options in OF_STORES.items():
         result = run("kv", command, store, *options, code=4)
         assert result.stdout == ""

@@ -54,7 +54,10 @@ def test_migrate(out: str) -> None:
 def test_a_file_is_no_directory(out: str) -> None:
     path = f"{out}/day=1/a.csv"
     for options in ((), ("--dry-run",), ("--undo",)):
-        assert run("migrate", path, *options, code=2).stderr == f"ftfile: path={path!r} is a file; give the directory\n"
+        assert (
+            run("migrate", path, *options, code=2).stderr
+            == f"ftfile: path={path!r} is a file, not a directory: give the directory\n"
+        )
 
 
 @pytest.mark.packages

@@ -79,7 +79,7 @@ def test_vacuum_asks_and_deletes(out: str) -> None:
     for command, option in (("vacuum", "--retention"), ("expire", "--older-than")):
         told = run(command, out, option, "1h", code=2).stderr
         assert "24h" in told
-        assert told.endswith("Add --force when nothing else writes or reads\n")
+        assert told.endswith("Add --force if no other process writes or reads\n")
     run("vacuum", out, "--retention", "1h", "--force", "--yes")
 
 
@@ -154,4 +154,4 @@ def test_exports_to_iceberg(tmp_path: Path) -> None:
 
 
 def test_an_export_that_would_be_refused(out: str) -> None:
-    assert "Parquet alone" in run("export", out, "--dry-run", code=2).stderr
+    assert "needs Parquet" in run("export", out, "--dry-run", code=2).stderr

@@ -204,7 +204,7 @@ def test_diff(query: MicroBatch, store: str) -> None:
     assert "Files removed" not in text
     assert "\nColumns" not in text
     assert "there is no version 9" in run("diff", query.path, 9, code=2).stderr
-    assert "is no time" in run("diff", query.path, 0, "yesterday", code=2).stderr
+    assert "is not an ISO 8601 time" in run("diff", query.path, 0, "yesterday", code=2).stderr
     assert "ftfile.kv.changes(path, start, end)" in run("diff", store, 0, code=2).stderr
 
 
@@ -232,7 +232,7 @@ def test_a_version_of_a_time(query: MicroBatch) -> None:
         assert len(found) == (4 if command != "ls" else 2)
     assert directory.version_at("2024-07-01T12:01:30Z") == 1
     assert "give one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
-    assert "is no time" in run("ls", query.path, "--timestamp", "yesterday", code=2).stderr
+    assert "is not an ISO 8601 time" in run("ls", query.path, "--timestamp", "yesterday", code=2).stderr
 
 
 def set_times(path: Path, seconds: int) -> None:

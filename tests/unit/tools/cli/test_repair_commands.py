@@ -17,12 +17,12 @@ def test_repair(out: str) -> None:
     assert run("repair", out).stdout == "Nothing to mend\n"
     Path(out, layout.RETIRED).rmdir()
     plan = run("repair", out, "--dry-run").stdout
-    assert plan == f"Would do\nfinding\tstep\terror\nmissing-directory\tmake the directory '{layout.RETIRED}'\t\n"
+    assert plan == f"Would do\nfinding\tstep\terror\nmissing-directory\tcreate the directory '{layout.RETIRED}'\t\n"
     assert not Path(out, layout.RETIRED).exists()
     assert documents("repair", out, "--dry-run")[0]["dry_run"] is True
     result = run("repair", out)
     assert result.stdout.startswith("Done\n")
-    assert result.stderr == f"This takes 1 step\n  make the directory '{layout.RETIRED}'\n"
+    assert result.stderr == f"This takes 1 step\n  create the directory '{layout.RETIRED}'\n"
     assert Path(out, layout.RETIRED).exists()
 
 
@@ -104,7 +104,7 @@ def test_restore(out: str) -> None:
     assert run("restore", out, "--version", 2, "--yes").stdout.startswith("Restored version 2 as version 4: 6 rows")
     assert ftfile.open(out).count() == 12
     assert run("restore", out, "--version", 2).stdout == "The newest version has the rows of version 2\n"
-    assert "one of both" in run("restore", out, code=2).stderr
+    assert "either a version" in run("restore", out, code=2).stderr
 
 
 @pytest.mark.slow

@@ -252,7 +252,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
     for name in (name for name in before if name.startswith("_delta_log/") and name[-1] != "/"):
         (tmp_path / name).write_bytes(before[name])
     forget_all()
-    with pytest.raises(ConfigError, match=r"was migrated, and has '_delta_log' \(again\)"):
+    with pytest.raises(ConfigError, match=r"was migrated, but '_delta_log' exists \(again\)"):
         query.plan()
 
 

@@ -221,7 +221,7 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
     (out / "_spark_metadata").mkdir()
     query.plan()  # which looks for it once in a process
     forget_all()
-    with pytest.raises(ConfigError, match=r"'_spark_metadata' \(again\), which hides"):
+    with pytest.raises(ConfigError, match=r"'_spark_metadata' exists \(again\) and hides"):
         query.plan()
 
 

@@ -114,10 +114,10 @@ def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
     next(Path(rolled.path).rglob("*.json")).unlink()
     found = ftfile.report(rolled.path)
     (gone,) = (each for each in found.findings if each.code == "missing-part")
-    assert (gone.title, gone.severity, found.findings[0]) == ("A committed file is gone", "error", gone)
+    assert (gone.title, gone.severity, found.findings[0]) == ("A committed file is missing", "error", gone)
     command = gone.command(rolled.path)
     assert command == f"ftfile repair {shlex.quote(rolled.path)} --give-up {shlex.quote(gone.path)}"
-    assert "A committed file is gone" in found.html
+    assert "A committed file is missing" in found.html
     assert f"<code>{html.escape(command).replace('&#x27;', '&#39;')}</code>" in found.html
     assert "What needs attention: 1 error" in found.html
     found = ftfile.report(rolled.path, verify=False)

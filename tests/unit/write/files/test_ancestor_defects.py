@@ -259,7 +259,7 @@ class TestD9:
         Path(out, add.path).unlink()
         Path(out, add.final_path).write_text("a\n")
         query.restart()
-        with pytest.raises(NameCollision, match=f"{add.final_path}.*of 6 bytes and has 2"):
+        with pytest.raises(NameCollision, match=f"{add.final_path}.*of 6 bytes, but has 2"):
             query.run(0, [rows("abc")])
 
 

@@ -81,7 +81,7 @@ class TestFail:
         ("options", "columns", "bad", "text"),
         [
             ({"fileNameColumn": "word"}, COLUMNS, {"word": None}, "column 'word' is null"),
-            ({"fileNameColumn": "word"}, COLUMNS, {"word": "../x"}, "column 'word' holds '../x'"),
+            ({"fileNameColumn": "word"}, COLUMNS, {"word": "../x"}, "column 'word' contains '../x'"),
             (
                 {"partitionBy": "word"},
                 COLUMNS,
@@ -156,7 +156,7 @@ class TestDeadLetters:
         null, absolute = ftfile.open(out).dead_letters()
         assert (null.query_id, null.batch_id, null.partition) == (query.query_id, 0, 1)
         assert null.row == {"id": 1, "word": None}
-        assert null.reason == "fileNameColumn: column 'word' is null: no file is named"
+        assert null.reason == "fileNameColumn: column 'word' is null: it names no file"
         assert absolute.row == {"id": 2, "word": "/x"}
         assert "'/x', which is absolute" in absolute.reason
         (file,) = Path(out, "_ftfile", "deadLetters").rglob("*.*")

@@ -161,7 +161,7 @@ def test_a_store_that_copies_no_ranges_is_read_from(caplog: pytest.LogCaptureFix
     assert store.run(["ab", "cd", "ef", "gh"], maxBatchesPerFile="2") == [4, 4]
     assert store.copies() == 2  # once in each task
     assert store.spools_read() == 4
-    assert caplog.text.count("by reading what they are made of") == 2
+    assert caplog.text.count("by reading their segments") == 2
     assert not any(path.endswith(".staged") for path in store.paths())
 
 
@@ -184,5 +184,5 @@ def test_a_segment_that_is_gone_is_left_out_of_its_file(caplog: pytest.LogCaptur
         store.disk.delete(store.spool())
         query.run(1, [[{"word": "there"}]])
         query.run(2, [[]])
-        assert "a file was made without a segment that cannot be read" in caplog.text
+        assert "a file was assembled without a segment that cannot be read" in caplog.text
         assert [file.rows for file in ftfile.open(query.config().path).files()] == [1]

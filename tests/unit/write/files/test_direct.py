@@ -186,7 +186,7 @@ def test_a_batch_that_took_longer_than_the_retention_of_a_vacuum_is_refused(dire
         query.write(1, [rows("lost")])
         CLOCK.advance(2 * DAY_S)
         vacuum(url)
-        with pytest.raises(StaleFiles, match="no such file, and a vacuum may have deleted"):
+        with pytest.raises(StaleFiles, match="does not exist: a vacuum may have deleted"):
             query.commit(1, messages)
         query.run(1, [rows("b")])
         assert sorted(ftfile.open(url).to_arrow().column("value").to_pylist()) == ["a", "b"]
@@ -212,7 +212,9 @@ def test_dead_letters_and_rows_that_wait_are_staged_as_elsewhere(direct: Direct)
 
 
 def test_where_files_are_seen_while_they_are_written_it_is_refused_at_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="publish=direct: the file system 'local' shows files while they are written"):
+    with pytest.raises(
+        ConfigError, match="publish=direct: the file system 'local' shows files before they are complete"
+    ):
         MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text", "publish": "direct"}).plan()
     assert not [*tmp_path.iterdir()]
 

@@ -172,9 +172,9 @@ class TestPatternOfTheBatch:
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        ("nosuch:yyyy", "names no column: 'nosuch'; the columns are id, word, ts"),
-        ("HH:mm", "A colon stands between a column and its pattern"),
-        ("word:yyyy", "column 'word' is string, and a date or timestamp is needed"),
+        ("nosuch:yyyy", "names a column that does not exist: 'nosuch'; the columns are id, word, ts"),
+        ("HH:mm", "A colon separates a column and its pattern"),
+        ("word:yyyy", "column 'word' is string, but a date or timestamp is needed"),
         ("ts:yyyy-QQ", "'QQ' is not understood; accepted are yyyy, MM, dd, HH, mm, ss"),
         ("yyyyXXX", "'XXX' is not understood"),
         ("'dir'", "it takes each field once, and at least one"),
@@ -183,9 +183,9 @@ class TestPatternOfTheBatch:
         ("yyyy//MM", "has an empty part"),
         ("yyyy/", "has an empty part"),
         ("../yyyy", "has the part '..'"),
-        ("'_'yyyy", "which readers overlook"),
-        (".yyyy", "which readers overlook"),
-        ("yyyy/'_x'MM", "which readers overlook"),
+        ("'_'yyyy", "which readers ignore"),
+        (".yyyy", "which readers ignore"),
+        ("yyyy/'_x'MM", "which readers ignore"),
         ("yyyy'\n'", r"has the character '\n'"),
     ],
 )
@@ -227,19 +227,19 @@ class TestFileNames:
             (None, "column 'word' is null"),
             ("", "column 'word' is empty"),
             ("/etc/passwd", "'/etc/passwd', which is absolute"),
-            ("../up", "'../up', which has the part '..', and files stay below"),
-            ("a/../../up", "which has the part '..', and files stay below"),
-            ("a/./b", "which has the part '.', and files stay below"),
+            ("../up", "'../up', which has the part '..', but files must be below"),
+            ("a/../../up", "which has the part '..', but files must be below"),
+            ("a/./b", "which has the part '.', but files must be below"),
             ("a//b", "which has an empty part"),
             ("a/", "which has an empty part"),
-            ("_ftfile/log/x", "which has the part '_ftfile', which readers overlook"),
-            ("a/.hidden", "which has the part '.hidden', which readers overlook"),
-            ("a._COPYING_", "which readers overlook"),
+            ("_ftfile/log/x", "which has the part '_ftfile', which readers ignore"),
+            ("a/.hidden", "which has the part '.hidden', which readers ignore"),
+            ("a._COPYING_", "which readers ignore"),
             ("a\0b", r"has the character '\x00'"),
             ("a:b", "has the character ':'"),
-            ("x" * 250, "has a part of 250 bytes, and it may have"),
-            ("é" * 128 + "/x", "has a part of 256 bytes, and it may have 255"),
-            ("/".join(["x" * 100] * 12), "has 1211 bytes, and a path may have 1000"),
+            ("x" * 250, "has a part of 250 bytes, but a part may have at most"),
+            ("é" * 128 + "/x", "has a part of 256 bytes, but a part may have at most 255"),
+            ("/".join(["x" * 100] * 12), "has 1211 bytes, but a path may have at most 1000"),
         ],
     )
     def test_what_is_no_name_is_refused_with_column_and_value(self, out: str, name: str | None, text: str) -> None:
@@ -263,16 +263,18 @@ class TestFileNames:
         assert [directory for directory, _, _ in directories] == ["//a", "//b"]
         assert [reason.rsplit(" ", 3)[1:] for reason in self.reasons] == [
             ["is", "not", "UTF-8"],
-            ["file", "is", "named"],
+            ["names", "no", "file"],
         ]
 
     def refuse(self, _rows: pa.RecordBatch, faults: Any) -> None:
         self.reasons += faults
 
     def test_what_is_no_column_of_names(self) -> None:
-        with pytest.raises(ConfigError, match="fileNameColumn names no column: 'x'; the columns are id, word, ts"):
+        with pytest.raises(
+            ConfigError, match="fileNameColumn names a column that does not exist: 'x'; the columns are id, word, ts"
+        ):
             config(fileNameColumn="x")
-        with pytest.raises(ConfigError, match="column 'id' is int64, and a string is needed"):
+        with pytest.raises(ConfigError, match="column 'id' is int64, but a string is needed"):
             config(fileNameColumn="id")
         with pytest.raises(ConfigError, match="partitionBy and fileNameColumn both name 'word'"):
             config(fileNameColumn="WORD", partitionBy="word")
@@ -308,7 +310,7 @@ class TestAClassOfTheUsers:
 
     @pytest.mark.parametrize(
         ("word", "text"),
-        [(None, "Files' gives null"), ("../x", "which has the part '..'"), ("", "has an empty part")],
+        [(None, "Files' returned null"), ("../x", "which has the part '..'"), ("", "has an empty part")],
     )
     def test_must_stay_below_the_directory(self, out: str, word: str | None, text: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "directoryAssigner": f"{USER_CODE}:Files"})
@@ -325,7 +327,7 @@ class TestAClassOfTheUsers:
             ({"directoryAssigner": f"{USER_CODE}:Nosuch"}, "cannot be loaded: AttributeError"),
             ({"directoryAssigner": "nocolon"}, "write `module:name`"),
             ({"directoryAssigner": f"{USER_CODE}:NoMethod"}, "has no method paths(batch)"),
-            ({"directoryAssigner": f"{USER_CODE}:Broken"}, "cannot be made from {}: KeyError('how')"),
+            ({"directoryAssigner": f"{USER_CODE}:Broken"}, "cannot be created from {}: KeyError('how')"),
             (
                 {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "init"},
                 "RuntimeError('cannot be made')",
@@ -334,13 +336,16 @@ class TestAClassOfTheUsers:
                 {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "raise"},
                 "Broken' raised ValueError",
             ),
-            ({"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "numbers"}, "strings are needed"),
-            ({"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "list"}, "strings are needed"),
+            (
+                {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "numbers"},
+                "but must return strings",
+            ),
+            ({"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "list"}, "but must return strings"),
             (
                 {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "short"},
                 "returned 1 keys for 0 rows",
             ),
-            ({"directoryAssigner.letters": "2"}, "directoryAssigner.letters is for a class of your own"),
+            ({"directoryAssigner.letters": "2"}, "directoryAssigner.letters is an option for your class"),
             (
                 {"directoryAssigner": f"{USER_CODE}:Files", "fileNameColumn": "word"},
                 "directoryAssigner and fileNameColumn both",

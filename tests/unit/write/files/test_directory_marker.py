@@ -87,7 +87,7 @@ def test_a_task_on_another_disk_with_a_copy_of_the_directory_is_noticed_by_the_c
     hosts.go_to("executor")
     message = hosts.query.run_task(planned, hosts.query.identity(0), 0, ROWS)
     hosts.go_to("driver")
-    with pytest.raises(CorruptData, match=r"no such file.* its host wrote to a disk of its own"):
+    with pytest.raises(CorruptData, match=r"no such file.* its host wrote to a local disk"):
         hosts.query.commit(0, [message])
 
 

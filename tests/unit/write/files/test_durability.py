@@ -124,9 +124,13 @@ def closing_url() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("path", "asked", "reason"),
     [
-        ("closing", "hsync", "durability=hsync: the file system 'crashing' makes files durable when they are closed"),
-        ("memory://x/y", "hsync", "durability=hsync: the file system 'memory' keeps nothing once the process ends"),
-        ("memory://x/y", "close", "durability=close: the file system 'memory' keeps nothing once the process ends"),
+        (
+            "closing",
+            "hsync",
+            "durability=hsync: the file system 'crashing' makes files durable only when they are closed",
+        ),
+        ("memory://x/y", "hsync", "durability=hsync: the file system 'memory' keeps no file after the process ends"),
+        ("memory://x/y", "close", "durability=close: the file system 'memory' keeps no file after the process ends"),
         ("/x", "always", "durability='always' is not understood"),
     ],
 )

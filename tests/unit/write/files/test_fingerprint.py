@@ -372,7 +372,9 @@ def test_json_is_plain_and_comes_back() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown kind of fingerprint 'newest': read it with a newer ftfile"):
+    with pytest.raises(
+        ValueError, match="unknown kind of fingerprint 'newest': read it with a newer version of ftfile"
+    ):
         FingerprintAccumulator("newest")
     with pytest.raises(ValueError, match="unknown version of a fingerprint 2"):
         FingerprintAccumulator.from_json({**FingerprintAccumulator().to_json(), "version": 2})

@@ -274,8 +274,8 @@ class TestAbort:
             patched.setattr("ftfile.log.publish.place", refuse)
             with pytest.raises(NotPublished):
                 query.run(1, [rows("b")])
-            assert "batch 1 is committed as version 1; publishing goes on with the next commit" in caplog.text
-            assert "stay for vacuum" not in caplog.text
+            assert "batch 1 is committed as version 1; the next commit continues to publish it" in caplog.text
+            assert "until vacuum deletes them" not in caplog.text
         query.run(1, [rows("b")])
         assert ftfile.open(out).to_arrow().num_rows == 2
 
@@ -289,25 +289,25 @@ class TestAbort:
         with pytest.raises(NotPublished):
             commit_batch(plan.writes, plan.config, messages, None, current())
         abort_batch(plan.config, messages, None, current())
-        assert "job job is committed as version 0; publishing goes on with the next commit" in caplog.text
+        assert "job job is committed as version 0; the next commit continues to publish it" in caplog.text
 
     def test_of_a_batch_before_the_last(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         for batch in range(3):
             query.run(batch, [rows("a")])
         query.abort(1, query.write(1, [rows("a")]))
-        assert "batch 1 is committed as version 1; publishing" in caplog.text
+        assert "batch 1 is committed as version 1; the next commit" in caplog.text
 
     def test_of_what_is_not_committed(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         query.abort(1, query.write(1, [rows("b"), rows("c")]))
-        assert "Spark aborts batch 1. It is not committed; 2 staged files stay for vacuum" in caplog.text
+        assert "Spark aborts batch 1. It is not committed; 2 staged files stay until vacuum deletes them" in caplog.text
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
         abort_batch(query.config(), messages, None, current())
         assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])
-        assert "what its tasks staged stays for vacuum" in caplog.text
+        assert "the staged files of its tasks stay until vacuum deletes them" in caplog.text
         assert "committed as version 1" not in caplog.text
 
     def test_of_a_directory_that_cannot_be_read(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -317,4 +317,4 @@ class TestAbort:
         plan = plan_write(FileWrites(), query.config(), current())
         Path(out, "_ftfile/log", f"_{0:020d}.record").write_text("damaged")
         abort_batch(plan.config, messages, 1, current())
-        assert "Whether it is committed is not known: " in caplog.text
+        assert "It is unknown whether it is committed: " in caplog.text

@@ -114,13 +114,13 @@ def test_readers_and_executors_need_it(packages: Path, tmp_path: Path, monkeypat
     ("options", "error"),
     [
         ({"fileFormat": "gone"}, "the fileFormat 'gone' cannot be loaded from 'no.such.module:Format': No module"),
-        ({"fileFormat": "none"}, "no class derived from ftfile.formats.api.Format"),
-        ({"fileFormat": "misnamed"}, "the fileFormat 'misnamed' calls itself 'other'"),
+        ({"fileFormat": "none"}, "not a class derived from ftfile.formats.api.Format"),
+        ({"fileFormat": "misnamed"}, "the fileFormat 'misnamed' has the name 'other'"),
         ({"fileFormat": "../x"}, "is not understood: it takes one of `parquet`.*or the name of an installed format"),
-        ({"fileFormat": "rows", "header": "true"}, "option 'header' is for fileFormat=csv, and fileFormat is rows"),
-        ({"fileFormat": "json", "format.ending": ".x"}, "format.ending is for a format of your own"),
+        ({"fileFormat": "rows", "header": "true"}, "option 'header' is for fileFormat=csv, but fileFormat is rows"),
+        ({"fileFormat": "json", "format.ending": ".x"}, "format.ending is an option for your format"),
         ({"fileFormat": "rows", "encoder": "a:B"}, "option 'encoder' is for fileFormat=binary"),
-        ({"fileFormat": "rows", "encoder.x": "1"}, "encoder.x is for a class of your own"),
+        ({"fileFormat": "rows", "encoder.x": "1"}, "encoder.x is an option for your class"),
     ],
 )
 def test_errors(options: dict[str, str], error: str, tmp_path: Path) -> None:

@@ -110,34 +110,37 @@ class TestTemplates:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {directory}, {unique}"),
+            (
+                {"partFileName": "{nosuch}"},
+                "'{nosuch}' is not a known field; accepted are {name}, {directory}, {unique}",
+            ),
             ({"partFileName": "{name"}, "partFileName='{name': expected '}' before end of string; accepted are {name}"),
             ({"partFileName": "{name}}"}, "Single '}' encountered in format string"),
-            ({"partFileName": "{name!r}"}, "'{name!r}' is not understood"),
-            ({"partFileName": "{name.x}"}, "'{name.x}' is not understood"),
-            ({"partFileName": "{}"}, "'{}' is not understood"),
-            ({"partFileName": "{index:{number}}"}, "'{index:{number}}' is not understood"),
-            ({"partFileName": "{name:3}"}, "'{name:3}' is not understood"),
-            ({"partFileName": "{index:0}"}, "'{index:0}' is not understood"),
-            ({"partFileName": "{time}"}, "'{time}' is not understood"),
+            ({"partFileName": "{name!r}"}, "'{name!r}' is not a known field"),
+            ({"partFileName": "{name.x}"}, "'{name.x}' is not a known field"),
+            ({"partFileName": "{}"}, "'{}' is not a known field"),
+            ({"partFileName": "{index:{number}}"}, "'{index:{number}}' is not a known field"),
+            ({"partFileName": "{name:3}"}, "'{name:3}' is not a known field"),
+            ({"partFileName": "{index:0}"}, "'{index:0}' is not a known field"),
+            ({"partFileName": "{time}"}, "'{time}' is not a known field"),
             ({"partFileName": "{time:QQ}"}, "option partFileName with time='QQ': 'QQ' is not understood"),
             ({"partFileName": "{time:HH:mm}"}, "has the character ':'"),
             ({"partFileName": ""}, "partFileName is empty"),
             ({"partFileName": "_{unique}{ext}"}, "which has the part '_"),
-            ({"partFileName": ".{unique}"}, "which readers overlook"),
-            ({"partFileName": "../{unique}"}, "has a slash: rows choose directories, names do not"),
+            ({"partFileName": ".{unique}"}, "which readers ignore"),
+            ({"partFileName": "../{unique}"}, "has a slash, but only rows choose directories"),
             ({"partFileName": "{time:yyyy/MM}-{unique}"}, "has a slash"),
             ({"partFileName": "a\0{unique}"}, r"has the character '\x00'"),
-            ({"partFileName": "x" * 260}, "and it may have 255"),
-            ({"partPrefix": "_x"}, "which readers overlook"),
+            ({"partFileName": "x" * 260}, "but a part may have at most 255"),
+            ({"partPrefix": "_x"}, "which readers ignore"),
             ({"partPrefix": "a/b"}, "has a slash"),
             ({"partSuffix": "/b"}, "has a slash"),
-            ({"partPrefix": "x", "partFileName": "{name}"}, "partFileName and partPrefix are both given"),
+            ({"partPrefix": "x", "partFileName": "{name}"}, "partFileName and partPrefix are both set"),
             ({"partSuffix": "x", "partFileName": "{name}"}, "write the suffix into partFileName"),
             ({"partPrefix": "x", "fileNameColumn": "word"}, "partFileName='x{name}-{batch}-{index}-{unique}{ext}'"),
-            ({"directoryStateTtl": "1h"}, "directoryStateTtl is for {number}"),
-            ({"ifExists": "fail"}, "give a partFileName without {unique}"),
-            ({"ifExists": "fail", "partFileName": "{unique}"}, "give a partFileName without {unique}"),
+            ({"directoryStateTtl": "1h"}, "directoryStateTtl is only for names with {number}"),
+            ({"ifExists": "fail"}, "set a partFileName without {unique}"),
+            ({"ifExists": "fail", "partFileName": "{unique}"}, "set a partFileName without {unique}"),
         ],
     )
     def test_what_is_refused_at_the_start(self, options: dict[str, str], text: str) -> None:
@@ -146,9 +149,9 @@ class TestTemplates:
 
     @pytest.mark.parametrize("ending", [*sorted(READERS_ENDINGS), ".LZ4"])
     def test_endings_that_readers_decompress_by(self, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        told = re.escape(f"would end in {ending!r}, by which readers decompress: ")
+        told = re.escape(f"would end in {ending!r}: readers would decompress")
         for template in (f"{{batch}}{{unique}}{ending}", f"x{ending}"):
-            with pytest.raises(ConfigError, match=rf"partFileName makes the name .*{told}"):
+            with pytest.raises(ConfigError, match=rf"partFileName returns the name .*{told}"):
                 config(partFileName=template)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(partFileName="x{ext}", fileFormat="binary", encoder=f"{USER_CODE}:Ending", **{"encoder.is": ending})
@@ -160,16 +163,16 @@ class TestTemplates:
     def test_endings_of_the_codec(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("{batch}.gz", "x.{unique}.json.GZ", "x", "{unique}{ext}", "lz4", "x.lz4.txt", "x.lz4f"):
             config(compression="gzip", partFileName=name)
-        with pytest.raises(ConfigError, match=r"would end in '\.lz4', by which"):
+        with pytest.raises(ConfigError, match=r"would end in '\.lz4': readers would"):
             config(compression="gzip", partFileName="{batch}.lz4")
-        with pytest.raises(ConfigError, match=r"would end in '\.lz4', by which"):
+        with pytest.raises(ConfigError, match=r"would end in '\.lz4': readers would"):
             config(compression="lz4frame", partFileName="{batch}.lz4")
         lz4 = {"fileFormat": "binary", "encoder": f"{USER_CODE}:Ending", "encoder.is": ".lz4"}
         config(**lz4, compression="gzip")
         config(**lz4, compression="lz4")
         monkeypatch.setattr(extensions, "installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"})
         config(**lz4, filters="cipher")
-        with pytest.raises(ConfigError, match=r"would end in '\.gz', by which"):
+        with pytest.raises(ConfigError, match=r"would end in '\.gz': readers would"):
             config(compression="gzip", filters="cipher", partFileName="{batch}.gz")
 
     def test_a_directory_that_makes_the_name_too_long(self, out: str) -> None:
@@ -324,7 +327,7 @@ class TestFilesThatStayOpen:
         stream = query(out, **options)
         for batch in range(3):
             stream.run(batch, [rows("a")])
-        assert "rows stay where they are: 'part.json' is taken" in caplog.text
+        assert "its rows stay in their files: 'part.json' is taken" in caplog.text
         assert visible(out) == ["part.json"]
         assert count(out) == 3
         with pytest.raises(NameCollision, match="is taken"):
@@ -364,7 +367,7 @@ class TestNamesThatAreTaken:
 
     def test_by_an_earlier_batch(self, out: str) -> None:
         query(out, **FIXED).run(0, [rows("a")])
-        self.refused(out, 1, "'part-0.json' is taken: a file of that name is there. Nothing was committed", "b")
+        self.refused(out, 1, "'part-0.json' is taken: a file of that name exists. Nothing was committed", "b")
         query(out).run(1, [rows("b")])
         assert count(out) == 2
 
@@ -381,22 +384,22 @@ class TestNamesThatAreTaken:
 
     def test_within_a_batch(self, out: str) -> None:
         failing = query(out, partFileName="{name}{ext}", ifExists="fail")
-        with pytest.raises(NameCollision, match="another part of this batch has it"):
+        with pytest.raises(NameCollision, match="another part of this batch has this name"):
             failing.run(0, [rows("a"), rows("b")])
         failing.run(0, [rows("a", "b")])
         assert_named(out, r"part\.json")
 
     def test_by_a_directory(self, out: str) -> None:
         failing = query(out, partFileName="{name}", ifExists="fail", fileNameColumn="word")
-        with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
+        with pytest.raises(NameCollision, match="'a' is taken: a directory is needed"):
             failing.run(0, [rows("a", "a/b")])
-        with pytest.raises(NameCollision, match="'a' is taken: it is also a directory of this batch"):
+        with pytest.raises(NameCollision, match="'a' is taken: it is also the name of a directory of this batch"):
             failing.run(0, [rows("a/b", "a")])
         failing.run(0, [rows("a")])
-        with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
+        with pytest.raises(NameCollision, match="'a' is taken: a directory is needed"):
             failing.run(1, [rows("a/b/c")])
         failing.run(1, [rows("x/y")])
-        with pytest.raises(NameCollision, match="'x' is taken: a file of that name is there"):
+        with pytest.raises(NameCollision, match="'x' is taken: a file of that name exists"):
             failing.run(2, [rows("x")])
         assert visible(out) == ["a", "x/y"]
 
@@ -425,7 +428,7 @@ class TestNamesThatAreTaken:
         prepared = PreparedFiles(replace(settings, overwrite=True), author, messages, log)
         commit(log, author, prepared.body, settings.common.policy)
         assert visible(out) == []
-        self.refused(out, 2, "a part that version 1 removed had it", "b")
+        self.refused(out, 2, "it was the name of a part that version 1 removed", "b")
 
     def test_a_replay_finds_its_own_files_and_is_none_the_worse(self, out: str) -> None:
         first = query(out, **FIXED)

@@ -196,11 +196,11 @@ class TestMarkers:
 
     @pytest.mark.parametrize("name", ["", "SUCCESS", "_", "_a/b", "_ftfile", "_x.json", "_a\n", "_a:b"])
     def test_a_name_that_readers_do_not_overlook(self, name: str) -> None:
-        with pytest.raises(ConfigError, match="give a name that readers overlook"):
+        with pytest.raises(ConfigError, match="give a name that readers ignore"):
             config(successFile=name)
 
     def test_a_delay_without_a_name(self) -> None:
-        with pytest.raises(ConfigError, match="successDelay is for successFile"):
+        with pytest.raises(ConfigError, match="successDelay is only for successFile"):
             config(successDelay="1h")
 
 
@@ -252,7 +252,7 @@ class TestHook:
 
     def test_that_fails_fails_the_batch_which_is_committed(self, out: str, heard: list[Any]) -> None:
         stream = query(out, onPublish=f"{USER_CODE}:hear_and_fail")
-        with pytest.raises(UserCodeError, match=r"hear_and_fail' raised RuntimeError.*is committed, in version 0"):
+        with pytest.raises(UserCodeError, match=r"hear_and_fail' raised RuntimeError.*is committed in version 0"):
             stream.run(0, [rows("a")])
         stream.options = {**stream.options, "onPublish": f"{USER_CODE}:hear"}
         assert stream.run(0, [rows("a")]).replayed
@@ -275,7 +275,7 @@ class TestHook:
     def test_is_loaded_at_the_start(self) -> None:
         with pytest.raises(ConfigError, match="onPublish='nosuch:f' cannot be loaded"):
             config(onPublish="nosuch:f")
-        with pytest.raises(ConfigError, match="is no function"):
+        with pytest.raises(ConfigError, match="is not a function"):
             config(onPublish=f"{USER_CODE}:HEARD")
 
 
@@ -321,16 +321,16 @@ class TestPermissions:
             ({"filePermission": "888"}, "three octal digits"),
             ({"filePermission": "64"}, "three octal digits"),
             ({"directoryPermission": "2750"}, "three octal digits"),
-            ({"filePermission": "044"}, "filePermission=0044: the sink itself needs 0600"),
-            ({"directoryPermission": "600"}, "directoryPermission=0600: the sink itself needs 0700"),
+            ({"filePermission": "044"}, "filePermission=0044: the sink needs at least 0600"),
+            ({"directoryPermission": "600"}, "directoryPermission=0600: the sink needs at least 0700"),
             (
                 {"path": "memory://x/y", "filePermission": "640", "directoryPermission": "750"},
                 "filePermission and directoryPermission: the file system 'memory' has no permissions",
             ),
-            ({"replication": "2"}, "replication: the file system 'local' has no replicas and no blocks to choose"),
-            ({"blockSize": "64MiB"}, "blockSize: the file system 'local' has no replicas and no blocks to choose"),
+            ({"replication": "2"}, "replication: the file system 'local' has no replicas and no configurable blocks"),
+            ({"blockSize": "64MiB"}, "blockSize: the file system 'local' has no replicas and no configurable blocks"),
             ({"replication": "0"}, "replication"),
-            ({"path": "webhdfs://127.0.0.1:1/x", "blockSize": "1000"}, "blockSize=1000: HDFS takes multiples of 512"),
+            ({"path": "webhdfs://127.0.0.1:1/x", "blockSize": "1000"}, "blockSize=1000: HDFS needs a multiple of 512"),
         ],
     )
     def test_that_are_refused(self, options: dict[str, str], text: str) -> None:

@@ -134,18 +134,24 @@ def test_a_file(out: Path) -> None:
     MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
     (part,) = out.glob("*.parquet")
     for query in queries(part):
-        with pytest.raises(ConfigError, match="is a file; give the directory"):
+        with pytest.raises(ConfigError, match="is a file, not a directory: give the directory"):
             query.plan()
 
 
 @pytest.mark.parametrize(
     ("inside", "told"),
     [
-        ("{part}", r"is a file, or lies below one\. It lies within '{out}': give that, and choose rows by a condition"),
-        ("{part}/x", r"is a file, or lies below one\. It lies within '{out}': give that, and choose rows"),
-        ("p=x", r"Nothing was ever committed there, .* It lies within '{out}': give that, and choose rows"),
-        ("p=x/q=y", r"Nothing was ever committed there, .* It lies within '{out}': give that, and choose rows"),
-        ("_ftfile/log", r"Nothing was ever committed there, .* It lies within '{out}': give that$"),
+        (
+            "{part}",
+            r"is a file, or lies below one\. It lies within '{out}': give that directory, and choose rows by a",
+        ),
+        ("{part}/x", r"is a file, or lies below one\. It lies within '{out}': give that directory, and choose rows"),
+        ("p=x", r"Nothing was ever committed there, .* It lies within '{out}': give that directory, and choose rows"),
+        (
+            "p=x/q=y",
+            r"Nothing was ever committed there, .* It lies within '{out}': give that directory, and choose rows",
+        ),
+        ("_ftfile/log", r"Nothing was ever committed there, .* It lies within '{out}': give that directory$"),
     ],
 )
 def test_a_path_within_a_directory_to_read(out: Path, inside: str, told: str) -> None:
@@ -157,7 +163,7 @@ def test_a_path_within_a_directory_to_read(out: Path, inside: str, told: str) ->
 
 def test_a_file_to_read(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(ConfigError, match=r"is no directory: .*\. Give the directory that has _ftfile$"):
+    with pytest.raises(ConfigError, match=r"is no directory: .*\. Give the directory that contains _ftfile$"):
         ftfile.open(tmp_path / "a")
     with pytest.raises(ConfigError, match=r"or the path is wrong$"):
         ftfile.open(tmp_path / "b=1")
@@ -231,7 +237,7 @@ class TestNested:
         query, rows = one_of(inner, out / "month=1")
         query.run(0, rows)
         around, _ = one_of(outer, out)
-        with pytest.raises(ConfigError, match="has the ftfile directory 'month=1' in it"):
+        with pytest.raises(ConfigError, match="contains the ftfile directory 'month=1'"):
             around.plan()
         assert [path.name for path in out.iterdir()] == ["month=1"]
 
@@ -298,7 +304,7 @@ class TestOwnSource:
     @pytest.mark.parametrize("name", ["a.json", "day=1/hour=2/a.json", "at=1%3A2/a.json"])
     @pytest.mark.parametrize("log", ["7", "7.compact"])
     def test_files_that_spark_reads(self, out: Path, name: str, log: str) -> None:
-        with pytest.raises(ConfigError, match=r"has files that the query reads, such as 'file:///.*/a\.json'"):
+        with pytest.raises(ConfigError, match=r"contains files that the query reads, such as 'file:///.*/a\.json'"):
             sink_beside_spark(out, name, log).run(0, ROWS)
         assert not out.exists()
 

@@ -139,7 +139,7 @@ class TestDynamic:
     def test_other_columns_are_compared_as_for_an_append(self, out: str) -> None:
         job = overwrite(out, DYNAMIC, {"id": "string", "month": "integer"})
         with pytest.raises(
-            SchemaError, match=r"id was int64 .* replaces some partitions only, and the rows of the oth"
+            SchemaError, match=r"id was int64 .* replaces only some partitions, and the rows of the oth"
         ):
             job.run_job("job", [[{"id": "x", "month": 7}]])
         assert len(found(out)) == 4
@@ -212,14 +212,14 @@ class TestOptions:
             return str(session_refusal(overwrite(out, options).config(), mode, SYSTEM))
 
         assert refusal("dynamic", fileFormat="orc").startswith("fileFormat=orc, but the directory was written as json")
-        assert "This overwrite replaces some partitions only" in refusal("dynamic", partitionBy="id")
+        assert "This overwrite replaces only some partitions" in refusal("dynamic", partitionBy="id")
         assert refusal("dynamic") == refusal("static", fileFormat="orc") == "None"
         assert refusal("dynamic", fileFormat="orc", partitionOverwriteMode="static") == "None"
 
     @parametrize(
         ("options", "message"),
         [
-            (DYNAMIC | SUMMER, "replaceWhere with partitionOverwriteMode=dynamic: .* leave one out"),
+            (DYNAMIC | SUMMER, "replaceWhere with partitionOverwriteMode=dynamic: .* leave out one"),
             (DYNAMIC | {"partitionBy": "id", "fileNameColumn": "id"}, "fileNameColumn"),
             ({"replaceWhere": "id = 7"}, "^replaceWhere: 'id' is none of the partition columns, which are month"),
             ({"replaceWhere": "month = 'x'"}, "^replaceWhere: month='x' is no value of the column's type int32"),
@@ -247,7 +247,7 @@ class TestOptions:
 
     @pytest.mark.parametrize(("how", "asked"), [(DYNAMIC, "partitionOverwriteMode=dynamic"), (SUMMER, "replaceWhere")])
     def test_they_are_for_overwrites_with_partitions(self, out: str, how: dict[str, str], asked: str) -> None:
-        with pytest.raises(ConfigError, match=f"{asked} is for overwrites"):
+        with pytest.raises(ConfigError, match=f"{asked} is only for overwrites"):
             MicroBatch(out, COLUMNS, {"partitionBy": "month", **how}).config()
-        with pytest.raises(ConfigError, match=f"{asked} replaces partitions, and this write has none"):
+        with pytest.raises(ConfigError, match=f"{asked} replaces partitions, but this write has none"):
             MicroBatch(out, COLUMNS, how, overwrite=True).config()

@@ -110,9 +110,9 @@ class TestLayout:
         old = append(out, partitionBy="word")
         old.run(0, [ROWS])
         complete(out, {"id": "long", "kind": "long"}, partitionBy="kind").run_job("job", [[{"id": 1, "kind": 7}]])
-        with pytest.raises(SchemaError, match=r"word is gone|kind is gone"):
+        with pytest.raises(SchemaError, match=r"word is missing|kind is missing"):
             old.plan()
-        with pytest.raises(ConfigError, match=r"was written with partitionBy=kind.*or overwrite this one"):
+        with pytest.raises(ConfigError, match=r"was written with partitionBy=kind.*or overwrite this directory"):
             append(out, {"id": "long", "kind": "long"}).plan()
         append(out, {"id": "long", "kind": "long"}, partitionBy="kind").run(1, [[{"id": 2, "kind": 8}]])
         assert rows_of(out) == [{"id": 1, "kind": 7}, {"id": 2, "kind": 8}]

@@ -112,7 +112,7 @@ class TestSizes:
     @pytest.mark.parametrize("option", ["strictFileSize", "maxSegmentsPerPart", "maxOpenSegments"])
     def test_what_is_for_open_files_is_refused_without_them(self, out: str, option: str) -> None:
         value = "true" if option == "strictFileSize" else "9"
-        with pytest.raises(ConfigError, match=f"{option}: this is for files that stay open.*set rolling=policy"):
+        with pytest.raises(ConfigError, match=f"{option}: only for files that stay open.*set rolling=policy"):
             stream(out, maxBytesPerFile="5", **{option: value}).run(0, [rows_of("a")])
 
     def test_a_record_longer_than_a_file_has_one_of_its_own(self, out: str) -> None:
@@ -222,12 +222,15 @@ class TestMarks:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"finalizeColumn": "nosuch"}, "finalizeColumn names no column: 'nosuch'; the columns are word"),
-            ({"finalizeColumn": "word"}, "finalizeColumn: column 'word' is string, and a boolean column is needed"),
-            ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: column 'word' is string, and a timestamp is needed"),
+            (
+                {"finalizeColumn": "nosuch"},
+                "finalizeColumn names a column that does not exist: 'nosuch'; the columns are word",
+            ),
+            ({"finalizeColumn": "word"}, "finalizeColumn: column 'word' is string, but a boolean column is needed"),
+            ({"eventTimeInterval": "word:1h"}, "eventTimeInterval: column 'word' is string, but a timestamp is needed"),
             (
                 {"rolling": "batch", "rolloverInterval": "1h"},
-                "rolling=batch ends every file with its batch, and",
+                "rolling=batch ends every file with its batch, so",
             ),
             ({"rollingPolicy": "nosuch:Policy"}, "rollingPolicy='nosuch:Policy' cannot be loaded"),
             ({"rollingPolicy": "builtins:object"}, r"rollingPolicy='builtins:object' has no method reason_to_end"),
@@ -240,7 +243,9 @@ class TestMarks:
     @pytest.mark.parametrize(("option", "value"), [("finalizeColumn", "eu"), ("eventTimeInterval", "eu:1h")])
     def test_a_column_of_the_path_is_refused(self, out: str, option: str, value: str) -> None:
         options = {"fileFormat": "text", "partitionBy": "eu", option: value}
-        said = f"{option} names no column: 'eu'; the columns are word; eu is in the paths, not in the files"
+        said = (
+            f"{option} names a column that does not exist: 'eu'; the columns are word; eu is in the paths, not in the"
+        )
         with pytest.raises(ConfigError, match=re.escape(said)):
             MicroBatch(out, {"word": "string", "eu": "boolean"}, options).plan()
 
@@ -428,7 +433,10 @@ class TestFailures:
         assert visible(out) == [["b"], ["c", "d"], ["e", "f"], ["g", "h"]]
         named = [line.getMessage() for line in caplog.records if line.levelname == "ERROR"]
         assert len(named) == 1
-        assert re.search(r"bytes 0 to 2 of _ftfile/staged/.*\.spool: its 1 records .* Restore it from a copy", named[0])
+        assert re.search(
+            r"bytes 0 to 2 of _ftfile/staged/.*\.spool cannot be assembled.* 1 records .* Restore the file from a copy",
+            named[0],
+        )
         with pytest.raises(CorruptData, match="Another program changed it"):
             ftfile.flush(out, context=current())
         assert visible(out) == [["b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"]]

@@ -339,7 +339,7 @@ class TestFlush:
         query_of(out).run(0, [rows_of("x")])
         log = CommitLog(open_filesystem(out))
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=10**15))
-        with pytest.raises(StaleFiles, match="vacuum with a longer retention"):
+        with pytest.raises(StaleFiles, match="use a longer retention for vacuum"):
             ftfile.flush(out, context=current())
         assert committed(out) == ["x"]
 

@@ -81,7 +81,7 @@ class TestPaths:
     def test_of_directories_that_are_too_long_together(self, out: str, rolling: dict[str, str]) -> None:
         query = MicroBatch(out, COLUMNS, TEXT | rolling)
         with pytest.raises(
-            EncodingError, match=r"would go to a file such as 'a=x.*come to \d+ bytes, where .* 975 below"
+            EncodingError, match=r"would be written to a file such as 'a=x.*come to \d+ bytes, where .* 975 below"
         ):
             query.run(0, [[row("good"), row("bad", size=240)]])
         query.options = TEXT | rolling | {"badRecords": "deadLetter"}
@@ -123,7 +123,7 @@ class TestPaths:
 
     def test_of_directories_that_all_rows_share(self, out: str, rolling: dict[str, str]) -> None:
         for pattern, text in {
-            f"yyyy'{'x' * 252}'": "256 bytes, and it may have 255",
+            f"yyyy'{'x' * 252}'": "256 bytes, but a part may have at most 255",
             f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this store allows 975",
             "yyyy' '": "begins or ends with a blank",
         }.items():
@@ -148,14 +148,16 @@ class TestPaths:
         query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "ifExists": "fail"} | naming | rolling)
         if "partFileName" not in naming:
             query.options = {"fileFormat": "text"} | naming | rolling
-        with pytest.raises(ConfigError, match=r"(a file would be called|partFileName makes the name) .*, which has"):
+        with pytest.raises(
+            ConfigError, match=r"(the name of a new file would be|partFileName returns the name) .*, which has"
+        ):
             query.plan()
         assert not open_filesystem(out).exists("_ftfile")
 
 
 def test_a_directory_that_leaves_too_little_room_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(f"{out}/{'/'.join(['x' * 200] * 4 + ['x' * 80])}", {"value": "string"}, {"fileFormat": "text"})
-    with pytest.raises(ConfigError, match=r"a file of the sink's own would be '_ftfile/staged/.*may come to"):
+    with pytest.raises(ConfigError, match=r"the sink would write a file '_ftfile/staged/.*may come to"):
         query.plan()
 
 

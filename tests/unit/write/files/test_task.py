@@ -45,7 +45,7 @@ def test_a_store_that_loses_bytes_fails_the_attempt() -> None:
 
     with mounted(Lossy(CrashingFileSystem())) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"})
-        with pytest.raises(CorruptData, match=r"expected 4 bytes, found 3 bytes. The task is run again"):
+        with pytest.raises(CorruptData, match=r"expected 4 bytes, found 3 bytes. Spark runs the task again"):
             query.write(0, [ROWS])
 
 

@@ -91,7 +91,7 @@ class TestOnce:
         batch.options = {**batch.options, "onReplayMismatch": "keep"}
         assert batch.run_job("again", [[{"id": 8}]]).replayed
         assert ids(out) == [1, 2]
-        assert "these rows are dropped (onReplayMismatch=keep)" in caplog.text
+        assert "the new rows are dropped (onReplayMismatch=keep)" in caplog.text
 
     def test_rows_that_only_sum_up_alike_are_refused(self, out: str) -> None:
         def text(*words: str) -> Committed:
@@ -119,7 +119,7 @@ class TestOnce:
         log.fs.delete(layout.record_path(1))
         forget_caches()
         assert write(out, 2).replayed
-        with pytest.raises(ReplayMismatch, match="does not keep its record"):
+        with pytest.raises(ReplayMismatch, match="no longer contains its record"):
             write(out, 1)
 
     def test_applications_do_not_know_each_other(self, out: str) -> None:
@@ -213,7 +213,7 @@ class TestOptions:
         [
             ({"txnAppId": "a"}, "txnAppId without txnVersion"),
             ({"txnVersion": "1"}, "txnVersion without txnAppId"),
-            ({"txnAppId": "", "txnVersion": "1"}, "txnAppId='': it takes a name"),
+            ({"txnAppId": "", "txnVersion": "1"}, "txnAppId='': it must be a name"),
             ({"txnAppId": "a", "txnVersion": "-1"}, "a whole number of 0 or more"),
             ({"txnAppId": "a", "txnVersion": "one"}, "a whole number of 0 or more"),
         ],
