@@ -115,7 +115,7 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
     monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
     result = run("ls", out, code=CODES[error])
-    hint = f". `ftfile repair {out} --dry-run` finds all that is wrong, and changes nothing"
+    hint = f". `ftfile repair {out} --dry-run` finds all damage and changes nothing"
     assert result.stderr == f"ftfile: {error}{hint if isinstance(error, errors.CorruptData) else ''}\n"
     assert result.stdout == ""
 

@@ -97,8 +97,8 @@ def test_text_is_one_column(out: str, store: str) -> None:
         "\n日本日本\n日本\n日本日本日本\n"
     )
     stderr = run("cat", out, "--format", "text", code=2).stderr
-    assert "choose one by --columns: month, word; or take table, json or csv" in stderr
-    assert "here is none: take table, json or csv" in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    assert "select one with --columns: month, word; or use table, json or csv" in stderr
+    assert "this version has no such column: use table, json or csv" in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
     assert run("kv", "scan", store, "--columns", "word", "--format", "text").stdout == "a\nb\n日本\n"
 
 
@@ -231,7 +231,7 @@ def test_a_version_of_a_time(query: MicroBatch) -> None:
         found = documents(command, query.path, "--timestamp", "2024-07-01T12:00:30Z")
         assert len(found) == (4 if command != "ls" else 2)
     assert directory.version_at("2024-07-01T12:01:30Z") == 1
-    assert "give one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
+    assert "give only one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
     assert "is no time" in run("ls", query.path, "--timestamp", "yesterday", code=2).stderr
 
 
