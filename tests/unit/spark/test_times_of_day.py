@@ -95,14 +95,14 @@ def test_where_it_cannot_be_stored(tmp_path: Any, columns: dict[str, Any], optio
 
 def test_stores_do_not_hold_it(tmp_path: Any) -> None:
     store = StoreBatch(str(tmp_path / "store"), {"id": "long", "t": ARRAY}, {"keyColumns": "id"})
-    with pytest.raises(ConfigError, match=r"column 't': a store does not hold TIME: cast\(column AS STRING\)"):
+    with pytest.raises(ConfigError, match=r"column 't': a store does not support TIME: use cast\(column AS STRING\)"):
         store.run(0, [[]])
 
 
 def test_files_of_other_programs_are_not_read_with_it(tmp_path: Any) -> None:
     source = FtFileDataSource({"path": str(tmp_path), "fileFormat": "parquet", "stateLocation": str(tmp_path / "s")})
     schema = settings.struct_type(spark_schema({"id": "long", "t": ARRAY}))
-    with pytest.raises(ConfigError, match=r"column `t.element`: TIME, which is read from ftfile's own directories"):
+    with pytest.raises(ConfigError, match=r"column `t.element`: TIME, which is only read from ftfile directories"):
         source.streamReader(schema)
 
 

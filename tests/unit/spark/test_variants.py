@@ -131,13 +131,13 @@ def test_formats_without_it_refuse_it(tmp_path: Any, file_format: str) -> None:
 
 def test_stores_do_not_hold_it(tmp_path: Any) -> None:
     store = StoreBatch(str(tmp_path / "store"), {"id": "long", "a": ARRAY}, {"keyColumns": "id"})
-    with pytest.raises(ConfigError, match=r"column 'a': a store does not hold VARIANT: to_json\(column\)"):
+    with pytest.raises(ConfigError, match=r"column 'a': a store does not support VARIANT: use to_json\(column\)"):
         store.run(0, [[]])
 
 
 def test_files_of_other_programs_are_not_read_with_it(tmp_path: Any) -> None:
     source = FtFileDataSource({"path": str(tmp_path), "fileFormat": "parquet", "stateLocation": str(tmp_path / "s")})
-    with pytest.raises(ConfigError, match=r"column `v`: VARIANT, which is read from ftfile's own directories"):
+    with pytest.raises(ConfigError, match=r"column `v`: VARIANT, which is only read from ftfile directories"):
         source.streamReader(settings.struct_type(spark_schema({"id": "long", **V})))
 
 
