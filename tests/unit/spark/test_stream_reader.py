@@ -198,7 +198,7 @@ WRONG_OPTIONS = [
     ({"allowOverwrites": "1"}, "allowOverwrites='1' is not understood"),
     ({"failOnDataLoss": "1"}, "failOnDataLoss='1' is not understood"),
     ({"tail": "true", "fileFormat": "binary"}, "tail=true is only for"),
-    ({"multiLine": "true"}, "'multiLine' is only for fileFormat=json|csv"),
+    ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv"),
     ({"encoding": "UTF-16"}, "encoding='UTF-16'"),
     ({"encoding": "UTF-9"}, "encoding='UTF-9'"),
     ({"lineSep": ""}, "lineSep"),
@@ -301,7 +301,7 @@ def test_nothing_is_at_the_path(options: dict[str, str], tmp_path: Path) -> None
 def test_an_ftfile_directory_is_not_read_as_files(options: dict[str, str], tmp_path: Path, below: str) -> None:
     path = tmp_path / "written"
     MicroBatch(str(path), {"id": "long", "word": "string"}, {"partitionBy": "word"}).run(0, [[{"id": 1, "word": "a"}]])
-    with pytest.raises(ConfigError, match=r"an ftfile directory.*leave fileFormat out"):
+    with pytest.raises(ConfigError, match=r"an ftfile directory.*omit fileFormat"):
         first_batch({**options, "path": str(path / below)})
 
 

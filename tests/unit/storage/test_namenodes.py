@@ -130,7 +130,7 @@ class TestNative:
         monkeypatch.setattr(hdfs_native_nodes, "STUCK_S", 0.1)
         found = nodes(servers)
         client = found.client()
-        with pytest.raises(SilentError, match="though the NameNode answers other calls"):
+        with pytest.raises(SilentError, match="although the NameNode responds to other calls"):
             found.run(LIMIT_S, servers.over.wait, client, is_short=True)
         assert found.client() is client
         waiting = threading.Event()

@@ -76,7 +76,7 @@ def test_one_directory_has_one_url(text: str, canonical: str) -> None:
         ("./out", "is relative"),
         ("s3://me:s3cret@bucket/out", "^(?!.*s3cret).*has a password before its host"),
         ("file:out", "no slash after its scheme"),
-        ("C:\\data", "looks like a path with a drive of Windows.*/mnt/c/"),
+        ("C:\\data", "looks like a path with a Windows drive.*/mnt/c/"),
         ("colon:name", "no slash after its scheme"),
         ("file://host/out", "write file:///host/out"),
         ("file://", "has no path"),

@@ -125,7 +125,7 @@ class TestPaths:
         for pattern, text in {
             f"yyyy'{'x' * 252}'": "256 bytes, and it may have 255",
             f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this store allows 975",
-            "yyyy' '": "begins or ends with a blank",
+            "yyyy' '": "begins or ends with a space",
         }.items():
             query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "directoryPattern": pattern} | rolling)
             with pytest.raises(ConfigError, match=text):
@@ -161,7 +161,7 @@ def test_a_directory_that_leaves_too_little_room_is_refused_at_the_start(out: st
 
 def test_a_marker_that_the_store_does_not_keep_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "successFile": "_SUCCESS "})
-    with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a blank"):
+    with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a space"):
         query.plan()
 
 
@@ -171,7 +171,7 @@ def test_what_stands_before_what_records_say_may_shield_it(out: str) -> None:
     query.run(0, [[{"value": "a", "name": " a"}]])
     assert values(out) == ["a"]
     query.options = options | {"partFileName": "{name}-{unique}"}
-    with pytest.raises(EncodingError, match="begins or ends with a blank"):
+    with pytest.raises(EncodingError, match="begins or ends with a space"):
         query.run(1, [[{"value": "a", "name": " a"}]])
 
 
