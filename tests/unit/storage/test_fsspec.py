@@ -263,7 +263,7 @@ def test_what_falls_short_is_refused(kind: type, lack: str) -> None:
 def test_a_disk_by_way_of_fsspec_is_refused(tmp_path: Path) -> None:
     # As it is by sftp, and wherever else files are seen while they are written.
     (tmp_path / "_ftfile").mkdir()
-    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or wants directories"):
+    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or requires directories"):
         open_filesystem(f"local:{tmp_path}").prove("_ftfile")
     with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* (shows files|wants directories)"):
         open_filesystem(f"local:{tmp_path}", settings={"auto_mkdir": "true"}).prove("_ftfile")
@@ -291,7 +291,7 @@ def test_every_call_ends() -> None:
     stream = filesystem.create("file")
     try:
         stream.write(b"data")
-        with pytest.raises(OutcomeUnknown, match=r"TimeoutError.*no answer within 0\.1 s"):
+        with pytest.raises(OutcomeUnknown, match=r"TimeoutError.*no response within 0\.1 s"):
             stream.close()
         assert not stream.abort()
         # Who does not answer has not shown that it cannot.
@@ -322,7 +322,7 @@ def test_opening_ends_and_is_tried_anew() -> None:
     answer = threading.Event()
     SilentAtFirst.waits.append(answer)
     try:
-        with pytest.raises(Unavailable, match=r"TimeoutError when fsspec opened.*no answer within 0\.1 s"):
+        with pytest.raises(Unavailable, match=r"TimeoutError when fsspec opened.*no response within 0\.1 s"):
             open_filesystem(where, settings=settings)
     finally:
         SilentAtFirst.waits.clear()
@@ -538,7 +538,7 @@ def test_a_file_that_shrank_is_not_read_short() -> None:
     filesystem.create_exclusive("file", b"four")
     with filesystem.open("file") as file:
         filesystem.put("file", b"2")
-        with pytest.raises(Unavailable, match="1 bytes came from 0 on instead of 4"):
+        with pytest.raises(Unavailable, match="1 bytes were received from position 0 instead of 4"):
             file.read_at(0, 4)
 
 

@@ -356,7 +356,7 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
 def test_settings_that_mean_nothing_are_refused_at_start(url: str, name: str, texts: str, native: FileSystem) -> None:
     del native  # it brings the library
     for text in texts.split():
-        with pytest.raises(ConfigError, match=f"{name}='{text}': it takes"):
+        with pytest.raises(ConfigError, match=f"{name}='{text}': it must be"):
             opened(url, **{name: text})
 
 

@@ -89,7 +89,7 @@ def test_what_names_no_directory_is_refused(text: str, reason: str) -> None:
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'gopher'.*there are: .*file.*memory"):
+    with pytest.raises(ConfigError, match=r"'gopher'.*available schemes: .*file.*memory"):
         open_filesystem("gopher://hole/x")
 
 
