@@ -120,11 +120,11 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
         ({"columns": ["zzz"]}, "there is no column 'zzz'. The columns are: id"),
         ({"columns": ["id.a"]}, r"there is no column 'id\.a': did you mean 'id'\?"),
         ({"columns": ["id", "id"]}, "columns: 'id' is named twice"),
-        ({"where": {"what": 1}}, "'what' is none of the columns, which are id, word, x, at, day"),
+        ({"where": {"what": 1}}, "'what' is not one of the columns, which are id, word, x, at, day"),
         ({"where": "id ="}, "where"),
         ({"where": pc.field("what") == 1}, "which are id, word, x, at, day"),
         ({"where": pc.field(0) == 1}, "refers to a column by its number: use its name"),
-        ({"where": 7}, "where=7 is no condition: it takes values by column"),
+        ({"where": 7}, "where=7 is not a condition: it takes values by column"),
         ({"version": 7}, "there is no version 7: the newest is 0, the oldest 0"),
     ],
     ids=str,
@@ -405,7 +405,7 @@ def test_values_beyond_the_types_asked_for_are_no_damage(tmp_path: Path, file_fo
     directory = ftfile.open(str(tmp_path))
     snapshot = directory.snapshot()
     (add,) = snapshot.adds.values()
-    with pytest.raises(SchemaError, match=r"beyond the range of the types .* id int32, stored as int64"):
+    with pytest.raises(SchemaError, match=r"out of range for the requested types.* id int32, stored as int64"):
         list(
             read_add(
                 directory.file_system, add, snapshot.definitions[add.encoding], pa.schema([pa.field("id", pa.int32())])

@@ -198,7 +198,7 @@ class TestBadRecords:
             {"word": "string", "id": "long"},
             {"word": "good", "id": 1},
             {"word": "bad", "id": 2},
-            "Marked' gives null",
+            "Marked' returned null",
         ),
     )
 

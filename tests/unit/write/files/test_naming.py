@@ -110,7 +110,7 @@ class TestTemplates:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {directory}, {unique}"),
+            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted: {name}, {directory}, {unique}"),
             ({"partFileName": "{name"}, "partFileName='{name': expected '}' before end of string; accepted are {name}"),
             ({"partFileName": "{name}}"}, "Single '}' encountered in format string"),
             ({"partFileName": "{name!r}"}, "'{name!r}' is not understood"),
