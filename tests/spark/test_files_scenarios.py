@@ -210,7 +210,7 @@ def test_mistakes_are_told_before_the_first_batch(query: FileQuery, options: dic
 
 def test_what_is_at_the_path_is_looked_at_before_the_first_batch(query: FileQuery, tmp_path: Path) -> None:
     query.source = tmp_path / "nowhere"
-    with pytest.raises(Exception, match="path=.* does not exist"):
+    with pytest.raises(Exception, match=r"path=.* does not exist"):
         query.run()
     query.source = tmp_path / "written"
     query.spark.range(3).write.format("ftfile").mode("append").save(str(query.source))

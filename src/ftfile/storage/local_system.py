@@ -51,8 +51,8 @@ _NO_FILE = (
     "storage.followLinks=true for a link, if all users with write access are trusted"
 )
 _IN_THE_WAY = (
-    "{link!r} below {root} is a symbolic link, and links are not followed: remove it, or set storage.followLinks=true if "
-    "all users with write access are trusted"
+    "{link!r} below {root} is a symbolic link, and links are not followed: remove it, or set storage.followLinks=true "
+    "if all users with write access are trusted"
 )
 
 

@@ -206,7 +206,11 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
         ("größe", pa.int32(), "column `größe`"),
         ("1st", pa.int32(), "column `1st`"),
         ("v", pa.list_(pa.struct([("x.y", pa.int32())])), "column `v`, field `x.y`: names in Avro"),
-        ("v", pa.map_(pa.int32(), pa.int32()), r"column `v`: .*; keys in Avro must be strings: cast the keys to STRING"),
+        (
+            "v",
+            pa.map_(pa.int32(), pa.int32()),
+            r"column `v`: .*; keys in Avro must be strings: cast the keys to STRING",
+        ),
         ("v", pa.time64("ns"), "column `v`"),
     ],
 )

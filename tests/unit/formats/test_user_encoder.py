@@ -94,7 +94,11 @@ def test_options_are_named_and_not_shown() -> None:
         ("broken", "extension", "has the extension '../x', and an extension such as '.bin' is required"),
         ("broken", "method", r"has no method encode\(batch\): see docs/formats/binary.md"),
         ("broken", "raises", "when it encoded a batch without rows, encoder='broken' raised KeyError"),
-        ("broken", "type", "when it encoded a batch without rows, .* returned <class 'list'>, and binary values are required"),
+        (
+            "broken",
+            "type",
+            "when it encoded a batch without rows, .* returned <class 'list'>, and binary values are required",
+        ),
         ("broken", "numbers", "returned int64, and binary values are required"),
         ("broken", "fewer", "returned 1 values for 0 rows"),
     ],

@@ -373,7 +373,9 @@ def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:
         assert (directory.oldest_version(), directory.version_at(began)) == (0, 0)
         ftfile.vacuum(query.path, dry_run=False, context=current())
         assert directory.oldest_version() == 1
-        with pytest.raises(ConfigError, match=r"version 0 was the newest at this time, and vacuum has deleted it: the oldest .* is 1"):
+        with pytest.raises(
+            ConfigError, match=r"version 0 was the newest at this time, and vacuum has deleted it: the oldest .* is 1"
+        ):
             directory.version_at(began)
         reads = directory.to_arrow, directory.dataset, partial(directory.tail, 9)
         for read in (*reads, lambda version: directory.to_batches(version).read_all()):

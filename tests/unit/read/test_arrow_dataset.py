@@ -219,7 +219,10 @@ def test_a_file_that_was_taken_away_is_an_error(tmp_path: Path) -> None:
 @parametrize(
     ("options", "text"),
     [
-        ({"fileFormat": "json"}, r"some files are json, and pyarrow can only read arrow, orc, parquet .*to_batches\(\)"),
+        (
+            {"fileFormat": "json"},
+            r"some files are json, and pyarrow can only read arrow, orc, parquet .*to_batches\(\)",
+        ),
         ({"maxBatchesPerFile": "9"}, r"some rows are in open files.*ftfile.flush\(path\)"),
         ({"encryption": "aes-gcm"}, r"is encrypted or filtered"),
         ({"encryption": "parquet"}, r"is encrypted or filtered"),

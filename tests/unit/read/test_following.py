@@ -342,7 +342,9 @@ def test_a_directory_that_is_not_there_yet_is_waited_for(out: str, protocol: Any
 
 def test_a_directory_of_others_is_none_to_follow(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is not an ftfile directory: it has no log, but has other files, such as 'data"):
+    with pytest.raises(
+        ConfigError, match="is not an ftfile directory: it has no log, but has other files, such as 'data"
+    ):
         SourceRun(str(tmp_path), COLUMNS).run()
 
 

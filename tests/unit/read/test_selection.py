@@ -143,7 +143,9 @@ def test_a_field_comes_with_its_column(tmp_path: Path) -> None:
     pairs: list[dict[str, Any]] = [{"pair": {"a": 1}}, {"pair": None}]
     MicroBatch(str(tmp_path), {"pair": {"type": "struct", "fields": [field]}}).run(0, [pairs])
     directory = ftfile.open(tmp_path)
-    with pytest.raises(ConfigError, match=r"columns: 'Pair\.a' is a field of a column: select 'pair', which contains it"):
+    with pytest.raises(
+        ConfigError, match=r"columns: 'Pair\.a' is a field of a column: select 'pair', which contains it"
+    ):
         directory.to_arrow(columns=["Pair.a"])
     assert directory.to_arrow(columns=["pair"], where=pc.field("pair", "a") == 1).to_pylist() == pairs[:1]
 

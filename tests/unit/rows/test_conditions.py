@@ -135,7 +135,10 @@ def test_local_times_are_compared_with_an_instant_by_the_clocks_of_the_zone(text
         ("key = TRUE", "is not a value of the column's type int32"),
         ("city = 7", "city=7 is not a value of the column's type string: it must be a text, such as '7'$"),
         ({"city": False}, "is not a value of the column's type string: it must be a text, such as 'False'$"),
-        ("city = DATE '2024-07-01'", r"city=DATE '2024-07-01' is not a value of the column's type string: it can only be compared"),
+        (
+            "city = DATE '2024-07-01'",
+            r"city=DATE '2024-07-01' is not a value of the column's type string: it can only be compared",
+        ),
         ("day = '2024-7-1'", "not a date such as 2024-12-31"),
         ("day = TIMESTAMP '2024-07-01 12:00:00'", "not a date such as 2024-12-31"),
     ],

@@ -288,7 +288,7 @@ def test_columns_of_directories_come_on_top(options: dict[str, str], tmp_path: P
 
 def test_nothing_is_at_the_path(options: dict[str, str], tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path / "nowhere" / "deep", tmp_path / "nowhere" / "*.log"):
-        with pytest.raises(ConfigError, match="path=.* does not exist"):
+        with pytest.raises(ConfigError, match=r"path=.* does not exist"):
             first_batch({**options, "path": str(path)})
     assert first_batch({**options, "path": str(tmp_path / "in" / "*.txt")}) == START
     (tmp_path / "in" / "a.log").chmod(0o600)

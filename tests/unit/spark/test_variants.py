@@ -125,7 +125,9 @@ def test_values_without_a_json_text_are_bad_records(tmp_path: Any) -> None:
 @pytest.mark.parametrize("file_format", ["csv", "avro", "orc"])
 def test_formats_without_it_refuse_it(tmp_path: Any, file_format: str) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", **V}, {"fileFormat": file_format})
-    with pytest.raises(SchemaError, match=rf"`v`: VARIANT, which {file_format} does not support; use to_json\(column\)"):
+    with pytest.raises(
+        SchemaError, match=rf"`v`: VARIANT, which {file_format} does not support; use to_json\(column\)"
+    ):
         query.run(0, [[]])
 
 

@@ -390,7 +390,10 @@ class TestShort:
     def test_a_range_that_is_shorter_than_was_asked_for(self, scheme: str) -> None:
         # By what it promises, too.
         short = Answer(reply(CONTENT[8:500]))
-        with Server(LENGTH[scheme], short) as server, pytest.raises(Unavailable, match="492 bytes were received") as caught:
+        with (
+            Server(LENGTH[scheme], short) as server,
+            pytest.raises(Unavailable, match="492 bytes were received") as caught,
+        ):
             read_at(opened(scheme, server))
         assert "does not respond" not in str(caught.value)
         with Server(LENGTH[scheme], short, Answer(reply(CONTENT[8:1008]))) as server:

@@ -239,7 +239,10 @@ class NeverGivingUp(Objects):
         (OverwritingLater, "overwrites an existing file when it moves a file"),
         (Vague, r"does not raise FileExistsError .*it did not work"),
         (WithoutModeX, r"does not create new files \(mode 'xb'\).*no mode xb"),
-        (WantingDirectories, "has no bucket or container of this name, or requires directories to be created before files"),
+        (
+            WantingDirectories,
+            "has no bucket or container of this name, or requires directories to be created before files",
+        ),
         (MemoryFileSystem, "shows files while they are written"),
         (ListingLate, "does not list a written file at once"),
         (ListingTheDead, "lists a deleted file"),

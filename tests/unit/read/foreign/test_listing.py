@@ -201,7 +201,10 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
         ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is only for"),
         ({"encoding": "utf-16"}, "encoding='utf-16': growing files are cut into lines at the byte 0x0A"),
         ({"encoding": "UTF-16LE", "tail": "true"}, "Set tail=false, which reads a file once"),
-        ({"encoding": "utf-32", "tail": "false"}, "encoding='utf-32': it must be UTF-16, UTF-16LE, UTF-16BE, or an encoding in"),
+        (
+            {"encoding": "utf-32", "tail": "false"},
+            "encoding='utf-32': it must be UTF-16, UTF-16LE, UTF-16BE, or an encoding in",
+        ),
         ({"encoding": "klingon"}, "encoding='klingon': it must be UTF-16"),
         ({"encoding": "hex"}, "encoding='hex': it must be UTF-16"),
         ({"encoding": "undefined"}, "encoding='undefined': it must be UTF-16"),

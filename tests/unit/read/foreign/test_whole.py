@@ -52,7 +52,9 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
     with caplog.at_level(logging.WARNING):
         tailing.drain(seconds=10)
     assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/half"]
-    assert f"'in/half' is skipped until it changes: its end is not the end of a complete {file_format} file" in caplog.text
+    assert (
+        f"'in/half' is skipped until it changes: its end is not the end of a complete {file_format} file" in caplog.text
+    )
     assert tailing.planner.report()["parked"] == 1
     tailing.restart()
     tailing.drain(seconds=60)

@@ -42,7 +42,9 @@ def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
     (query,) = ftfile.open(rolled).status().queries
     for options in ((), ("--dry-run",)):
         told = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
-        assert told == f"ftfile: --query 'nobody': this query has not written here. Queries that have: {query.query_id}\n"
+        assert (
+            told == f"ftfile: --query 'nobody': this query has not written here. Queries that have: {query.query_id}\n"
+        )
     assert ftfile.open(rolled).version() == 2
     assert run("flush", rolled, "--query", query.query_id).stdout.startswith("Finished 2 files")
     assert run("flush", rolled, "--query", query.query_id).stdout == "Nothing to finish\n"
@@ -88,7 +90,8 @@ def test_vacuum_says_what_waits(out: str) -> None:
     ftfile.compact(out)
     text = run("vacuum", out, "--dry-run").stdout
     assert text.startswith(
-        "Would delete nothing\n\nFiles that cannot be deleted yet\nfiles\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
+        "Would delete nothing\n\nFiles that cannot be deleted yet\n"
+        "files\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
     )
     assert text.endswith("\tversions within the retention contain it\n")
     (report,) = documents("vacuum", out, "--dry-run")

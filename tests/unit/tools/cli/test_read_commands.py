@@ -98,7 +98,10 @@ def test_text_is_one_column(out: str, store: str) -> None:
     )
     stderr = run("cat", out, "--format", "text", code=2).stderr
     assert "select one with --columns: month, word; or use table, json or csv" in stderr
-    assert "this version has no such column: use table, json or csv" in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    assert (
+        "this version has no such column: use table, json or csv"
+        in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    )
     assert run("kv", "scan", store, "--columns", "word", "--format", "text").stdout == "a\nb\n日本\n"
 
 

@@ -129,7 +129,10 @@ def test_a_version_that_cannot_be_restored(out: str) -> None:
     assert gone.path in text
     for answer in ((), ("--yes",)):
         result = run("restore", out, "--version", 2, *answer, code=5)
-        assert result.stderr == "Version 2 cannot be restored: vacuum or another program deleted files of it. Nothing was changed\n"
+        assert (
+            result.stderr
+            == "Version 2 cannot be restored: vacuum or another program deleted files of it. Nothing was changed\n"
+        )
         assert gone.path in result.stdout
         assert "Restored" not in result.stdout
     assert len(json.loads(run("restore", out, "--version", 2, "--json", code=5).stdout)["missing"]) == 6

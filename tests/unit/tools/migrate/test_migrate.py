@@ -229,7 +229,10 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
 def test_spark_without_its_checkpoint(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     spark(out)
     ftfile.migrate(str(out))
-    assert "no checkpoint is given: the query that wrote _spark_metadata, up to batch 2, cannot write here again" in caplog.text
+    assert (
+        "no checkpoint is given: the query that wrote _spark_metadata, up to batch 2, cannot write here again"
+        in caplog.text
+    )
     assert "no checkpoint is given" in run("migrate", out, "--dry-run").stderr
     migrated(out)
     query = MicroBatch(str(out), {"id": "long"}, query_id="spark-query")
@@ -262,7 +265,9 @@ def test_spark_moved_and_escaped(out: Path) -> None:
     size = (out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet").stat().st_size
     (out / "_spark_metadata").mkdir()
     (out / "_spark_metadata/0").write_text(f"v1\n{json.dumps(entry | {'size': size, 'action': 'add'})}")
-    with pytest.raises(ConfigError, match="times of the column `at` in the time zone of their writer: give this time zone"):
+    with pytest.raises(
+        ConfigError, match="times of the column `at` in the time zone of their writer: give this time zone"
+    ):
         ftfile.migrate(str(out), partition_by={"at": "timestamp"})
     migrated(out, partition_by={"at": "timestamp"}, options={"timeZone": "Europe/Zurich"})
     (row,) = ftfile.open(str(out)).to_arrow().to_pylist()
@@ -467,7 +472,11 @@ def put(path: Path, text: str = "") -> None:
         ({"a/b/_spark_metadata/0": ""}, {}, "separate logs, .*'a/b/_spark_metadata'"),
         ({"a/_delta_log/0": ""}, {}, "separate logs, .*'a/_delta_log'"),
         ({"a/.hoodie/0": ""}, {}, "separate logs, .*'a/.hoodie'"),
-        ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a Spark query"),
+        (
+            {"c/metadata": "{}", "c/offsets/0": "v1\n"},
+            {"file_format": "text"},
+            "'c' is the checkpoint of a Spark query",
+        ),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
         ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),

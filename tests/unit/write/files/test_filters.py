@@ -558,7 +558,10 @@ def test_every_flipped_bit_and_every_truncation_of_what_is_committed(
         ({"compressionLevel": "1"}, "compressionLevel=1 without compression"),
         ({"filters": "unknown"}, "there is no filter 'unknown'"),
         ({"filters": "gzip"}, "filters=gzip is a codec: set compression=gzip"),
-        ({"fileFormat": "parquet", "compression": "xz"}, "compression='xz': for parquet it must be one of none, snappy, gzip"),
+        (
+            {"fileFormat": "parquet", "compression": "xz"},
+            "compression='xz': for parquet it must be one of none, snappy, gzip",
+        ),
     ],
 )
 def test_refused_options(out: str, options: dict[str, str], error: str) -> None:
