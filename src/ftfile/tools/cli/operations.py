@@ -211,7 +211,7 @@ def _target_bytes(text: str) -> int:
     try:
         return parse_size_bytes(text)
     except ValueError:
-        raise ConfigError(f"--target {text!r}: it takes a size such as 128MiB") from None
+        raise ConfigError(f"--target {text!r}: it must be a size such as 128MiB") from None
 
 
 def _flag(name: str, text: str) -> Option:

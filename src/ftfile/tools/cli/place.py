@@ -101,7 +101,7 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
     for text in storage:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
+            raise ConfigError(f"{text!r}: it must be NAME=VALUE, such as endpoint=http://localhost:9000")
         settings[name.removeprefix(prefix)] = value
     return settings
 
