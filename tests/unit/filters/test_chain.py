@@ -230,7 +230,7 @@ def test_definitions() -> None:
         ("brotli", None, (), "compression='brotli': for lines it takes none, gzip, zstd, lz4, lz4frame"),
         (None, 3, (), "compressionLevel=3 without compression"),
         ("none", 3, (), "compressionLevel=3 without compression"),
-        ("gzip", 10, (), "for gzip it must be 1 to 9"),
+        ("gzip", 10, (), "for gzip it takes 1 to 9"),
         (None, None, ("gzip",), "filters=gzip is a codec: set compression=gzip"),
         (None, None, ("unknown",), "there is no filter 'unknown'"),
     ],

@@ -247,11 +247,19 @@ def test_columns_that_a_format_cannot_have(
         (
             struct(value=StringType(), other=StringType()),
             {},
-            r"(?s)fileFormat=text .*'in/a.log'.*columns value, other: give one in \.schema",
+            r"(?s)fileFormat=text .*'in/a.log'.*columns value, other: give one column in \.schema",
         ),
         (struct(id=LongType(), value=LongType()), {}, "(?s)fileFormat=text.*columns id, value.*`id`: int64; make it a"),
-        (struct(path=StringType(), size=LongType()), {"fileFormat": "binary"}, "(?s)fileFormat=binary.*`size`: a file"),
-        (struct(length=StringType(), path=StringType()), {"fileFormat": "binary"}, "`length`: string; it is int64"),
+        (
+            struct(path=StringType(), size=LongType()),
+            {"fileFormat": "binary"},
+            "(?s)fileFormat=binary.*`size`: if a file",
+        ),
+        (
+            struct(length=StringType(), path=StringType()),
+            {"fileFormat": "binary"},
+            "`length`: string; it must be int64",
+        ),
         (struct(a=BinaryType(), b=BinaryType()), {"fileFormat": "binary", "delimiter": "|"}, "columns a, b: give one"),
     ],
 )
@@ -280,7 +288,7 @@ def test_columns_of_directories_come_on_top(options: dict[str, str], tmp_path: P
     end = reader.latestOffset(START)
     assert values(reader, START, end, opened(options, schema)) == ["one", "two"]
     (tmp_path / "in" / "b.log").write_text("three\n")
-    with pytest.raises(ConfigError, match=r"(?s)'in/b.log', beside the columns .* value, day: give"):
+    with pytest.raises(ConfigError, match=r"(?s)'in/b.log', without the columns .* value, day: give"):
         next_offset(reader, end)
     (tmp_path / "in" / "b.log").rename(tmp_path / "in" / "day=7" / "b.log")
     assert values(reader, end, next_offset(reader, end), opened(options, schema)) == ["three"]

@@ -77,7 +77,7 @@ def test_an_input_is_there_or_may_come(source: Source, path: str) -> None:
 def test_the_input_is_a_link(source: Source) -> None:
     source.add("a.log")
     (source.path / "link.log").symlink_to(source.path / "a.log")
-    with pytest.raises(ConfigError, match=r"link.log': a link, .*\. followLinks=true follows links"):
+    with pytest.raises(ConfigError, match=r"link.log': it is a link, .*\. followLinks=true follows links"):
         begin(str(source.path / "link.log"), str(source.state))
 
 

@@ -57,7 +57,7 @@ def test_drop(out: str) -> None:
     assert run("drop", out, *where, "--yes").stdout == "Removed 6 rows in 3 files, in version 3\n"
     assert run("drop", out, *where).stdout == "Nothing to remove\n"
     assert documents("drop", out, *where)[0]["files_removed"] == 0
-    assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
+    assert "not one of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
 
 
@@ -76,7 +76,7 @@ def test_delete(out: str) -> None:
     assert run("delete", out, *where, "--yes", "--threads", 1).stdout.endswith(", in version 3\n")
     assert ftfile.open(out).count() == 12 - count
     assert run("delete", out, *where).stdout == "Nothing to remove\n"
-    assert "none of the columns" in run("delete", out, "--where", "nothing = 7", code=2).stderr
+    assert "not one of the columns" in run("delete", out, "--where", "nothing = 7", code=2).stderr
 
 
 def test_a_delete_says_what_stays(out: str) -> None:

@@ -553,7 +553,7 @@ def test_every_flipped_bit_and_every_truncation_of_what_is_committed(
     [
         ({"compression": "brotli"}, "compression='brotli': for lines it takes none, gzip"),
         ({"compression": "gz"}, "compression='gz' is not understood: it takes one of `none`, `gzip`"),
-        ({"compression": "gzip", "compressionLevel": "10"}, "for gzip it must be 1 to 9"),
+        ({"compression": "gzip", "compressionLevel": "10"}, "for gzip it takes 1 to 9"),
         ({"compression": "snappy", "compressionLevel": "1"}, "it has no levels"),
         ({"compressionLevel": "1"}, "compressionLevel=1 without compression"),
         ({"filters": "unknown"}, "there is no filter 'unknown'"),

@@ -48,7 +48,7 @@ def test_a_directory_shows_what_the_page_lists_and_no_row(out: str, ring: Path) 
         "ftfile.drop": "kind = 'b'",
         "finalizeColumn": '"endsPart":true',
         "eventTimeInterval": f'"eventTimeUs":[{event_us},{event_us}],"windowUs":[{hour_us},{hour_us + 3_600_000_000}]',
-        "pieces": '"logicalLengthBytes":',
+        "segments": '"logicalLengthBytes":',
     }
     for name, marker in shown.items():
         assert marker in text, name

@@ -110,7 +110,7 @@ class TestTemplates:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted: {name}, {directory}, {unique}"),
+            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {directory}, {unique}"),
             ({"partFileName": "{name"}, "partFileName='{name': expected '}' before end of string; accepted are {name}"),
             ({"partFileName": "{name}}"}, "Single '}' encountered in format string"),
             ({"partFileName": "{name!r}"}, "'{name!r}' is not understood"),
@@ -174,7 +174,7 @@ class TestTemplates:
 
     def test_a_directory_that_makes_the_name_too_long(self, out: str) -> None:
         long = query(out, partFileName="{directory}-{unique}", partitionBy="word")
-        with pytest.raises(EncodingError, match="where 255 are allowed"):
+        with pytest.raises(EncodingError, match="and 255 are allowed"):
             long.run(0, [rows("x" * 240)])
         assert visible(out) == []
         long.run(0, [rows("x")])

@@ -184,7 +184,7 @@ def path_check(**options: str) -> Callable[..., str | None]:
 def test_names_that_repeat_the_directory_count_it_twice() -> None:
     fault = path_check(partFileName="{directory}-{unique}")("x" * 243, "")
     assert fault is not None
-    assert re.search("come to 2.. bytes, where 255 are", fault)
+    assert re.search("of up to 2.. bytes, and 255 are", fault)
     assert path_check(partFileName="{directory}-{unique}")("x" * 242, "") is None
 
 
