@@ -136,7 +136,7 @@ def test_one_file_that_is_none(query: MicroBatch) -> None:
     assert f"in version 2: did you mean {file!r}" in stderr
     later = ftfile.open(query.path).files()[-1].path
     assert "there is no finished file" in run("cat", f"{query.path}/{later}", "--version", 0, code=2).stderr
-    assert "choose rows by a condition" in run("cat", f"{query.path}/month=7", code=2).stderr
+    assert "select rows with a condition" in run("cat", f"{query.path}/month=7", code=2).stderr
     assert "is not an ftfile directory" in run("cat", f"{query.path}x/month=7", code=2).stderr
 
 
