@@ -173,7 +173,7 @@ def test_remedies_name_options_of_the_command(out: str) -> None:
     assert "such as --version 7, or a --timestamp" in run("restore", out, code=2).stderr
     told = run("source", out, "-o", "fileFormat=text", code=2).stderr
     assert "with --checkpoint /data/checkpoint" in told
-    assert "by --option stateLocation=/data/state" in told
+    assert "with --option stateLocation=/data/state" in told
 
 
 def test_every_error_has_a_code() -> None:
