@@ -96,7 +96,7 @@ def test_the_size_of_records_has_a_limit() -> None:
         ({"path": None}, "the option `path` is missing"),
         ({"keyColumns": None}, "keyColumns is not given: name the columns of the key, from word, n, gone, at"),
         ({"keyColumns": "words"}, "keyColumns names no column: 'words'; the columns are word, n, gone, at"),
-        ({"bucketBy": "n"}, "bucketBy=n: it can only name key columns, which are word"),
+        ({"bucketBy": "n"}, "bucketBy=n: it can only name key columns: word"),
         ({"buckets": "12"}, "buckets=12: it must be a power of two"),
         ({"merge": "m:sum"}, "'m' is not one of the value columns"),
         ({"merge": "word:sum"}, "'word' is not one of the value columns"),

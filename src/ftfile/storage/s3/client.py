@@ -65,11 +65,7 @@ _ANSWERS = (
     (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
     (PermissionDenied, _UNKNOWN_USER, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken"),
     (PermissionDenied, "the clock of this machine is wrong: correct it", "RequestTimeTooSkewed"),
-    (
-        OutOfSpace,
-        "the store is full, or a quota is exceeded",
-        "QuotaExceeded InsufficientStorage XMinioStorageFull 507",
-    ),
+    (OutOfSpace, "the store is full or a quota is exceeded", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
     (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
     (Unavailable, "the store asks to slow down", "TooManyRequests"),
     (Unavailable, "the request did not arrive completely", "RequestTimeout IncompleteBody"),

@@ -203,8 +203,7 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
         entries = [_entry(json_value(line.encode())) for line in lines[1:]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{path!r} is damaged: one of its lines does not describe a file. Restore it from a copy. Nothing was "
-            "changed"
+            f"{path!r} is damaged: a line does not describe a file. Restore it from a copy. Nothing was changed"
         ) from error
     return entries
 
@@ -251,8 +250,8 @@ _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
 _BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint shows if its rows are committed"
 _BY_WINDOW = "Apex has not published it: only its window state shows if its rows are committed"
 _NOT_COMPACTED = (
-    "Flink has not compacted it, or has not deleted it afterwards: only the job's state shows which. `flink stop "
-    "--drain` compacts"
+    "Flink has not compacted it, or not deleted it afterwards: only its state shows which. `flink stop --drain` "
+    "compacts"
 )
 
 
@@ -295,9 +294,7 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             length = _valid_length(fs, path, part)
             if part is not None and part.size_bytes > length:
                 too_long.append((part, length))
-            inventory.left_out.append(
-                LeftOut(path, info.size_bytes, "it only contains the length of another file", moved)
-            )
+            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only stores another file's length", moved))
         else:
             inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
     _require_cut(too_long)
@@ -314,9 +311,7 @@ def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
     content = fs.read(path, LENGTH_BYTES_MAX)
     digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
     if not digits.strip().isdigit() or len(content) > LENGTH_BYTES_MAX:
-        raise ConfigError(
-            f"{path!r} must contain a number of bytes, and contains {content[:40]!r}. Nothing was changed"
-        )
+        raise ConfigError(f"{path!r} must contain a number of bytes, not {content[:40]!r}. Nothing was changed")
     length = int(digits)
     if info is None:
         raise ConfigError(f"{path!r} records a file of {length} bytes, and that file is missing")
