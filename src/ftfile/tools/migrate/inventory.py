@@ -250,8 +250,7 @@ _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
 _BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint shows if its rows are committed"
 _BY_WINDOW = "Apex has not published it: only its window state shows if its rows are committed"
 _NOT_COMPACTED = (
-    "Flink has not compacted it, or not deleted it afterwards: only its state shows which. `flink stop --drain` "
-    "compacts"
+    "Flink has not compacted it, or has not deleted it since: only its state shows which. `flink stop --drain` compacts"
 )
 
 
