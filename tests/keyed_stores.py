@@ -182,7 +182,7 @@ def try_calls_of_a_silent_server(
         assert warm.get(known) == expected[known]
         for said in pool.map(failure_of, calls.values()):
             assert urllib.parse.urlsplit(url).path in said
-            assert re.search("does not answer|was lost|no answer", said)
+            assert re.search("does not respond|was lost|no response", said)
         with pytest.raises(StorageError):
             store.committed(1)
     done = {name: call() for name, call in calls.items()}

@@ -205,8 +205,8 @@ def test_a_token_is_shown_with_every_request(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"nonsense", "no token file"),
-        (b"HDTS\x02...", "no token file"),
+        (b"nonsense", "not a token file"),
+        (b"HDTS\x02...", "not a token file"),
         (b"HDTS\x01\x0b\x0a...", "cut short"),
         (b"HDTS\x00\x01\x01a\x05id", "cut short"),
     ],
@@ -253,7 +253,7 @@ def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, u
     assert [type(error) for error in errors[:-1]] == [Unavailable] * 7 + [making] * 2 + [OutcomeUnknown]
     assert isinstance(errors[-1], Unavailable | OutcomeUnknown)
     for error in errors[:4]:
-        assert "look whether NameNode and DataNodes run" in str(error)
+        assert "check that NameNode and DataNodes run" in str(error)
     # In one look: the rename may take effect only now.
     assert len({info.path for info in open_filesystem(url).list("")} & {"file", "other"}) == 1
 
@@ -438,9 +438,9 @@ def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniClu
     try:
         for fs in impatient:
             # A connection that is not known to be broken may have sent a change; a look finds that out.
-            with pytest.raises(Unavailable, match="look whether NameNode and DataNodes run"):
+            with pytest.raises(Unavailable, match="check that NameNode and DataNodes run"):
                 fs.stat("file")
-            with pytest.raises(Unavailable, match="look whether NameNode and DataNodes run"):
+            with pytest.raises(Unavailable, match="check that NameNode and DataNodes run"):
                 fs.rename("file", "other")
     finally:
         cluster.start_namenode(wait=False)

@@ -31,7 +31,7 @@ def test_hadoops_own_protocol_refuses_it_before_any_row(
     cluster: MiniCluster, coded: str, options: dict[str, str]
 ) -> None:
     url = f"{cluster.url}{coded}/out"
-    with pytest.raises(Unsupported, match=r"erasure-coded, .*; write by webhdfs://, or to a replicated directory"):
+    with pytest.raises(Unsupported, match=r"erasure-coded, .*; write with webhdfs://, or to a replicated directory"):
         MicroBatch(url, COLUMNS, TEXT | options).run(0, [rows("a")])
     fs = open_filesystem(url)
     assert [info.path for info in fs.list("")] == ["_ftfile"]

@@ -84,7 +84,7 @@ def test_it_is_an_error_at_once_that_says_what_is_missing(
     if file is not None:
         monkeypatch.setenv(FILE_VARIABLE, f"./{file}")
     fs = open_filesystem(namenode, settings={FROM_DRIVER: KERBEROS})
-    with pytest.raises(PermissionDenied, match=r"asks for Kerberos.*executors need tokens") as caught:
+    with pytest.raises(PermissionDenied, match=r"requires Kerberos.*executors need tokens") as caught:
         getattr(fs, operation)("directory")
-    why = f"{str(tmp_path / file)!r}, which {FILE_VARIABLE} names, is not there" if file else "is not set"
+    why = f"{str(tmp_path / file)!r}, which {FILE_VARIABLE} names, does not exist" if file else "is not set"
     assert why in str(caught.value)

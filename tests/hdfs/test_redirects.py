@@ -78,6 +78,6 @@ def test_a_redirect_of_a_real_namenode_to_plain_http_is_refused(cluster: MiniClu
     assert plain.read("file") == b"content"
     secure = open_filesystem(f"{front}/redirects-{call}", current())
     assert [info.path for info in secure.list("")] == ["file"]
-    with pytest.raises(ConfigError, match=r"plain HTTP, to '.*', and is not followed there"):
+    with pytest.raises(ConfigError, match=r"plain HTTP, to '.*', which ftfile does not follow"):
         CALLS[call](secure)
     assert {info.path: info.size_bytes for info in plain.list("")} == {"file": len(b"content")}

@@ -250,7 +250,7 @@ def test_a_tls_that_is_not_believed_is_a_setting(
     url: str, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not url.startswith("swebhdfs"):
-        pytest.skip("speaks no TLS")
+        pytest.skip("does not speak TLS")
     kdc.ticket(tmp_path / "cache", OWNER)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     with pytest.raises(ConfigError, match="REQUESTS_CA_BUNDLE"):
@@ -266,7 +266,7 @@ def test_a_port_of_the_other_kind_is_named(
     kdc.ticket(tmp_path / "cache", OWNER)
     plain, secure = (each.rpartition("/")[2] for each in (secured.web_url, secured.secure_web_url))
     began_s = time.monotonic()
-    with pytest.raises(ConfigError, match=f"{plain}: what answers speaks no TLS.*webhdfs://"):
+    with pytest.raises(ConfigError, match=f"{plain}: the server does not speak TLS.*webhdfs://"):
         call(open_filesystem(f"swebhdfs://{plain}/out", settings=PATIENT))
     with pytest.raises(ConfigError, match=f"{secure}: the server speaks TLS.*swebhdfs://"):
         call(open_filesystem(f"webhdfs://{secure}/out", settings=PATIENT))

@@ -44,7 +44,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, 
         for copy, changes in zip(copies, forgeries.values(), strict=True):
             shutil.copytree(whole, copy)
             for steps, value in changes:
-                assert forge(copy, steps, value), f"no record has {steps}"
+                assert forge(copy, steps, value), f"no record contains {steps}"
         shutil.copytree(whole, home / "warm")
         done = subprocess.run(
             [sys.executable, "-m", "tests.hostile.watched", *map(str, [home / "checkpoint", home / "warm", *copies])],

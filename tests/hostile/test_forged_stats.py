@@ -106,7 +106,7 @@ def test_a_segment_without_rows_has_no_bytes() -> None:
 
 def test_a_run_has_no_rows_that_do_not_count() -> None:
     run = structs.replace(SEGMENT, skip_rows=1, rolling_stats=RunMetadata((1, 1), (KEY, KEY)).to_json())
-    with pytest.raises(CorruptData, match="all of whose rows count"):
+    with pytest.raises(CorruptData, match="a run without skipped rows"):
         open_metadata(MemoryFileSystem("forged-stats"), [run], KINDS)
 
 

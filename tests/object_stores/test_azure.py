@@ -90,7 +90,7 @@ class TestContract(FileSystemContract):
     @pytest.mark.parametrize("name", [" a", "a ", " ", "a /b", "a/ b", "a\u3000"])
     def test_names_that_it_may_not_list_are_refused(self, filesystem: FileSystem, name: str) -> None:
         for call in (filesystem.create, filesystem.stat, lambda path: filesystem.create_exclusive(path, b"")):
-            with pytest.raises(Unsupported, match=r"begins or ends with a blank.*replace it"):
+            with pytest.raises(Unsupported, match=r"begins or ends with a space.*replace it"):
                 call(name)
 
 

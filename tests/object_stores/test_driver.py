@@ -348,7 +348,7 @@ class TestSilence:
     def test_a_store_that_never_answers(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             fs = self.opened(server.getsockname()[1], timeout="2", patience="0.1")
-            with pytest.raises(Unavailable, match="does not answer"):
+            with pytest.raises(Unavailable, match="does not respond"):
                 fs.stat("file")
             with pytest.raises(OutcomeUnknown, match="lost"):
                 fs.create_exclusive("file", b"")
@@ -358,7 +358,7 @@ class TestSilence:
     def test_a_store_that_is_not_there(self) -> None:
         fs = self.opened(*free_ports(1), patience="0.1")
         for call in (lambda: fs.stat("file"), lambda: fs.create_exclusive("file", b""), lambda: fs.list("")):
-            with pytest.raises(Unavailable, match="does not answer"):
+            with pytest.raises(Unavailable, match="does not respond"):
                 call()
 
     @pytest.mark.parametrize("refused", ["ExpiredToken", "AccessDenied", "QuotaExceeded", "NotImplemented"])
@@ -506,7 +506,7 @@ class TestCredentials:
     ) -> None:
         (tmp_path / "credentials").write_text(PROFILES.replace("[wrong]", "[renewed]"))
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-        with pytest.raises(PermissionDenied, match="does not know these credentials"):
+        with pytest.raises(PermissionDenied, match="does not accept these credentials"):
             opened(real, profile="renewed").create_exclusive("file", b"")
         (tmp_path / "credentials").write_text(PROFILES.replace("[right]", "[renewed]"))
         opened(real, profile="renewed").create_exclusive("file", b"")
@@ -515,7 +515,7 @@ class TestCredentials:
         for name, value in {"WRONG_KEY": "ftfile-access", "WRONG_SECRET": "T0PSECRET"}.items():
             monkeypatch.setenv(name, value)
         fs = opened(real, accessKeyVariable="WRONG_KEY", secretKeyVariable="WRONG_SECRET")
-        with pytest.raises(PermissionDenied, match="does not know these credentials") as caught:
+        with pytest.raises(PermissionDenied, match="does not accept these credentials") as caught:
             fs.create_exclusive("file", b"")
         assert "T0PSECRET" not in str(caught.value)
 

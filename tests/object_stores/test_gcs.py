@@ -72,7 +72,7 @@ def test_the_trial_passes_and_leaves_nothing(store: GcsStore, directory: str, fs
 
 
 def test_a_bucket_that_is_not_there(store: GcsStore) -> None:
-    with pytest.raises(Unsupported, match="has no bucket or container of this name, or wants directories"):
+    with pytest.raises(Unsupported, match="has no bucket or container of this name, or requires directories"):
         open_filesystem("gs://nobody-made-it/directory", settings=store.settings).prove("_ftfile")
 
 

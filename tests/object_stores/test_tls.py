@@ -81,7 +81,7 @@ def test_a_certificate_that_nobody_knows(secure: Store) -> None:
 
 def test_a_bundle_that_is_not_there(secure: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent/bundle.pem")
-    assert "AWS_CA_BUNDLE, or ca_bundle of the profile, names a file that is not there" in refused(
+    assert "AWS_CA_BUNDLE, or ca_bundle of the profile, names a file that does not exist" in refused(
         secure.url, of_s3(secure.endpoint)
     )
 
@@ -91,7 +91,7 @@ def test_plain_http_to_a_server_of_tls(secure: Store) -> None:
 
 
 def test_tls_to_a_server_of_plain_http(plain: Store) -> None:
-    assert "what answers speaks no TLS: the endpoint is an http:// one" in refused(
+    assert "the server does not speak TLS: use http:// for this endpoint" in refused(
         plain.url, of_s3(other_scheme(plain))
     )
 
@@ -141,7 +141,7 @@ def test_gcsfs_and_a_server_of_tls(google: GcsStore, is_right: bool, said: str) 
 @pytest.mark.usefixtures("hasty")
 def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Store) -> None:
     settings = {"endpoint_url": other_scheme(plain), "token": "anon", "project": "project"}
-    assert "what answers speaks no TLS" in refused("gs://bucket/directory", settings)
+    assert "the server does not speak TLS" in refused("gs://bucket/directory", settings)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -259,8 +259,8 @@ class TestRefusals:
         (tmp_path / "link").symlink_to("nowhere")
         wrong: list[tuple[str, dict[str, str], str]] = [
             ("webhdfs://a:1,b:2/out", {}, "webhdfs://a:1,b:2 names several NameNodes: write the name of their service"),
-            ("s3://bucket/out", {"storage.secretKey": "PLAIN"}, "they are not for secrets"),
-            (f"{tmp_path}/link", {}, "link' is a symbolic link to 'nowhere', which is not there"),
+            ("s3://bucket/out", {"storage.secretKey": "PLAIN"}, "do not put secrets in them"),
+            (f"{tmp_path}/link", {}, "link' is a symbolic link to 'nowhere', which does not exist"),
         ]
         for path, options, text in wrong:
             said = [message(lambda: spark.read.format("ftfile").options(**options).load(path))]  # noqa: B023

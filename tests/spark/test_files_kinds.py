@@ -177,7 +177,7 @@ def test_the_status_can_be_asked_for_beside_a_running_query(query: FileQuery) ->
 def test_other_files_are_not_followed(query: FileQuery) -> None:
     (query.source / "a.log").write_text("one\n")
     reader = query.spark.readStream.format("ftfile")
-    with pytest.raises(Exception, match=r"no log, and other files.*set fileFormat"):
+    with pytest.raises(Exception, match=r"no log, but has other files.*set fileFormat"):
         query.write(reader.schema("value string").load(str(query.source)), AVAILABLE).awaitTermination()
     with pytest.raises(Exception, match="fileFormat"):
         query.spark.readStream.format("ftfile").load(str(query.source))

@@ -117,7 +117,7 @@ def test_a_directory_is_waited_for_with_a_schema(spark: SparkSession, paths: Pat
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ({"fileFormat": "text", "stateLocation": "/nowhere"}, "leave fileFormat out and load that directory"),
+        ({"fileFormat": "text", "stateLocation": "/nowhere"}, "omit fileFormat and load that directory"),
         ({"maxFilesPerTriger": "1"}, "did you mean maxFilesPerTrigger"),
         ({"versionAsOf": "0"}, "option 'versionAsOf' is for reading, not for following"),
         ({"startingVersion": "9"}, "startingVersion=9: the newest version is 1"),

@@ -105,7 +105,7 @@ class TestS3(StoreScenarios):
             pytest.skip("moto believes everybody")
         Script(paths["script"]).write(BATCHES)
         query = start(spark, paths, **options(paths, **{"storage.profile": "wrong"}))
-        with pytest.raises(StreamingQueryException, match="does not know these credentials") as caught:
+        with pytest.raises(StreamingQueryException, match="does not accept these credentials") as caught:
             query.awaitTermination()
         secrets = (*store.secrets, servers.WRONG)
         assert_nothing_told(secrets, str(caught.value), repr(query.exception()), str(query.status))

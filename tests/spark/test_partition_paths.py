@@ -96,7 +96,7 @@ def test_an_empty_string_is_a_bad_record(spark: SparkSession, tmp_path: Path) ->
     """Spark writes it to the directory of null, and reads null."""
     rows = spark.sql("SELECT * FROM VALUES ('', 1), (null, 2), ('__HIVE_DEFAULT_PARTITION__', 3) AS t(k, n)")
     writer = rows.write.format("ftfile").mode("append").options(fileFormat="parquet", partitionBy="k")
-    with pytest.raises(Exception, match="column 'k' is an empty string"):
+    with pytest.raises(Exception, match="column 'k' contains an empty string"):
         writer.save(str(tmp_path / "out"))
     writer.option("badRecords", "drop").save(str(tmp_path / "out"))
     expected = [(2, None), (3, "__HIVE_DEFAULT_PARTITION__")]

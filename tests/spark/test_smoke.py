@@ -125,7 +125,7 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
         "a reader reads one directory": lambda: reader.load([out, out]),
         "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
         "expected a Parquet file": lambda: ftfile.spark.load(spark, mixed).collect(),
-        "needs a place for it": lambda: (
+        "needs a location for its state": lambda: (
             files.writeStream.format("noop").options(**ending).start().awaitTermination(600)
         ),
     }

@@ -210,8 +210,8 @@ class Format(ABC):
             ConfigError: it does not.
         """
         raise ConfigError(
-            f"encryption=parquet is for fileFormat=parquet, and fileFormat is {self.name}: encryption=aes-gcm encrypts "
-            "files of every format"
+            f"encryption=parquet is only for fileFormat=parquet, and fileFormat is {self.name}: use "
+            "encryption=aes-gcm, which encrypts files of every format"
         )
 
     def with_keys(self, keys: Keys | None) -> Format:  # noqa: ARG002 - for those that encrypt
@@ -264,7 +264,7 @@ class Format(ABC):
         Raises:
             CorruptData: as `decode`, here or while rows are read.
         """
-        assert wanted.span is None, f"{self.name} is read as a whole"
+        assert wanted.span is None, f"{self.name} can only be read as a whole"
         return 0, self.decode(file, schema)
 
 

@@ -67,7 +67,7 @@ def cost_of(schema: Any, *, added_levels: bool = False) -> Cost:  # noqa: ANN401
 
 def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:  # noqa: ANN401 - JSON
     if not levels:
-        raise ValueError(f"more than {LEVELS_MAX} types within each other")
+        raise ValueError(f"types nested more than {LEVELS_MAX} levels")
     if isinstance(schema, list):
         return _union([_cost(branch, named, namespace, levels - 1) for branch in schema])
     if isinstance(schema, str):
@@ -91,7 +91,7 @@ def _named(schema: Mapping[str, Any], named: dict[str, Cost | None], namespace: 
     elif schema["type"] == "fixed":
         size = max(0, int(schema["size"]))
         if schema.get("logicalType") == "decimal" and size > DECIMAL_BYTES_MAX:
-            raise ValueError(f"decimals of {size} bytes, and at most {DECIMAL_BYTES_MAX} are read")
+            raise ValueError(f"decimals of {size} bytes, and at most {DECIMAL_BYTES_MAX} bytes are supported")
         cost = Cost(size, _LEAVES["bytes"].fixed_bytes + _LOGICAL, 1)
     else:
         inner = name.rpartition(".")[0]

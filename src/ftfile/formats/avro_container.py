@@ -68,8 +68,8 @@ def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a modu
         import fastavro  # noqa: PLC0415 - needed for few calls
     except ImportError as error:
         raise ConfigError(
-            f"{what} needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
-            "driver and on the executors"
+            f"{what} needs a package that is not installed ({error}): pip install 'ftfile[avro]', on the driver and "
+            "on the executors"
         ) from error
     return fastavro
 
@@ -133,7 +133,7 @@ def read_metadata(file: BinaryIO) -> dict[bytes, bytes]:
 
 
 def _no_header(file: BinaryIO, error: Exception) -> CorruptData:
-    return corrupt(file, "an Avro file", f"no header of one: {error!r}")
+    return corrupt(file, "an Avro file", f"an invalid header: {error!r}")
 
 
 def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tuple[int, bytes]]:
@@ -202,12 +202,12 @@ def _decompressed(data: bytes, codec: str) -> bytes:
         if decompressor.eof and len(decompressor.unused_data) <= _ZLIB_REST_BYTES_MAX:
             return plain
         _require_size(len(plain) + (len(plain) == BLOCK_BYTES_MAX))
-        raise ValueError(f"a block that is no whole {codec} stream")
+        raise ValueError(f"a block that is not a complete {codec} stream")
     if codec == "snappy":
         packed, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
         plain = pa.Codec("snappy").decompress(packed, _require_size(read_varint(packed)[0]), asbytes=True)
         if isal_zlib.crc32(plain) != crc:
-            raise ValueError("a block with another checksum than it says")
+            raise ValueError("a block whose checksum does not match")
         return plain
     if codec == "zstandard":
         plain = bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(BLOCK_BYTES_MAX + 1))
@@ -221,7 +221,7 @@ def _decompressed(data: bytes, codec: str) -> bytes:
 
 def _require_size(size_bytes: int, size_bytes_max: int = BLOCK_BYTES_MAX) -> int:
     if size_bytes > size_bytes_max:
-        raise ValueError(f"{size_bytes} bytes or more, and at most {size_bytes_max} are read")
+        raise ValueError(f"{size_bytes} bytes or more, and at most {size_bytes_max} are supported")
     return size_bytes
 
 

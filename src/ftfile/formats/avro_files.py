@@ -80,11 +80,11 @@ def _is_name(text: str) -> bool:
 def check_record_name(name: str, namespace: str) -> None:
     """Raise `ConfigError` if Avro does not take the name or the namespace of a record; the latter may be empty."""
     if not _is_name(name):
-        raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
+        raise ConfigError(f"option recordName={name!r}: names in Avro consist of letters, digits and _")
     if name in _TYPE_NAMES:
-        raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
+        raise ConfigError(f"option recordName={name!r} is the name of an Avro type, which a record cannot have")
     if namespace and not all(map(_is_name, namespace.split("."))):
-        raise ConfigError(f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`")
+        raise ConfigError(f"option recordNamespace={namespace!r}: it must be names separated by dots, as in `a.b`")
 
 
 def schema_problems(schema: pa.Schema) -> Iterator[str]:
@@ -93,10 +93,10 @@ def schema_problems(schema: pa.Schema) -> Iterator[str]:
         for name in {column.name, *_field_names(column.type)}:
             if not _is_name(name):
                 where = f"column `{column.name}`" + (f", field `{name}`" if name != column.name else "")
-                yield f"{where}: names in Avro are letters, digits and _; rename it, or use parquet"
+                yield f"{where}: names in Avro consist of letters, digits and _; rename it, or use parquet"
     for path, arrow in columns_within(schema):
         if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
-            yield f"column `{path}`: {arrow}; keys in Avro are strings: cast the keys to STRING, or use parquet"
+            yield f"column `{path}`: {arrow}; keys in Avro must be strings: cast the keys to STRING, or use parquet"
 
 
 def _field_names(arrow: pa.DataType) -> Iterator[str]:

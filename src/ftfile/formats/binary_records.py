@@ -35,13 +35,18 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
     """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
     if length_prefix is not None:
         if delimiter is not None:
-            raise ConfigError("delimiter and lengthPrefix are both given: records have the one or the other")
+            raise ConfigError("delimiter and lengthPrefix are both given: give only one of them")
         return _Prefixed(length_prefix)
     used = DEFAULTS["delimiter"] if delimiter is None else delimiter
     if not used:
-        raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
+        raise ConfigError(
+            "option delimiter='': it must have at least one byte; for records of any bytes, use lengthPrefix"
+        )
     if overlaps_itself(used):
-        raise ConfigError(f"option delimiter={used!r} ends as it begins: choose one that does not, or a lengthPrefix")
+        raise ConfigError(
+            f"option delimiter={used!r}: its end must differ from its beginning; choose another delimiter, or use "
+            "lengthPrefix"
+        )
     return _Delimited(used)
 
 
@@ -109,7 +114,7 @@ class _Prefixed:
             # A record longer than a block is parsed again only when it may be whole.
             block_bytes = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
-            raise corrupt(file, "whole records", f"{len(rest)} bytes of one that is not")
+            raise corrupt(file, "whole records", f"{len(rest)} bytes of an incomplete record")
 
     def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the start of each whole record, after its length, and its end."""
@@ -165,7 +170,7 @@ class UserEncoder:
         asked_extension = getattr(instance, "extension", extension)
         if not isinstance(asked_extension, str) or not _EXTENSION_FORM.fullmatch(asked_extension):
             raise ConfigError(
-                f"{_OPTION}={name!r} has the extension {asked_extension!r}, and one like '.bin' is needed"
+                f"{_OPTION}={name!r} has the extension {asked_extension!r}, and an extension such as '.bin' is required"
             )
         return cls(name, settled, asked_extension)
 
@@ -183,7 +188,7 @@ class UserEncoder:
         try:
             self.encode(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
-            raise ConfigError(f"asked to encode no rows, {error}") from error
+            raise ConfigError(f"when it encoded a batch without rows, {error}") from error
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the bytes, or the text, of each row; `EncodingError` for null, `UserCodeError` for other mistakes."""
@@ -195,21 +200,21 @@ class UserEncoder:
         kind = getattr(values, "type", None)
         if not isinstance(values, pa.Array) or kind not in {pa.binary(), pa.string()}:
             raise UserCodeError(
-                f"{_OPTION}={self.name!r} returned {kind or type(values)}, and binary values are needed"
+                f"{_OPTION}={self.name!r} returned {kind or type(values)}, and binary values are required"
             )
         if len(values) != batch.num_rows:
             raise UserCodeError(f"{_OPTION}={self.name!r} returned {len(values)} values for {batch.num_rows} rows")
         if values.null_count:
-            raise EncodingError(f"{_OPTION}={self.name!r} gives null: the record cannot be encoded")
+            raise EncodingError(f"{_OPTION}={self.name!r} returned null: the record cannot be encoded")
         return values
 
     def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
         """Return the rows of records, with columns and types that the class chooses; `UserCodeError` if it fails."""
         if is_name_of_code(self.name):
             raise ConfigError(
-                f"the records were encoded by {self.name!r}, and the log of a directory must not say which module its "
-                f"readers import: give the class an entry point of the group {ENTRY_POINT_GROUP!r}, and write with its "
-                f"name as {_OPTION}"
+                f"the records were encoded by {self.name!r}, and ftfile does not import a module only because the log "
+                f"of a directory names it: register the class as an entry point of the group {ENTRY_POINT_GROUP!r}, "
+                f"and write with its name as {_OPTION}"
             )
         if not callable(getattr(_made(self.name, self.options), "decode", None)):
             raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
@@ -235,13 +240,13 @@ def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
         return class_(dict(options))
     except Exception as error:  # anything may happen in it
         option_names = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
-        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {option_names}: {error!r}") from error
+        raise ConfigError(f"{_OPTION}={name!r} cannot be created from {option_names}: {error!r}") from error
 
 
 def _installed(name: str) -> str:
     places = installed(ENTRY_POINT_GROUP)
     if name not in places:
-        choices = f"; there are: {', '.join(sorted(places))}" if places else ""
+        choices = f"; installed: {', '.join(sorted(places))}" if places else ""
         raise ConfigError(
             f"{_OPTION}={name!r} is neither `module:Class` nor an entry point of the group {ENTRY_POINT_GROUP!r}, "
             f"installed where the driver and the executors run{choices}"
@@ -289,7 +294,7 @@ class BinaryRecords(Lines):
         if self.user is not None:
             self.user.check_schema(schema)
             return
-        advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
+        advice = "select one column, give your own class as encoder, or use avro, json or parquet"
         check_one_text_column(self.name, schema, advice, "BINARY")
 
     def without_head(self, schema: pa.Schema) -> BinaryRecords:
@@ -316,7 +321,7 @@ class BinaryRecords(Lines):
         name, values = batch.schema.names[0], batch.column(0)
         if values.null_count:
             raise EncodingError(
-                f"column `{name}`: a null has no bytes; leave such rows out, or use coalesce(`{name}`, '')"
+                f"column `{name}`: a null has no bytes; filter out such rows, or use coalesce(`{name}`, '')"
             )
         try:
             return framing.frame(values.view(pa.binary()))

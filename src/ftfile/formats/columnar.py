@@ -78,7 +78,9 @@ class ColumnarFormat(Format):
         """Return the codec and its level, None if not given; `ConfigError` if there is no such codec or level."""
         compression, level = options.get("compression") or cls().compression, options.get("compressionLevel")
         if compression not in cls.codecs:
-            raise ConfigError(f"option compression={compression!r}: for {cls.name} it takes {', '.join(cls.codecs)}")
+            raise ConfigError(
+                f"option compression={compression!r}: for {cls.name} it must be one of {', '.join(cls.codecs)}"
+            )
         if level is None:
             return compression, None
         if cls.codecs[compression].level is None:
@@ -88,7 +90,7 @@ class ColumnarFormat(Format):
         name = "gzip" if compression == "deflate" else compression  # pyarrow's name for the same levels
         low, high = pa.Codec.minimum_compression_level(name), pa.Codec.maximum_compression_level(name)
         if not low <= level <= high:
-            raise ConfigError(f"option compressionLevel={level}: for {compression} it takes {low} to {high}")
+            raise ConfigError(f"option compressionLevel={level}: for {compression} it must be {low} to {high}")
         return compression, level
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
@@ -265,7 +267,9 @@ class RowSegments(SegmentCodec):
         """Return all rows of a segment."""
         size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
         if size_bytes > _LZ4_RATIO_MAX * len(data):
-            raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
+            raise CorruptData(
+                path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that claim to decompress to {size_bytes}"
+            )
         try:
             message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
             return read_rows(message, self._schema)

@@ -92,8 +92,8 @@ class CsvLines(Lines):
                 problems.append(f"column `{column.name}`: binary; use base64(`{column.name}`), json or parquet")
         if len(schema) == 1 and schema.field(0).nullable and not self.null_value:
             problems.append(
-                f"column `{schema.field(0).name}`: its nulls would be empty lines, which readers skip; "
-                "set nullValue, as in nullValue=\\N, or use text"
+                f"column `{schema.field(0).name}`: its nulls would be written as empty lines, which readers skip; set "
+                "nullValue, as in nullValue=\\N, or use text"
             )
         check_problems(self.name, problems)
 
@@ -179,9 +179,9 @@ class CsvLines(Lines):
     def _check(self) -> None:
         check_characters(self.sep, self.quote, self.escape)
         if self.line_sep not in _LINE_SEPS:
-            raise ConfigError(f"option lineSep={self.line_sep!r}: for csv it takes \\n, \\r\\n or \\r")
+            raise ConfigError(f"option lineSep={self.line_sep!r}: for csv it must be \\n, \\r\\n or \\r")
         if any(character in self.null_value for character in (self.sep, self.quote, "\r", "\n")):
-            raise ConfigError(f"option nullValue={self.null_value!r}: it may not contain sep, quote or a line end")
+            raise ConfigError(f"option nullValue={self.null_value!r}: it must not contain sep, quote or a line end")
 
     def _typed(self, batch: pa.RecordBatch, schema: pa.Schema, file: BinaryIO) -> pa.RecordBatch:
         columns, times = [], self.times
@@ -215,7 +215,7 @@ class _Ending(LentFile):
     def check(self) -> None:
         """Raise `CorruptData` if the last line is not whole, or the process ended the file before its last line."""
         if not self.is_lent:
-            raise corrupt(self._file, "the whole file", "what was read before the process began to end")
+            raise corrupt(self._file, "the whole file", "the part that was read before the process began to exit")
         if self._end != self._line_sep:
             raise corrupt(self._file, f"a line separator {self._line_sep!r} at the end", repr(self._end))
 

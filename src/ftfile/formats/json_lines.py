@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _PAD = ord("=")
 _TWO_NULLS = (
-    "VARIANT with ignoreNullFields=false, which writes NULL and the null of a VARIANT as one text; leave the option out"
+    "VARIANT with ignoreNullFields=false, which writes NULL and the null of a VARIANT the same way; omit the option"
 )
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
@@ -123,14 +123,14 @@ def from_base64(array: pa.StringArray) -> pa.BinaryArray:
     offsets, text = _present_parts(array)
     lengths, ends = np.diff(offsets), offsets[1:].astype(np.int64)
     if (lengths % 4).any():
-        raise ValueError("a base64 text has a length that is no multiple of 4")
+        raise ValueError("the length of a base64 text is not a multiple of 4")
     tail = ends[lengths > 0]
     padding = np.zeros(len(lengths), np.int64)
     padding[lengths > 0] = (text[tail - 1] == _PAD).astype(np.int64) + (text[tail - 2] == _PAD)
     zeros = np.where(_padding(len(text), ends, padding), ord("A"), text).astype(np.uint8)
     data = np.frombuffer(binascii.a2b_base64(pa.py_buffer(zeros)), np.uint8)
     if len(data) * 4 != len(text) * 3:
-        raise ValueError("a text has characters that base64 does not use")
+        raise ValueError("a text has characters that are not valid in base64")
     ends = ends // 4 * 3
     unpadded = data[~_padding(len(data), ends, padding)]
     return _with_nulls_of(array, pa.binary(), ends - np.cumsum(padding), unpadded)
@@ -182,7 +182,7 @@ class JsonLines(Lines):
         # JSON escapes every control character, so a separator with one never occurs within a record.
         if not any(character < " " for character in line_sep):
             raise ConfigError(
-                f"option lineSep={line_sep!r}: for json it needs a control character, such as \\n or \\r\\n"
+                f"option lineSep={line_sep!r}: for json it must contain a control character, such as \\n or \\r\\n"
             )
         return cls(TimeFormats.from_options(options), ignore_null_fields, line_sep)
 
@@ -195,7 +195,7 @@ class JsonLines(Lines):
         check_problems(
             self.name,
             (
-                f"column `{path}`: {arrow}; JSON keys are strings: cast the keys to STRING, or use parquet"
+                f"column `{path}`: {arrow}; keys in JSON must be strings: cast the keys to STRING, or use parquet"
                 for path, arrow in columns_within(schema)
                 if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type)
             ),
@@ -220,7 +220,7 @@ class JsonLines(Lines):
             except Exception as error:  # arro3 raises nothing more special
                 raise corrupt(file, "JSON lines", error) from error
             if rows != (expected := lines.count(b"\n")):
-                raise corrupt(file, f"{expected} JSON objects, one a line", rows)
+                raise corrupt(file, f"{expected} JSON objects, one on each line", rows)
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         """Encode by arro3, but values that it gets wrong by Arrow's kernels."""

@@ -289,10 +289,10 @@ def check_characters(sep: str, quote: str, escape: str) -> None:
     """Raise a `ConfigError` for options of these names that are no characters of their own."""
     for name, character in (("sep", sep), ("quote", quote), ("escape", escape)):
         if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-            raise ConfigError(f"option {name}={character!r}: it takes one ASCII character that is no line end")
+            raise ConfigError(f"option {name}={character!r}: it must be one ASCII character that is not a line end")
     if sep in {quote, escape}:
         same = "quote" if sep == quote else "escape"
-        raise ConfigError(f"options sep and {same} are both {sep!r}: choose another for one of them")
+        raise ConfigError(f"options sep and {same} are both {sep!r}: change one of them")
 
 
 def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:

@@ -158,7 +158,9 @@ _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
 # By `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
 _SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp_ltz"}
-_RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
+_RANGE = (
+    "ORC supports timestamps from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 only whole seconds"
+)
 
 # The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
 _GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
@@ -187,7 +189,7 @@ class OrcFormat(ColumnarFormat):
         check_problems(
             self.name,
             (
-                f"column `{path}`: TIME, which ORC does not have; use cast(column AS STRING), or parquet"
+                f"column `{path}`: TIME, which ORC does not support; use cast(column AS STRING), or parquet"
                 for path, arrow in columns_within(schema)
                 if pa.types.is_time(arrow)
             ),

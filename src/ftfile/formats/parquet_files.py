@@ -44,7 +44,7 @@ _NO_SERVICE = "DEFAULT"
 def check_library() -> None:
     """Raise `ConfigError` if this pyarrow cannot encrypt all of a file."""
     if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
-        raise ConfigError("encryption=parquet needs a newer pyarrow than this one, which is " + pa.__version__)
+        raise ConfigError("encryption=parquet needs a newer pyarrow than the installed version, " + pa.__version__)
 
 
 def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
@@ -65,12 +65,12 @@ def check_algorithm(file: BinaryIO) -> None:
     tail = file.read(_TAIL_BYTES)
     start = end - _TAIL_BYTES - int.from_bytes(tail[:4], "little")
     if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:
-        raise corrupt(file, "a Parquet file with an encrypted footer", "one in the clear, or no whole one")
+        raise corrupt(file, "a Parquet file with an encrypted footer", "an unencrypted or incomplete file")
     file.seek(start)
     algorithm = file.read(len(_AES_GCM_V1))
     if algorithm != _AES_GCM_V1:
         raise corrupt(
-            file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {algorithm.hex()}"
+            file, "a Parquet file encrypted by AES_GCM_V1", f"a file whose footer begins with {algorithm.hex()}"
         )
 
 
@@ -92,7 +92,9 @@ class Decryption:
     def _connect(self, connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
         service = connection.kms_instance_id
         if service != _NO_SERVICE:
-            raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
+            raise ConfigError(
+                f"the key of a Parquet file is from the service {service!r}, and ftfile does not support key services"
+            )
         return self._client
 
 
@@ -122,8 +124,8 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
             key = AESGCM(master).decrypt(nonce, sealed, master_key_identifier.encode())
         except (binascii.Error, ValueError, InvalidTag):
             raise ConfigError(
-                f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: it was changed, "
-                "or the key is another one of this name"
+                f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: the data key "
+                "was changed, or another key has this name"
             ) from None
         self.has_unwrapped = True
         return key
@@ -235,9 +237,9 @@ class ParquetFormat(ColumnarFormat):
             raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
         identity_there = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
         if start != MAGIC or not decryption.has_key:
-            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "one in the clear")
+            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "an unencrypted file")
         if identity_there != self.identity:
-            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {identity_there!r}")
+            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"the file {identity_there!r}")
         return parquet
 
 

@@ -40,11 +40,11 @@ _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 def check_partition_column(field: pa.Field) -> None:
     """Raise `SchemaError` if a column cannot be part of a path."""
     if not field.name:
-        raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
+        raise SchemaError("partitionBy: a column without a name cannot be part of a path; name the column")
     if not has_text(value_type(field.type)):
         raise SchemaError(
-            f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; take a "
-            "boolean, number, decimal, string, date or timestamp, such as a column made from this one"
+            f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; use a boolean, "
+            "number, decimal, string, date or timestamp, such as a column derived from this one"
         )
 
 
@@ -60,7 +60,7 @@ def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list
         texts = iter(value_texts(values.drop_null(), time_zone))
     except ValueError as error:
         raise EncodingError(
-            f"partitionBy: column {column!r} holds a value that cannot be part of a path: {error}"
+            f"partitionBy: column {column!r} contains a value that cannot be part of a path: {error}"
         ) from error
     prefix = _escaped_column(column) + "="
     names = []
@@ -68,8 +68,8 @@ def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list
         name = prefix + (_escaped_value(column, next(texts)) if present else NULL_NAME)
         if (size_bytes := len(name.encode())) > _NAME_BYTES_MAX:
             raise EncodingError(
-                f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
-                f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
+                f"partitionBy: a value of column {column!r} gives a directory name of {size_bytes} bytes, and a file "
+                f"system allows {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten the value, or use another column"
             )
         names.append(name)
     return names
@@ -158,8 +158,8 @@ def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict
     for field in schema:
         if names.count(field.name.lower()) > 1:
             raise SourceError(
-                f"two directories of {path!r} name the column {field.name!r}, so that it has no single value. Read the "
-                "directory without this column, or leave it out by a pattern in the path"
+                f"two directories of {path!r} name the column {field.name!r}, so it has no single value. Read without "
+                "this column, or exclude the directory with a pattern in the path"
             )
     return {field.name: _cast(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
@@ -181,9 +181,9 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         # Spark takes the bytes of a name as they are.
         return cast_text(text if pa.types.is_binary(kind) else _unescaped(text), kind, time_zone)
     except ValueError as error:
-        advice = "Read the column as STRING and cast it, or leave the directory out by a pattern in the path"
+        advice = "Read the column as STRING and cast it, or exclude the directory with a pattern in the path"
         if pa.types.is_string(kind):
-            advice = "Leave the directory out by a pattern in the path"
+            advice = "Exclude the directory with a pattern in the path"
         raise SourceError(
             f"the directory {path!r} has {text!r} for column {field.name!r} of type {kind}: {error}. {advice}"
         ) from error
@@ -197,9 +197,9 @@ def _escaped_column(column: str) -> str:
 def _escaped_value(column: str, text: str) -> str:
     if not text:
         raise EncodingError(
-            f"partitionBy: column {column!r} is an empty string, and readers of directories would get null. Before the "
-            f"write, replace it by null, as in nullif(`{column}`, ''), or by another text, as in if(`{column}` = '', "
-            f"'none', `{column}`)"
+            f"partitionBy: column {column!r} contains an empty string, which readers of directories would read as "
+            f"null. Before the write, replace it by null, as in nullif(`{column}`, ''), or by another text, as in "
+            f"if(`{column}` = '', 'none', `{column}`)"
         )
     escaped = text.translate(_ESCAPES)
     if escaped == NULL_NAME or escaped.endswith(_HIDDEN_SUFFIX):

@@ -93,9 +93,8 @@ def read_add(
                 text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other
             )
             raise SchemaError(
-                f"{add.final_path or add.path!r} has values beyond the range of the types that were asked for: "
-                f"{differing}. "
-                "Leave out .schema(…), or give the stored types"
+                f"{add.final_path or add.path!r} has values out of range for the requested types: {differing}. Omit "
+                ".schema(…), or give the stored types"
             ) from None
 
 
@@ -171,9 +170,9 @@ def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Non
     clauses = [] if stored.equals(schema, check_metadata=True) else [*misfits(stored, schema, narrower=True)]
     if clauses:
         raise SchemaError(
-            f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "
-            f"not fit the columns to be read: {'; '.join(clauses)}. Leave out .schema(…), or give the stored types and "
-            "cast what is read; a version before the columns changed is read by versionAsOf, in Python by version"
+            f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, "
+            f"does not fit the columns to read: {'; '.join(clauses)}. Omit .schema(…), or give the stored types and "
+            "cast the result. To read a version before the columns changed, use versionAsOf, in Python version"
         )
 
 

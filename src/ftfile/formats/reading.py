@@ -199,7 +199,7 @@ def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> 
                 batch = next(batches, None)
         except MemoryError as error:
             within = f"{bytes_max} bytes of memory" if is_worker() else "the memory of this process"
-            expected = f"rows that are decoded within {within} at a time"
+            expected = f"batches of rows that can be decoded within {within}"
             raise CorruptData(path, expected, f"more: {error}") from error
         if batch is None:
             return
@@ -264,7 +264,7 @@ def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast
 
 def check_variants(format_name: str, schema: pa.Schema, fault: str = "") -> None:
     """Raise `SchemaError` for columns of VARIANT, by default because the format does not have the type."""
-    what = fault or f"VARIANT, which {format_name} does not have; use to_json(column)"
+    what = fault or f"VARIANT, which {format_name} does not support; use to_json(column)"
     check_problems(
         format_name,
         (f"column `{path}`: {what}, or parquet" for path, kind in columns_within(schema) if is_variant(kind)),

@@ -32,9 +32,9 @@ class TextLines(Lines):
     def from_options(cls, options: Mapping[str, Any]) -> TextLines:
         line_sep = options.get("lineSep", DEFAULTS["lineSep"])
         if not line_sep:
-            raise ConfigError("option lineSep='': it takes at least one character")
+            raise ConfigError("option lineSep='': it must have at least one character")
         if overlaps_itself(line_sep):
-            raise ConfigError(f"option lineSep={line_sep!r} ends as it begins: for text, choose one that does not")
+            raise ConfigError(f"option lineSep={line_sep!r}: for text, its end must differ from its beginning")
         return cls(line_sep)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class TextLines(Lines):
         return cls(definition["lineSep"], definition["column"])
 
     def check_schema(self, schema: pa.Schema) -> None:
-        check_one_text_column(self.name, schema, "select one, or use csv, json or parquet", "STRING")
+        check_one_text_column(self.name, schema, "select one column, or use csv, json or parquet", "STRING")
 
     def without_head(self, schema: pa.Schema) -> TextLines:
         return replace(self, column=schema.names[0])
@@ -70,7 +70,8 @@ class TextLines(Lines):
         if pc.any(pc.match_substring(values, self.line_sep)).as_py():
             raise EncodingError(
                 f"column `{batch.schema.names[0]}`: a value contains the line separator {self.line_sep!r} and would "
-                "be read as two rows. Choose a lineSep that does not occur, or write json, csv or parquet"
+                "be read as two rows. Choose a lineSep that does not occur in the values, or write json, csv or "
+                "parquet"
             )
         empty, line_sep = text_scalar("", values.type), text_scalar(self.line_sep, values.type)
         return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

@@ -270,7 +270,7 @@ def run_compactions(
             break
         for compaction, rewrite, error in compactor.compact(piece):
             if error is not None:
-                _log.warning("compaction of %d runs failed, it will be tried again: %s", len(compaction.runs), error)
+                _log.warning("compaction of %d runs failed and will be retried: %s", len(compaction.runs), error)
                 failed += failed_ids(compaction, error)
             if rewrite is not None:
                 rewrites.append(rewrite)

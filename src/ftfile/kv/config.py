@@ -122,10 +122,12 @@ class StoreConfig(WriteConfig):
 def _check_values(common: CommonSettings) -> None:
     """Raise a ConfigError for values that files may have, and stores not."""
     if common.encryption is not None and common.encryption.kind != "aes-gcm":
-        raise ConfigError(f"encryption={common.encryption.kind}: a store has no such files; set encryption=aes-gcm")
+        raise ConfigError(
+            f"encryption={common.encryption.kind}: a store does not support this encryption; set encryption=aes-gcm"
+        )
     if common.on_schema_change == "any":
         raise ConfigError(
-            "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+            "onSchemaChange=any: rows of all versions of a store are merged, so their columns must be compatible; set "
             "onSchemaChange=widen for new columns and wider types"
         )
 
@@ -149,14 +151,14 @@ def _define(
     names, deletes, sequence = fixed["keyColumns"], parsed["deleteColumn"], fixed["sequenceColumn"]
     if names is None:
         raise ConfigError(
-            f"keyColumns is not given: name the columns that make the key, of {', '.join(schema.names)}, as in "
+            f"keyColumns is not given: name the columns of the key, from {', '.join(schema.names)}, as in "
             f"keyColumns={schema.names[0]}"
         )
     keys = [resolve_column("keyColumns", name, schema) for name in names]
     if deletes is not None:
         deletes = resolve_column("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
         if deletes in keys:
-            raise ConfigError(f"deleteColumn={deletes}: it is a key column, too, and would not be stored")
+            raise ConfigError(f"deleteColumn={deletes}: it is also a key column, and a deleteColumn is not stored")
         schema = pa.schema([field for field in schema if field.name != deletes])
     definition = define(
         schema,
@@ -187,6 +189,6 @@ def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreD
 
 
 _NO_PATH = (
-    "the store has no `path`: give it as a write option, as in "
+    "the option `path` is missing: give the directory of the store, as in "
     "df.writeStream.format('ftkv').option('path', '/data/counts').option('keyColumns', 'word')"
 )

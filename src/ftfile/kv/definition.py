@@ -199,7 +199,7 @@ def define(  # noqa: PLR0913 - all by name
     _check_types(schema)
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
-        raise ConfigError(f"bucketBy={columns_text(bucket_by)}: it may name key columns only, of {','.join(keys)}")
+        raise ConfigError(f"bucketBy={columns_text(bucket_by)}: it can only name key columns: {','.join(keys)}")
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
@@ -220,9 +220,9 @@ def define(  # noqa: PLR0913 - all by name
 def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if any(pa.types.is_time(leaf) for leaf in leaf_types(field.type)):
-            raise ConfigError(f"column {field.name!r}: a store does not hold TIME: cast(column AS STRING)")
+            raise ConfigError(f"column {field.name!r}: a store does not support TIME: use cast(column AS STRING)")
         if has_variant(field.type):
-            raise ConfigError(f"column {field.name!r}: a store does not hold VARIANT: to_json(column)")
+            raise ConfigError(f"column {field.name!r}: a store does not support VARIANT: use to_json(column)")
 
 
 def check_buckets(buckets: int) -> None:
@@ -235,7 +235,7 @@ def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
     for option, old, new in _differences(recorded, requested):
         present = columns_text(old) if isinstance(old, list) else old
-        advice = "Cast them" if option == _KEY_TYPES else "Leave it out" if old is None else f"Give {present}"
+        advice = "Cast them" if option == _KEY_TYPES else "Omit it" if old is None else f"Give {present}"
         raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
 
 
@@ -250,7 +250,7 @@ def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
     for field in old.value_fields:
         kind = types.get(field.name)
         if kind is None:
-            clauses.append(f"{field.name} is gone")
+            clauses.append(f"{field.name} was removed")
         elif not (kind.equals(field.type) or is_wider(field.type, kind)):
             clauses.append(f"{field.name} was {field.type} and is {kind}")
     return clauses
@@ -291,18 +291,18 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
     for name in keys:
         if schema.names.count(name) != 1 or list(keys).count(name) != 1:
             raise ConfigError(
-                f"keyColumns={columns_text(keys)}: {name!r} must be one of the columns {schema.names}, once"
+                f"keyColumns={columns_text(keys)}: {name!r} must be one of the columns {schema.names}, and named once"
             )
         kind = schema.field(name).type
         if not is_key_type(kind):
             raise ConfigError(
-                f"keyColumns={columns_text(keys)}: {name!r} has the type {kind}; keys are strings, binaries, integers, "
-                "booleans, dates, timestamps and decimals of at most 18 digits"
+                f"keyColumns={columns_text(keys)}: {name!r} has the type {kind}; a key must be a string, binary, "
+                "integer, boolean, date, timestamp or decimal of at most 18 digits"
             )
     for name in schema.names:
         if not name or name in _RESERVED or schema.names.count(name) > 1:
             raise ConfigError(
-                f"column {name!r}: columns have names of their own, not empty, other than {', '.join(_RESERVED)}: "
+                f"column {name!r}: column names must be unique, not empty, and other than {', '.join(_RESERVED)}: "
                 "rename it"
             )
 
@@ -317,10 +317,10 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
             merge_function(function)
         if column is None:
             if "," in merge:
-                raise ConfigError(f"merge={merge!r}: {name!r} names no column; write `column:function`")
+                raise ConfigError(f"merge={merge!r}: {name!r} has no column; write `column:function`")
             functions = dict.fromkeys(values, name)
         elif column.lower() not in spelled:
-            raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
+            raise ConfigError(f"merge={merge!r}: {column!r} is not one of the value columns {list(values)}")
         else:
             functions[spelled[column.lower()]] = name
     return functions
@@ -343,8 +343,8 @@ def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
     if not code_of(functions) <= frozenset(code):
         text = ",".join(f"{column}:{name}" for column, name in sorted(functions.items()))
         raise ConfigError(
-            f"the store has merge={text!r}, and code is not imported because a directory names it: if you know it, "
-            f"give merge={text!r}, as an argument or an option"
+            f"the store has merge={text!r}, and ftfile does not import code only because a directory names it. If you "
+            f"trust this code, give merge={text!r} as an argument or an option"
         )
 
 
@@ -353,7 +353,7 @@ def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code
     _require_code(functions, code)
     for column, name in functions.items():
         if column not in values:
-            raise ConfigError(f"merge={dict(functions)!r}: {column!r} is none of the value columns {list(values)}")
+            raise ConfigError(f"merge={dict(functions)!r}: {column!r} is not one of the value columns {list(values)}")
         if name != LAST:
             merge_function(name)
     return {column: name for column, name in functions.items() if name != LAST}
@@ -363,14 +363,14 @@ def _check_sequence(
     sequence: str, values: Sequence[str], fields: Mapping[str, pa.Field], functions: Mapping[str, str]
 ) -> None:
     if sequence not in values:
-        raise ConfigError(f"sequenceColumn={sequence!r} is none of the value columns {list(values)}")
+        raise ConfigError(f"sequenceColumn={sequence!r} is not one of the value columns {list(values)}")
     if not is_key_type(fields[sequence].type):
-        raise ConfigError(f"sequenceColumn={sequence!r}: values of type {fields[sequence].type} have no order here")
+        raise ConfigError(f"sequenceColumn={sequence!r}: values of type {fields[sequence].type} cannot be ordered")
     if functions:
         text = ",".join(f"{column}:{name}" for column, name in functions.items())
         raise ConfigError(
-            f"sequenceColumn={sequence!r} with merge={text}: rows that are merged already cannot be told apart when an "
-            "older one comes late. Use merge=last, or no sequenceColumn"
+            f"sequenceColumn={sequence!r} with merge={text}: if an older row arrives late, it cannot be separated "
+            "from rows that are already merged. Use merge=last, or no sequenceColumn"
         )
 
 

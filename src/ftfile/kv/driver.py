@@ -153,7 +153,7 @@ def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
     if transaction is not None and opening_of(head, transaction.app_id).epoch:
         raise ConfigError(
             f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
-            f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
+            f"and txnVersion={transaction.version} would count as one of its windows. Use another txnAppId"
         )
 
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 _TASK_BYTES = 32 << 20  # of new runs that a task reads
 _ADVICE = (
-    "What changed there is lost for this query: start it with a new checkpointLocation, which begins with all rows of "
-    "the newest version. Changes can be read for the `grace` of the store's writers: make that longer than a query may "
-    "rest"
+    "These changes are lost for this query: start it with a new checkpointLocation, which begins with all rows of the "
+    "newest version. Changes can be read for the `grace` of the store's writers: set a longer `grace` than a query "
+    "may pause"
 )
 
 
@@ -99,7 +99,7 @@ class FeedPlanner(LogPlanner[Share]):
         try:
             parallel(self._log.fs, self._log.fs.stat, sorted(paths))
         except NotFound as error:
-            raise HistoryGone(f"{error.path!r} is to be read, and vacuum has deleted it") from error
+            raise HistoryGone(f"{error.path!r} must be read, and vacuum has deleted it") from error
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[Share]:
         record = record_or_gone(self._log, head, start.version)
@@ -143,7 +143,7 @@ class _LiveRuns:
             try:
                 snapshot = take_snapshot(self._log, version)
             except ConfigError as error:
-                raise HistoryGone(f"version {version} is to be compared with the next one: {error}") from error
+                raise HistoryGone(f"version {version} cannot be compared with the next one: {error}") from error
             self._adds = {add.id: add for add in snapshot.adds.values() if add.kind == "segment"}
             self._version, self.definitions = version, snapshot.definitions
         return self._adds

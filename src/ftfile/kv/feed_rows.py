@@ -156,7 +156,9 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
     """Return the columns of the feed of a store: keys, old and new values, what changed, and when."""
     taken = [name for name in definition.keys if name.lower() in _OWN]
     if taken:
-        raise ConfigError(f"the key columns {taken} have names of columns of the change feed: it cannot be read")
+        raise ConfigError(
+            f"the key columns {taken} have the same names as columns of the change feed, so the feed cannot be read"
+        )
     values = pa.struct([pa.field(name, definition.schema.field(name).type) for name in definition.values])
     structs = [pa.field(name, values) for name in (OLD, NEW)] if definition.values else []
     return pa.schema(
@@ -191,7 +193,7 @@ def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
         except NotFound as error:
             raise StaleFiles(
                 f"version {change.version} is no longer kept: vacuum has deleted {error.path!r}. Read changes within "
-                "the `grace` of the store, or make that longer"
+                "the `grace` of the store, or set a longer `grace`"
             ) from error
         before = after
 

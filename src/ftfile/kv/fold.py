@@ -280,7 +280,7 @@ def _error(function: str, column: str, key: Sequence[pa.Scalar], cause: Exceptio
     if is_merge_name(function):
         return EncodingError(
             f"merge={column}:{function}: the values of key ({shown}) have no result that column {column!r} can hold: "
-            f"{cause}. Write or delete the key: what was before counts no more"
+            f"{cause}. Write or delete the key: this discards its earlier values"
         )
     return UserCodeError(f"merge={column}:{function}: combine() failed for key ({shown}): {cause!r}")
 

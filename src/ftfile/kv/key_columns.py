@@ -68,12 +68,12 @@ def decode_key(text: Sequence[Any]) -> Key:
 def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
     """Raise a ValueError unless a key, or a prefix of one, has stored values of its columns' types."""
     if len(key) > len(kinds):
-        raise ValueError(f"a key of {len(key)} values, and {len(kinds)} key columns")
+        raise ValueError(f"a key has {len(key)} values, and the store has {len(kinds)} key columns")
     for value, kind in zip(key, kinds, strict=False):
         if isinstance(value, bytes) is not is_byte_key(kind):
             raise ValueError(f"a key has {value!r:.80}, and its column is {kind}")
         if isinstance(value, int) and not _least(kind) <= value <= _greatest(kind):
-            raise ValueError(f"a key has {value}, beyond its column of {kind}")
+            raise ValueError(f"a key has {value}, out of range for its column of type {kind}")
 
 
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
@@ -123,7 +123,7 @@ def key_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if is_byte_key(kind):
         offsets = np.cumsum([0, *map(len, values)])
         if offsets[-1] >> 31:  # where a column of strings ends
-            raise ConfigError(f"keys of {offsets[-1]} bytes are too many at a time: give fewer")
+            raise ConfigError(f"keys of {offsets[-1]} bytes are too many for one call: give fewer keys")
         return strings_from(offsets, np.frombuffer(b"".join(values), np.uint8), kind)
     if pa.types.is_boolean(kind):
         return bools_from(np.array(values, np.bool_))

@@ -174,7 +174,7 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
         return kind
     result_type = _FUNCTIONS[name].type_of(kind)
     if result_type is None:
-        raise ConfigError(f"merge={column}:{name}: no {name} can be made of a column of type {kind}")
+        raise ConfigError(f"merge={column}:{name}: {name} does not support a column of type {kind}")
     return result_type
 
 
@@ -195,7 +195,7 @@ def merge_function(name: str) -> MergeFunction:
         return _FUNCTIONS[name]
     if not is_name_of_code(name):
         names = ", ".join(sorted([LAST, *_FUNCTIONS]))
-        raise ConfigError(f"merge={name!r} is not understood: there are {names}, and `module:Class` of your own")
+        raise ConfigError(f"merge={name!r} is not understood: use one of {names}, or your own `module:Class`")
     function_class = load("merge", name)
     try:
         function: MergeFunction = function_class()

@@ -204,9 +204,7 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
     plain = read_range
     if add.filters:
         if add.filters != (AesGcm.name,):
-            raise ConfigError(
-                f"{add.path!r} has the filters {', '.join(add.filters)}: runs have none but {AesGcm.name}"
-            )
+            raise ConfigError(f"{add.path!r} has the filters {', '.join(add.filters)}: runs only support {AesGcm.name}")
         Chain.for_reading(add.filters, keys := keys_of(files.fs)).decoder("")  # refuses to go on without keys
         assert keys is not None
         identity = storage_identity("segment", add.path, add.offset)

@@ -41,7 +41,9 @@ def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
             "everything=True for all rows of the store"
         )
     if has_range and everything:
-        raise ConfigError("everything=True is for all rows of the store: leave out start, end and prefix, or leave it")
+        raise ConfigError(
+            "everything=True purges all rows of the store: omit start, end and prefix, or omit everything"
+        )
 
 
 class UserKeys:
@@ -89,7 +91,7 @@ class UserKeys:
         behind_last = behind(last, self._kinds) if end is None else last
         if behind_last is not None and behind_last <= first:
             raise ConfigError(
-                f"start={start!r}, end={end!r}: the range has no key, as its end does not come after its start"
+                f"start={start!r}, end={end!r}: the range is empty, because its end is not after its start"
             )
         return first, behind_last
 
@@ -135,8 +137,8 @@ def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> li
                 value for row, key in enumerate(keys) for value in python_values(name, column[row : row + 1], [key])
             ]
         raise ConfigError(
-            f"key {keys[0]!r}: column {name!r} has a value that Python does not have, such as a day after the year "
-            "9999, or a string that is not UTF-8. Read it with lookup or scan, as Arrow"
+            f"key {keys[0]!r}: column {name!r} has a value that Python cannot represent, such as a day after the year "
+            "9999, or a string that is not UTF-8. Read it as Arrow, with lookup or scan"
         ) from error
     return values
 
@@ -144,7 +146,7 @@ def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> li
 def require_keys(keys: object) -> None:
     """Raise a TypeError for what is no list of keys."""
     if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
-        raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
+        raise TypeError(f"keys is of type {type(keys).__name__}: it must be a list of keys, such as ['a', 'b']")
 
 
 def chosen_columns(columns: Sequence[str] | None, names: list[str], prefix: str) -> list[str]:
@@ -178,11 +180,13 @@ def key_columns_of(
     elif isinstance(keys, (pa.Table, pa.RecordBatch)):
         wrong = [name for name in names if keys.schema.names.count(name) != 1]
         if wrong:
-            raise ConfigError(f"the keys have the columns {keys.schema.names}: {', '.join(wrong)} must be there once")
+            raise ConfigError(
+                f"the keys have the columns {keys.schema.names}: {', '.join(wrong)} must occur exactly once"
+            )
         columns = [keys.column(name) for name in names]
     else:
         raise TypeError(
-            f"keys are an Arrow array or an Arrow table, not {type(keys).__name__}; see multi_get for others"
+            f"keys must be an Arrow array or an Arrow table, not {type(keys).__name__}; multi_get takes Python values"
         )
     arrays = [_cast(column, definition, name) for column, name in zip(columns, names, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=names)
@@ -261,7 +265,7 @@ def _timestamp(name: str, epoch: datetime, value: Any) -> int:  # noqa: ANN401
         raise _other_type(name, value, f"a datetime with{'' if epoch.tzinfo else 'out'} a time zone")
     microseconds, rest = divmod(value - epoch, _MICROSECOND)
     if rest:  # of a Timestamp of pandas
-        raise _no_value(name, value, "it takes whole microseconds")
+        raise _no_value(name, value, "it must be in whole microseconds")
     return microseconds
 
 
@@ -272,12 +276,14 @@ def _decimal(name: str, kind: pa.Decimal128Type, value: Any) -> int:  # noqa: AN
     fits = value.is_finite() and (not value or value.adjusted() < kind.precision - kind.scale)
     unscaled = int(value.scaleb(kind.scale)) if fits else 0  # rounded, if the value has many digits
     if not fits or Decimal(unscaled).scaleb(-kind.scale) != value:
-        raise _no_value(name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them behind the point")
+        raise _no_value(
+            name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them after the decimal point"
+        )
     return unscaled
 
 
 def _other_type(name: str, value: object, taken: str) -> TypeError:
-    type_text = "a datetime with another sort of zone" if isinstance(value, datetime) else type(value).__name__
+    type_text = "a datetime with another kind of zone" if isinstance(value, datetime) else type(value).__name__
     return TypeError(f"key column {name!r} takes {taken}, not {type_text}: {value!r}")
 
 

@@ -182,7 +182,7 @@ class StoreWrites(Writes[StoreConfig]):
             planner = Planner(config.plan, definition.key_types, plan.time_ms)
             compactions = planned_compactions(jobs, state, stage.fs, planner)
         except Exception as error:  # it must not fail the batch, whatever it is
-            _log.warning("no runs are compacted: %s", error)
+            _log.warning("this task compacts no runs: %s", error)
             return AssemblyResults()
         compactor = Compactor(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
         return run_compactions(compactor, compactions, config.plan.read_bytes)
@@ -204,14 +204,14 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
         definitions = {message.definition for message in messages if message.definition is not None}
         if not definitions <= {_definition_key(config)}:  # Spark makes the settings of a stream again for the commit
             raise ConfigError(
-                f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
-                "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
+                f"path={config.path!r}: the definition of the store changed while a batch was written, for example by "
+                "kv.rebucket or an overwrite: start the query again, and the batch is written with the new definition"
             )
         runs, buckets = sum(len(message.segments) for message in messages), config.definition.buckets
         if runs > MANY_RUNS * buckets:
             _log.warning(
-                "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
-                'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
+                "a batch writes %d runs for %d buckets, because its tasks have rows of all buckets: for fewer and "
+                'larger runs, use fewer tasks, or repartition(n, expr("pmod(xxhash64(%s), %d)"))',
                 *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
             )
 

@@ -106,18 +106,18 @@ def _require_readable(
 ) -> None:
     """Refuse what pyarrow cannot read as `schema`, each with the way to read it."""
     checked: set[str] = set()
-    by_ftfile = "to_batches() and to_arrow() read them, also for engines that take Arrow"
+    by_ftfile = "use to_batches() or to_arrow(), also for engines that accept Arrow"
     for add in adds:
         file_format = definitions[add.encoding]["format"]
         if add.kind == "segment":
             raise ConfigError(
-                "dataset(): some rows are in files that are still open, which pyarrow cannot read: ftfile.flush(path) "
-                f"finishes them, or {by_ftfile}"
+                "dataset(): some rows are in open files, which pyarrow cannot read: finish the files with "
+                f"ftfile.flush(path), or {by_ftfile}"
             )
         if file_format["name"] not in formats:
             raise ConfigError(
-                f"dataset(): some files are {file_format['name']}, and pyarrow reads {', '.join(sorted(formats))} as "
-                f"they were written: {by_ftfile}"
+                f"dataset(): some files are {file_format['name']}, and pyarrow can only read "
+                f"{', '.join(sorted(formats))} exactly: {by_ftfile}"
             )
         if add.filters or file_format.get("encryptionKeyId") is not None:
             raise ConfigError(
@@ -126,7 +126,7 @@ def _require_readable(
         if add.encoding not in checked and (name := _rounded(definitions[add.encoding], schema)) is not None:
             raise ConfigError(
                 f"dataset(): column {name!r} has decimals in {add.final_path!r}, which are floating-point numbers in "
-                f"this version; those that pyarrow makes of them err in their last digit: {by_ftfile}"
+                f"this version; pyarrow converts them with errors in the last digit: {by_ftfile}"
             )
         checked.add(add.encoding)
 
@@ -142,7 +142,7 @@ def _refuse(*_: object) -> None:
 
 
 def _gone(path: str) -> FileNotFoundError:
-    return FileNotFoundError(f"{path!r} is gone: a vacuum, or another program, removed it. Ask for the dataset again")
+    return FileNotFoundError(f"{path!r} is missing: vacuum or another program deleted it. Call dataset() again")
 
 
 class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types

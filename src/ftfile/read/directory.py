@@ -88,7 +88,8 @@ class Directory:
         oldest = oldest_readable(self._log, head)
         if version < oldest:
             raise ConfigError(
-                f"version {version} was the newest then, and is vacuumed: the oldest that is left is {oldest}"
+                f"version {version} was the newest at this time, and vacuum has deleted it: the oldest remaining "
+                f"version is {oldest}"
             )
         return version
 
@@ -317,8 +318,8 @@ class Directory:
             if version is None or version >= oldest:
                 raise
             raise HistoryGone(
-                f"version {version} was vacuumed, and {error.path!r} is gone: the oldest version that has all of its "
-                f"files is {oldest}. For longer, vacuum with a longer retention"
+                f"version {version} was vacuumed, and {error.path!r} is deleted: the oldest version with all of its "
+                f"files is {oldest}. To keep versions longer, vacuum with a longer retention"
             ) from error
 
     def _reading(
@@ -337,7 +338,7 @@ class Directory:
 
     def _schema_of(self, version: Snapshot | LogState) -> str:
         if version.schema is None:
-            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
+            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are unknown")
         with Decoding(layout.LOG, "the schema of a version"):
             schema: str = version.definitions[version.schema]
         return schema

@@ -73,7 +73,9 @@ class FollowSettings:
 
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_time is not None:
-            raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
+            raise ConfigError(
+                "startingVersion and startingTimestamp both select the first version: set only one of them"
+            )
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
@@ -265,14 +267,14 @@ def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int
     if settings.starting_time is not None:
         first = first_since(log, settings.starting_time)
         if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
-            raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
+            raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} is in the future")
         return pinned_behind(log, head, end, min(first, end + 1))
     if settings.starting_version is not None:
         if settings.starting_version > end + 1:
             newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
             raise ConfigError(f"startingVersion={settings.starting_version}: {newest}")
         if settings.starting_version < head.log_start:
-            oldest = f"the oldest version that vacuum has left is {head.log_start}"
+            oldest = f"the oldest version that vacuum has kept is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
         return pinned_behind(log, head, end, settings.starting_version)
     return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else start
@@ -308,9 +310,9 @@ class _FollowedColumns:
         columns = [] if recorded is None else [f"{field.name} {field.type}" for field in recorded_schema(recorded)]
         now = f": {', '.join(columns)}" if columns else ""
         return (
-            f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
-            "before it were read: load the directory again and restart the query, which then goes on with the new "
-            "columns; or name columns of your own with .schema(…), which are found by name"
+            f"from version {record.version} on, the directory has other columns than this query reads{now}. All rows "
+            "before it were read: load the directory again and restart the query, which continues with the new "
+            "columns. Or give the columns with .schema(…), which are matched by name"
         )
 
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
@@ -335,7 +337,7 @@ class FollowConfig:
     ) -> FollowConfig:
         """Return the checked options; a ConfigError where they contradict each other, or name no path."""
         if parsed["path"] is None:
-            raise ConfigError(f"the stream has no `path`: spark.readStream.{example}")
+            raise ConfigError(f"the option `path` is missing, as in spark.readStream.{example}")
         settings = FollowSettings.from_options(parsed)
         path = normalise(parsed["path"])
         return cls(path, parsed["keyProvider"], parsed.prefixed("storage"), schema_json, settings)

@@ -17,13 +17,10 @@ if TYPE_CHECKING:
 # Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
 START: dict[str, Any] = {"kind": "start"}
 
-_ANEW = (
-    "What is read next would not follow what was read. To read the directory as it is, give the query a new "
-    "checkpointLocation"
-)
+_ANEW = "The query would skip or repeat rows. To read the current directory, give the query a new checkpointLocation"
 _GONE = (
-    "What was in between is lost for this query. Start it with a new checkpointLocation, and have vacuum keep more "
-    "with a longer retention"
+    "The versions in between are lost for this query. Start it with a new checkpointLocation, and vacuum with a "
+    "longer retention"
 )
 
 
@@ -87,7 +84,7 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
     if position is not None and to_offset(position) == offset and _is_sound(offset):
         return position
     raise ConfigError(
-        f"the offset {str(offset)[:300]} is none of an ftfile directory: the checkpoint is that of another source. "
+        f"the offset {str(offset)[:300]} does not belong to an ftfile directory: the checkpoint is of another source. "
         "Give the query a new checkpointLocation"
     )
 
@@ -116,7 +113,7 @@ def check_position(log: CommitLog, head: LogState, position: Position) -> None:
     if named >= 0:
         nonce = _nonce_of(log, head, named)
         if nonce is not None and nonce != position.nonce:
-            raise AnotherLog(f"version {named} is not the one that the query has read. {_ANEW}")
+            raise AnotherLog(f"version {named} is not the version that the query has read. {_ANEW}")
     check_kept(head, needed)
 
 
@@ -124,7 +121,8 @@ def check_kept(head: LogState, version: int) -> None:
     """Raise HistoryGone if a version of the log is not kept any more; one that is still to come is."""
     if version < head.log_start:
         raise HistoryGone(
-            f"version {version} is to be read next, and the oldest that vacuum has left is {head.log_start}. {_GONE}"
+            f"version {version} must be read next, and the oldest version that vacuum has kept is {head.log_start}. "
+            f"{_GONE}"
         )
 
 

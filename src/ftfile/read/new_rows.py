@@ -69,11 +69,11 @@ class FollowPlanner(LogPlanner[Share]):
         if record.is_change:
             if not self._settings.skip_changes:
                 return ChangedRows(
-                    f"{describe(record)} that may have been read. Rows that come later can be read with "
-                    "skipChangeCommits=true, which passes over such versions, with the rows that they add"
+                    f"{describe(record)} that may have been read. To read later rows, set skipChangeCommits=true, "
+                    "which skips such versions and the rows that they add"
                 )
             if record.version > self._last_reported:
-                _log.warning("passed over: %s", describe(record))
+                _log.warning("skipped: %s", describe(record))
                 self._last_reported = record.version
                 self.skipped += 1
         return super()._refusal(record)
@@ -87,8 +87,8 @@ class FollowPlanner(LogPlanner[Share]):
             parallel(self._log.fs, lambda add: open_add(add, self._log.fs.stat, is_old=True), removed)
         except CorruptData as error:
             raise HistoryGone(
-                f"{error.path!r} is to be read, was replaced by a later version, and vacuum has deleted it. Start the "
-                "query with a new checkpointLocation, and have vacuum keep more with a longer retention"
+                f"{error.path!r} must be read, but a later version replaced it and vacuum has deleted it. Start the "
+                "query with a new checkpointLocation, and vacuum with a longer retention"
             ) from error
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:
@@ -133,7 +133,7 @@ def describe(record: Record) -> str:
     """Return the effect of a record that removes rows, for messages."""
     author = record.author
     if record.restored is not None:
-        changes = f"removes {len(record.removes)} files, and brings {len(record.adds)} back,"
+        changes = f"removes {len(record.removes)} files, and restores {len(record.adds)},"
         return f"version {record.version}, a restore of version {record.restored}, {changes}"
     if isinstance(author, MaintenanceAuthor):
         return f"version {record.version}, a {author.operation}, removes {len(record.removes)} files"
@@ -210,8 +210,8 @@ class FollowStream(LogStream[Share]):
         paths = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
         if paths:
             raise ConfigError(
-                f"{self._config.path!r} is not an ftfile directory: it has no log, and other files, such as "
-                f"{paths[0]!r}. To read files that others write, set fileFormat"
+                f"{self._config.path!r} is not an ftfile directory: it has no log, but has other files, such as "
+                f"{paths[0]!r}. To read files of another program, set fileFormat"
             )
 
 
@@ -237,5 +237,5 @@ def _settings(options: Mapping[str, object]) -> FollowSettings:
     parsed = parse_options(texts, "follow")
     foreign = [name for name in ("path", "keyProvider", *parsed.own) if name in {*parsed.given, *parsed.own}]
     if foreign:
-        raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, and no option of follow")
+        raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, not an option of follow")
     return FollowSettings.from_options(parsed)

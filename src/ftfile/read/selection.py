@@ -218,10 +218,10 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
         if spelling is None:
             whole = by_name.get(name.partition(".")[0].lower())
             if whole is not None and pa.types.is_nested(recorded.field(whole).type):
-                raise ConfigError(f"columns: {name!r} is within a column: take {whole!r}, which has it")
+                raise ConfigError(f"columns: {name!r} is a field of a column: select {whole!r}, which contains it")
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
     if twice := [name for place, name in enumerate(columns) if names[place] in names[:place]]:
-        raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
+        raise ConfigError(f"columns: {', '.join(map(repr, twice))} is named twice")
     return pa.schema([recorded.field(spelling) for spelling in names])
 
 
@@ -231,7 +231,9 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
         return []
     text = str(where)
     if _POSITION in text:
-        raise ConfigError(f"where: {text} names a column by its number: use its name, as in pyarrow.compute.field('a')")
+        raise ConfigError(
+            f"where: {text} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
+        )
     # To try an expression without each of its columns takes the square of their number.
     asked_names = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
     return [
@@ -303,4 +305,4 @@ def _no_such(name: str, names: Collection[str]) -> str:
     spelling = {spelled.lower(): spelled for spelled in names}
     near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
-    return f"there is no column {name!r}{meant} There are: {', '.join(names)}"
+    return f"there is no column {name!r}{meant} The columns are: {', '.join(names)}"

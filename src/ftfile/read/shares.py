@@ -120,7 +120,10 @@ def part_named(snapshot: Snapshot, path: str) -> Add:
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
     """Return the text that a version has no file of this name, with names like it."""
     if any(candidate.startswith(f"{path}/") for candidate in names):
-        return f"{path!r} has files in version {version}, and is none: give one of them, or choose rows by a condition"
+        return (
+            f"{path!r} is a directory with files in version {version}, not a file: give one of its files, or select "
+            "rows with a condition"
+        )
     name = path.rpartition("/")[2]
     near = [candidate for candidate in names if name and name in candidate][:3]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -127,7 +127,7 @@ def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
         return fixed_words(array.cast(pa.uint8()), column)
     width_bytes = _width_bytes(kind)
     if width_bytes not in {1, 2, 4, 8, 16, 32}:
-        raise SchemaError(f"column {column!r}: no fingerprint for type {kind}; cast the column or leave it out")
+        raise SchemaError(f"column {column!r}: no fingerprint for type {kind}; cast or omit the column")
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.zeros(len(array), np.uint64)

@@ -34,13 +34,13 @@ def cast_text(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         text = text.lower()
         _match(_BOOLEAN, text, "neither true nor false")
     elif pa.types.is_integer(kind):
-        _match(_INTEGER, text, "no whole number")
+        _match(_INTEGER, text, "not a whole number")
     elif pa.types.is_floating(kind):
-        _match(_FLOAT, text, "no number")
+        _match(_FLOAT, text, "not a number")
     elif pa.types.is_decimal(kind):
         return _decimal(text, kind)
     elif pa.types.is_date(kind):
-        text = _day(_match(_DAY, text, "no date as in 2024-12-31"))
+        text = _day(_match(_DAY, text, "not a date such as 2024-12-31"))
     elif pa.types.is_timestamp(kind):
         return _timestamp(text, kind, time_zone)
     elif pa.types.is_time(kind):
@@ -56,11 +56,11 @@ def _match(pattern: re.Pattern[str], text: str, problem: str) -> re.Match[str]:
 
 
 def _decimal(text: str, kind: pa.Decimal128Type) -> pa.Scalar:
-    _match(_DECIMAL, text, "no number")
+    _match(_DECIMAL, text, "not a number")
     try:
         return pa.scalar(Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT), kind)
     except (ArithmeticError, pa.ArrowException) as error:
-        raise ValueError("more digits than the type has") from error
+        raise ValueError("it has more digits than the type") from error
 
 
 def _day(match: re.Match[str]) -> str:
@@ -70,7 +70,7 @@ def _day(match: re.Match[str]) -> str:
 
 
 def _timestamp(text: str, kind: pa.TimestampType, time_zone: str) -> pa.Scalar:
-    match = _match(_TIME, text, "no timestamp as in 2024-12-31 23:59:59.5")
+    match = _match(_TIME, text, "not a timestamp such as 2024-12-31 23:59:59.5")
     hours, minutes, seconds, fraction, zone = match.group(4, 5, 6, 7, 8)
     clock = f"{hours or '0':0>2}:{minutes or '0':0>2}:{seconds or '0':0>2}.{(fraction or '0')[:6]}"
     offset = "+00:00" if zone == "Z" else zone or ""

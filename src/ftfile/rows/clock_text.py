@@ -21,5 +21,5 @@ def times_of_day(texts: pa.StringArray) -> pa.Array:
 def time_of_day(text: str) -> pa.Scalar:
     """Return the time of day of a text; `ValueError` if the text is not one."""
     if not _CLOCK.fullmatch(text):
-        raise ValueError("no time of day as in 23:59:59.5")
+        raise ValueError("not a time of day such as 23:59:59.5")
     return times_of_day(pa.array([text]))[0]

@@ -70,7 +70,7 @@ def tokens_of(where: str, argument: str) -> list[Token]:
         if match["comment"]:
             # Spark would not read what follows, where two signs would make a plus.
             comment = where[match.start("comment") :][:20]
-            raise ConfigError(f"{argument}={where!r}: {comment!r}: comments are not understood")
+            raise ConfigError(f"{argument}={where!r}: {comment!r}: comments are not supported")
         position, kind = match.end(), str(match.lastgroup)
         tokens.append(Token(kind, match[kind], position))
     return [*tokens, Token("end", "", end)]
@@ -151,8 +151,8 @@ class Columns:
         matches = [fields.get(name, fields.get(name.lower())) for name in names]
         unknown = ", ".join(repr(name) for name, field in zip(names, matches, strict=True) if field is None)
         if unknown:
-            which = f"which are {', '.join(self.schema.names)}" if fields else "of which this directory has none"
-            raise ConfigError(f"{self.argument}: {unknown} is none of the {self.called}, {which}")
+            which = f"which are {', '.join(self.schema.names)}" if fields else "and this directory has none"
+            raise ConfigError(f"{self.argument}: {unknown} is not one of the {self.called}, {which}")
         return matches
 
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
@@ -200,16 +200,16 @@ class Columns:
         """Return a value as one of the column's type."""
         kind = value_type(field.type)
         if pa.types.is_nested(kind):
-            raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which is compared with no value")
+            raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which cannot be compared")
         try:
             return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             why = "it is out of range" if isinstance(error, OverflowError) else error
             if isinstance(error, TypeError) and _holds_text(kind):
-                why = f"it takes a text, such as {str(value)!r}"
+                why = f"it must be a text, such as {str(value)!r}"
             shown = value if isinstance(value, Decimal) else repr(value)
             raise ConfigError(
-                f"{self.argument}: {field.name}={shown} is no value of the column's type {kind}: {why}"
+                f"{self.argument}: {field.name}={shown} is not a value of the column's type {kind}: {why}"
             ) from error
 
 
@@ -233,7 +233,7 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         value = value.encode()
     scalar = pa.scalar(value, kind)
     if scalar.as_py() != value and not pa.types.is_floating(kind):
-        raise ValueError(f"it would be taken for {scalar.as_py()!r}")  # Arrow makes 7 of 7.5
+        raise ValueError(f"it would be compared as {scalar.as_py()!r}")  # Arrow makes 7 of 7.5
     return scalar
 
 
@@ -245,7 +245,9 @@ def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many type
         value = value.item()
     if isinstance(value, TimeText):
         if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
-            raise ValueError("it is compared with a date or a timestamp only; date_format(…, 'yyyyMMdd') makes a text")
+            raise ValueError(
+                "it can only be compared with a date or a timestamp; date_format(…, 'yyyyMMdd') returns a text"
+            )
         return value.text
     if type(value) is datetime.date and pa.types.is_timestamp(kind):
         return value.isoformat()

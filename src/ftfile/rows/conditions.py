@@ -80,7 +80,7 @@ def predicate(
     if isinstance(where, str):
         return _Parser(where, bound_columns).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(f"{argument}={where!r} is no condition: {CONDITION_TAKEN[argument]}")
+        raise ConfigError(f"{argument}={where!r} is not a condition: {CONDITION_TAKEN[argument]}")
     fields = bound_columns.fields(where)
     if not fields:
         return None
@@ -96,14 +96,14 @@ def _as_list(values: object) -> list[Any]:
 def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
     if _calls(where) > _CALLS_MAX:
         raise ConfigError(
-            f"where: an expression of more than {_CALLS_MAX} comparisons and operators, which Arrow cannot walk: for "
-            "many values of a column, use pyarrow.compute.field(name).isin(values)"
+            f"where: an expression of more than {_CALLS_MAX} comparisons and operators, which Arrow cannot evaluate: "
+            "for many values of a column, use pyarrow.compute.field(name).isin(values)"
         )
     try:
         schema.empty_table().filter(where)
     except (pa.ArrowException, TypeError, ValueError) as error:
         names = ", ".join(schema.names) or "none"
-        raise ConfigError(f"where: {where} is no condition on the {columns}, which are {names}: {error}") from error
+        raise ConfigError(f"where: {where} is not a condition on the {columns}, which are {names}: {error}") from error
     return where
 
 
@@ -150,7 +150,7 @@ class _Parser(Cursor):
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
-            raise ConfigError(f"{self._argument}={self._where!r} says nothing: {CONDITION_TAKEN[self._argument]}")
+            raise ConfigError(f"{self._argument}={self._where!r} is empty: {CONDITION_TAKEN[self._argument]}")
         condition = self._either(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")
@@ -175,7 +175,7 @@ class _Parser(Cursor):
             return self._comparison(negated=negated)
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise ConfigError(f"{self._argument}: more than {_DEPTH_MAX} parentheses within each other")
+            raise ConfigError(f"{self._argument}: parentheses nested more than {_DEPTH_MAX} levels")
         condition = self._either(negated=negated)
         self._expect(")")
         self._depth -= 1
@@ -185,7 +185,8 @@ class _Parser(Cursor):
         self._comparisons += 1
         if self._comparisons > _COMPARISONS_MAX:
             raise ConfigError(
-                f"{self._argument}: more than {_COMPARISONS_MAX} comparisons; IN takes any number of values"
+                f"{self._argument}: more than {_COMPARISONS_MAX} comparisons; use IN, which accepts any number of "
+                "values"
             )
         if not self._is_column():
             return self._of_literal(self._literal(), negated=negated)

@@ -46,8 +46,8 @@ def with_raw_variants(array: pa.Array, time_zone: str) -> pa.Array:
 def _check_present(values: pa.Array) -> None:
     if is_variant(values.type) and values.null_count:
         raise ValueError(
-            "NULL in an array or map of VARIANT: JSON has one `null`, which is that of a VARIANT; "
-            "write parse_json('null') for NULL, or use parquet"
+            "NULL in an array or map of VARIANT: JSON has only one `null`, which is the null of a VARIANT; write "
+            "parse_json('null') instead of NULL, or use parquet"
         )
 
 

@@ -68,7 +68,7 @@ def decompressed_bytes(message: memoryview) -> int:
         body_bytes = _LENGTH.unpack_from(message, top + length)[0] if length and end > _LAST else 0
         is_of_rows = version and kind and message[top + version] == _VERSION and message[top + kind] == _ROWS
         if mark != _MARK or not is_of_rows or body + body_bytes != len(message):
-            raise pa.ArrowInvalid(f"{len(message)} bytes that are no message of rows, or one of another version")
+            raise pa.ArrowInvalid(f"{len(message)} bytes that are not a message of rows, or have another version")
         rows = top + header + _NEXT.unpack_from(message, top + header)[0]
         end, _, _, _, buffers, codec = _FIELDS.unpack_from(message, rows - _BACK.unpack_from(message, rows)[0])
         if not codec or end <= _LAST:
@@ -81,5 +81,5 @@ def decompressed_bytes(message: memoryview) -> int:
             if size and (plain_bytes := _LENGTH.unpack_from(message, body + place)[0]) > 0:
                 total += plain_bytes
     except (struct.error, IndexError) as error:
-        raise pa.ArrowInvalid(f"no message of rows: {error}") from error
+        raise pa.ArrowInvalid(f"not a message of rows: {error}") from error
     return total

@@ -111,7 +111,7 @@ class _Settling(Cursor):
     def _moment(self) -> _Moment:
         self._nested += 1
         if self._nested > _NESTED_MAX:
-            raise ConfigError(f"{self._argument}: more than {_NESTED_MAX} functions within each other")
+            raise ConfigError(f"{self._argument}: functions nested more than {_NESTED_MAX} levels")
         moment = self._first()
         while self._peek().word in _SIGNS:
             sign = -1 if self._peek().word == "-" else 1
@@ -173,7 +173,7 @@ class _Settling(Cursor):
                 break
         if months and micros:
             raise ConfigError(
-                f"{self._argument}={self._where!r}: months and days are intervals of their own, as in Spark"
+                f"{self._argument}={self._where!r}: months and days must be separate intervals, as in Spark"
             )
         days, rest = abs(micros) // _DAY_US, abs(micros) % _DAY_US
         if micros < 0:
@@ -223,7 +223,7 @@ class _Settling(Cursor):
     def _checked(self, kind: str, value: int) -> _Moment:
         # A day is left at both ends, so that every zone has a clock.
         if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
-            raise ConfigError(f"{self._argument}={self._where!r}: a time is beyond the years 1 to 9999")
+            raise ConfigError(f"{self._argument}={self._where!r}: a time is outside the years 1 to 9999")
         return _Moment(kind, value)
 
     def _number(self) -> int:
@@ -235,7 +235,7 @@ class _Settling(Cursor):
         if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
             raise self._error("a whole number")
         if len(digits) > _DIGITS_MAX:
-            raise ConfigError(f"{self._argument}: {digits[:20]}: it takes a number of at most {_DIGITS_MAX} digits")
+            raise ConfigError(f"{self._argument}: {digits[:20]}: it must be a number of at most {_DIGITS_MAX} digits")
         self._next += 1
         return -int(digits) if negative else int(digits)
 

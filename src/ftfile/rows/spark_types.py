@@ -62,7 +62,7 @@ _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
 # What to do about types that no file format here gives back as they went in; the first match counts.
 _ADVICE = (
-    (re.compile(r"time(\(|$)"), "only TIME(6) is stored: cast(column AS TIME(6))"),
+    (re.compile(r"time(\(|$)"), "only TIME(6) is supported: cast(column AS TIME(6))"),
     (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
     (re.compile(r"geo(metry|graphy)"), "store it as WKB: st_asbinary(column)"),
     (re.compile(r"(void|null)$"), "give it a type: cast(column AS STRING)"),
@@ -79,11 +79,11 @@ class _Problems(list[str]):
         """Add names that differ in case only, or not at all: Spark's readers call them ambiguous."""
         for name, count in Counter(field["name"].lower() for field in fields).items():
             if count > 1:
-                self.add(f"{prefix}{name}", f"{count} columns have this name (case aside)", "rename them apart")
+                self.add(f"{prefix}{name}", f"{count} columns have this name (case aside)", "give them different names")
 
     def add_collation(self, path: str, collation: str) -> None:
         if collation.lower() != _DEFAULT_COLLATION:
-            advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
+            advice = "no file format stores collations: cast(column AS STRING COLLATE UTF8_BINARY)"
             self.add(path, f"a string with collation {collation} cannot be stored", advice)
 
 
@@ -94,7 +94,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
     try:
         fields = json.loads(schema_json)["fields"]
         if not fields:
-            problems.add("", "the schema has no columns", "select at least one")
+            problems.add("", "the schema has no columns", "select at least one column")
         problems.add_same_names("", fields)
         arrow = pa.schema([_field(field, "", problems) for field in fields])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -254,7 +254,7 @@ def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
         value = _spark_type(arrow.item_type, f"{path}.value")
         nullable = arrow.item_field.nullable
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}
-    raise SchemaError(f"column `{path}`: Arrow type {arrow} is no type of Spark's that can be stored")
+    raise SchemaError(f"column `{path}`: Arrow type {arrow} is not a Spark type that can be stored")
 
 
 _WIDER = {

@@ -76,7 +76,7 @@ def value_of(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
     except (ArithmeticError, LookupError, pa.ArrowException) as error:
-        raise ValueError("no number" if isinstance(error, InvalidOperation) else str(error)) from error
+        raise ValueError("not a number" if isinstance(error, InvalidOperation) else str(error)) from error
 
 
 def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401 - as many types as columns
@@ -84,7 +84,7 @@ def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401
         return _BOOLEANS[text]
     if pa.types.is_integer(kind):
         if not _WHOLE.fullmatch(text):
-            raise ValueError("no whole number")
+            raise ValueError("not a whole number")
         return int(text)
     if pa.types.is_floating(kind):
         return float(text)
@@ -92,7 +92,7 @@ def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401
         return Decimal(text)
     if pa.types.is_date(kind):
         if not _DATE.fullmatch(text):
-            raise ValueError("no date as in 2024-12-31")
+            raise ValueError("not a date such as 2024-12-31")
         return int(np.datetime64(text, "D").astype(np.int64))
     return _timestamp(text, kind, time_zone) if pa.types.is_timestamp(kind) else text
 
@@ -130,7 +130,7 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
     instants = values.cast(pa.timestamp("us", time_zone))
     instants_us = values_of(instants, np.int64)
     if np.any((instants_us > _FAR_US) | (instants_us < -_FAR_US)):
-        raise ValueError(f"timestamp out of the range that has a local time in {time_zone}")
+        raise ValueError(f"timestamp out of the range of local times in {time_zone}")
     clocks = clocks_of(instants, time_zone)
     texts = _clock_texts(clocks)
     first_pass = instants_of(clocks, time_zone).cast(instants.type)
@@ -161,7 +161,7 @@ def _offset_us(text: str) -> int:
 def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
-        raise ValueError("no timestamp as in 2024-12-31 23:59:59.5")
+        raise ValueError("not a timestamp such as 2024-12-31 23:59:59.5")
     day, time, offset = match.groups()
     clock_us = int(np.datetime64(f"{day}T{time}", "us").astype(np.int64))
     clock = pa.scalar(clock_us, pa.timestamp("us"))
@@ -172,7 +172,7 @@ def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     clocks = pa.array([clock])
     instants = instants_of(clocks, time_zone)
     if not clocks_of(instants, time_zone).equals(clocks):
-        raise ValueError(f"the clocks of {time_zone} skip this time")
+        raise ValueError(f"this local time does not exist in {time_zone}")
     return instants[0].cast(kind)
 
 
@@ -220,7 +220,7 @@ def check_range(array: pa.Array) -> None:
         value = bound.value
         if value is not None and (value < _FIRST_DAY * factor if low else value >= (_LAST_DAY + 1) * factor):
             kind = "days" if factor == 1 else "microseconds"
-            raise ValueError(f"{value} {kind} since 1970 is outside the years 0001 to 9999 that text can hold")
+            raise ValueError(f"{value} {kind} since 1970 is outside the years 0001 to 9999 that text can represent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class TimePattern:
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
-                raise ConfigError(f"option {option}={text!r}: a quote is not closed")
+                raise ConfigError(f"option {option}={text!r}: a quote is not terminated")
             letters, position = match[0], match.end()
             if letters[0] == "'":
                 pieces.append("=" + (match[1].replace("''", "'") or "'"))
@@ -247,13 +247,13 @@ class TimePattern:
                 pieces.append(letters.replace("u", "y"))
             elif letters[0].isalpha() and letters.isascii():
                 accepted = f"{', '.join(choices)}, punctuation and 'quoted text'"
-                raise ConfigError(f"option {option}={text!r}: {letters!r} is not understood; accepted are {accepted}")
+                raise ConfigError(f"option {option}={text!r}: {letters!r} is not understood; accepted: {accepted}")
             elif letters not in "[]":
                 pieces.append("=" + letters)
         pattern = cls(tuple(pieces))
         fields = [piece for piece in pieces if piece[0] != "="]
         if not fields or len({piece[0] for piece in fields}) != len(fields):
-            raise ConfigError(f"option {option}={text!r}: it takes each field once, and at least one")
+            raise ConfigError(f"option {option}={text!r}: it must contain at least one field, and each field only once")
         return pattern
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
@@ -279,7 +279,7 @@ class TimePattern:
         captures = {_ZONE: r"(Z|[+-]\d{2}:\d{2})"} | {name: f"(\\d{{{width}}})" for name, width in _WIDTHS.items()}
         regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else captures[piece] for piece in self.pieces)
         if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:
-            raise ValueError(f"a value is not in the pattern {''.join(self.pieces)!r}")
+            raise ValueError(f"a value does not match the pattern {''.join(self.pieces)!r}")
         place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
         date = f"{place.get('y', '1970')}-{place.get('M', '01')}-{place.get('d', '01')}"
         clock = f"{place.get('H', '00')}:{place.get('m', '00')}:{place.get('s', '00')}.{place.get('S', '0')}"

@@ -80,7 +80,7 @@ class _Decoder:
     def _bytes(self, start: int, size: int) -> bytes:
         taken = self._value[start : start + size]
         if len(taken) < size:
-            raise ValueError("a VARIANT that is cut off")
+            raise ValueError("a truncated VARIANT")
         return taken
 
     def _take(self, start: int, size: int) -> bytes:
@@ -126,7 +126,7 @@ class _Decoder:
             raise ValueError("a VARIANT with a field whose name is not in its metadata")
         fields = {self._keys[key_id]: value for key_id, value in zip(ids, values, strict=True)}
         if len(fields) < len(ids):
-            raise ValueError("a VARIANT with two fields of one name")
+            raise ValueError("a VARIANT with two fields of the same name")
         yield "{"
         for index, name in enumerate(sorted(fields, key=utf_16)):  # whatever order another program has chosen
             if index:
@@ -196,11 +196,11 @@ def _keys(metadata: bytes) -> list[str]:
     count = int.from_bytes(metadata[1 : 1 + size], "little")
     first = 1 + size * (count + 2)
     if first > len(metadata):
-        raise ValueError("a VARIANT whose metadata is cut off")
+        raise ValueError("a VARIANT with truncated metadata")
     places = range(1 + size, first, size)
     bounds = [first + int.from_bytes(metadata[place : place + size], "little") for place in places]
     if bounds[0] != first or bounds != sorted(bounds) or bounds[-1] > len(metadata):
-        raise ValueError("a VARIANT whose metadata has names in no order")
+        raise ValueError("a VARIANT whose metadata has names out of order")
     return [metadata[bounds[index] : bounds[index + 1]].decode() for index in range(count)]
 
 
@@ -245,7 +245,7 @@ def _offset_us(instant_us: int, time_zone: str) -> int:
 
 def _clock_text(clock_us: int) -> str:
     if not _NO_TIME_US < clock_us < -_NO_TIME_US:
-        raise ValueError("a VARIANT with a timestamp out of the range that has a text")
+        raise ValueError("a VARIANT with a timestamp that text cannot represent")
     return _text(clock_us, pa.timestamp("us"))
 
 

@@ -31,7 +31,7 @@ class _Fields(list[tuple[str, Any]]):
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _decoder = json.JSONDecoder(
@@ -90,7 +90,7 @@ class _Encoder:
         fields: dict[str, tuple[int, bytes]] = {}
         for name, item in value:
             if name in fields:
-                raise ValueError(f"an object with two fields {name!r}")
+                raise ValueError(f"an object with two fields named {name!r}")
             key_id = self._ids.setdefault(name, len(self._ids))
             fields[name] = key_id, self.encoded(item, level + 1)
         return _object(fields)

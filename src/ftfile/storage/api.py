@@ -315,7 +315,7 @@ class _RawInput(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}
         if whence not in starts:
-            raise ValueError(f"whence is 0, 1 or 2, not {whence}")
+            raise ValueError(f"whence must be 0, 1 or 2, not {whence}")
         position = starts[whence] + offset
         if position < 0:
             raise ValueError(f"cannot seek {self._file.path!r} to {position}, before its start")

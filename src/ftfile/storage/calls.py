@@ -201,7 +201,7 @@ def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] 
     deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
     while not wait([future], max(0, min(LOOK_S, deadline_s - SYSTEM.clock.monotonic_s()))).done:
         if SYSTEM.clock.monotonic_s() >= deadline_s:
-            raise TimeoutError(f"no answer within {timeout_s:g} s")
+            raise TimeoutError(f"no response within {timeout_s:g} s")
         if look is not None:
             look()
 

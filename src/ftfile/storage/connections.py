@@ -75,7 +75,7 @@ class _Answer(http.client.HTTPResponse):
             if self.fp is reader:
                 self.fp = file
         if not reader.line:
-            raise http.client.RemoteDisconnected("the connection ended amid the headers of the answer")
+            raise http.client.RemoteDisconnected("the connection ended in the headers of the response")
 
 
 class _Cuttable:
@@ -116,7 +116,7 @@ class _Cuttable:
 def _line_of_this_thread() -> CancellableConnection | None:
     line: CancellableConnection | None = getattr(_this_thread, "line", None)
     if line is not None and line.is_cut:
-        raise ConnectionAbortedError("nobody waits for the answer")
+        raise ConnectionAbortedError("the caller no longer waits for the response")
     return line
 
 
@@ -161,11 +161,11 @@ def tls_fault(error: BaseException, bundle: str) -> str | None:
         said = getattr(cause, "verify_message", None)
         if isinstance(cause, ssl.SSLCertVerificationError) and said:
             return (
-                f"the server's certificate is not trusted ({said}): let {bundle} name a file with the "
-                "certificate of who issued it, on the driver and on every executor, or correct the endpoint's host"
+                f"the server's certificate is not trusted ({said}): set {bundle} to a file with the certificate of "
+                "its issuer, on the driver and on every executor, or correct the host of the endpoint"
             )
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
-            return "what answers speaks no TLS: the endpoint is an http:// one, or the port another one"
+            return "the server does not speak TLS: use http:// for this endpoint, or correct the port"
     return None
 
 

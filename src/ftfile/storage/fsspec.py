@@ -34,11 +34,11 @@ RACERS = 4
 ROUNDS = 5
 # After this many unclear probes the store is refused.
 PROBES = 4
-_SO_THAT = "so that two writers could undo each other's commits"
+_SO_THAT = "so two writers could overwrite each other's commits"
 
 _INSTEAD = (
-    "take a newer version of the package; or, where the store has one of them, its own driver: s3:// with "
-    "storage.endpoint for what speaks S3, hdfs://, webhdfs://, or the path where it is mounted"
+    "use a newer version of the package, or another driver for the store: s3:// with storage.endpoint if it speaks "
+    "S3, hdfs://, webhdfs://, or the path where it is mounted"
 )
 
 
@@ -78,12 +78,12 @@ class Probe:
             if _may_pass(error):
                 raise
             if isinstance(error.__cause__, FileNotFoundError):
-                what = "has no bucket or container of this name, or wants directories to be made before files"
+                what = "has no bucket or container of this name, or requires directories to be created before files"
                 raise self._lacks(what, error, is_unclear=True) from error
-            raise self._lacks("makes no files where there are none (mode 'xb')", error, is_unclear=True) from error
+            raise self._lacks("does not create new files (mode 'xb')", error, is_unclear=True) from error
         self._holds("one", b"one")
         if self._is_made(lambda: self._fs.create_exclusive(self._path("one"), b"over")):
-            raise self._lacks(f"writes over a file where it was told to make one (mode 'xb'), {_SO_THAT}")
+            raise self._lacks(f"overwrites an existing file when it creates one (mode 'xb'), {_SO_THAT}")
         self._holds("one", b"one")
 
     def _check_exclusive_create(self, name: str, size_bytes: int) -> None:
@@ -96,7 +96,7 @@ class Probe:
                 self._is_made(partial(file.send, content[:-1])) for file, content in zip(files, contents, strict=True)
             ]
             if self._fs.exists(path):
-                raise self._lacks("shows files while they are written, so that others see halves of them")
+                raise self._lacks("shows files while they are written, so readers see incomplete files")
             won = [
                 is_begun and self._is_made(partial(file.finish, content[-1:]))
                 for is_begun, file, content in zip(begun, files, contents, strict=True)
@@ -124,13 +124,13 @@ class Probe:
         stream.abort()
         del stream
         if self._fs.exists(path):
-            raise self._lacks("makes files that were given up while they were written")
+            raise self._lacks("keeps files whose write was aborted")
 
     def _renaming(self) -> None:
         one, other = self._path("one"), self._path("other")
         self._fs.create_exclusive(other, b"other")
         if self._is_made(lambda: self._fs.rename(one, other)):
-            raise self._lacks("moves a file over another")
+            raise self._lacks("overwrites an existing file when it moves a file")
         self._holds("one", b"one")
         self._holds("other", b"other")
         self._fs.rename(one, self._path("moved"))
@@ -152,13 +152,13 @@ class Probe:
         except OutcomeUnknown as error:
             if _may_pass(error):
                 raise
-            what = "does not say so (FileExistsError) when a file is there already"
+            what = "does not raise FileExistsError if a file already exists"
             raise self._lacks(what, error, is_unclear=True) from error
         return True
 
     def _one_won(self, name: str, won: list[bool], contents: list[bytes]) -> None:
         if won.count(True) != 1:
-            what = f"lets {won.count(True)} of {len(won)} writers make one file (mode 'xb'), {_SO_THAT}"
+            what = f"lets {won.count(True)} of {len(won)} writers create the same file (mode 'xb'), {_SO_THAT}"
             raise self._lacks(what, is_unclear=not any(won))
         self._holds(name, contents[won.index(True)])
 
@@ -170,27 +170,27 @@ class Probe:
                 info = client.file_info("stat", path)
                 content_there = client.read("read", path, 0, min(len(content), max(info.size_bytes, 0)))
             except NotFound as error:
-                raise self._lacks("does not find at once what was written", error) from error
+                raise self._lacks("does not find a written file at once", error) from error
             if info.size_bytes != len(content):
-                raise self._lacks(f"tells a length of {info.size_bytes} bytes for a file of {len(content)}")
+                raise self._lacks(f"reports a length of {info.size_bytes} bytes for a file of {len(content)} bytes")
             if content_there != content:
-                raise self._lacks("reads something else than what was written last")
+                raise self._lacks("does not return the content that was written last")
             if not info.modified_ms:
-                raise self._lacks("tells no time of modification, by which garbage is known")
+                raise self._lacks("reports no time of modification, which vacuum needs")
             listed = [child for child in client.children("list", self._directory) if child.path == path]
             if not listed:
-                raise self._lacks("does not list at once what was written")
+                raise self._lacks("does not list a written file at once")
             if listed != [info]:
-                raise self._lacks("lists files with another length or time than they have")
+                raise self._lacks("lists files with a wrong length or time")
 
     def _is_gone(self, name: str) -> None:
         path = self._path(name)
         for client in self._clients:
             with contextlib.suppress(NotFound):
                 client.info("stat", path)
-                raise self._lacks("finds a file that was deleted")
+                raise self._lacks("finds a deleted file")
             if path in {child.path for child in client.children("list", self._directory)}:
-                raise self._lacks("lists a file that was deleted")
+                raise self._lacks("lists a deleted file")
 
     def _path(self, name: str) -> str:
         return join(self._directory, name)
@@ -199,7 +199,9 @@ class Probe:
         reason = f" ({error.detail})" if error is not None else ""
         client = self._clients[0]
         kind = _UnclearProbeError if is_unclear else Unsupported
-        detail = f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}"
+        detail = (
+            f"{client.implementation} of {client.where} {what}{reason}; commits are not safe on this store: {_INSTEAD}"
+        )
         return kind("prove", self._directory, detail)
 
     def _clean(self) -> None:
@@ -290,7 +292,7 @@ class FsspecFileSystem(FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         children = self.client.children("list", path)
         if path and not children:
-            raise NotFound("list", path, f"nothing is there below {self._url}")
+            raise NotFound("list", path, f"it does not exist below {self._url}")
         return children
 
     def make_directories(self, path: str) -> None:
@@ -304,7 +306,7 @@ class FsspecFileSystem(FileSystem):
         self.client.name("rename", target)
         size_bytes = self.client.file_info("rename", source).size_bytes
         if source == target:
-            raise AlreadyExists("rename", target, f"it is the name it has below {self._url}")
+            raise AlreadyExists("rename", target, f"source and target are the same name below {self._url}")
         with _FsspecStream(target, self.client, "rename") as stream:
             for start in range(0, size_bytes, BLOCK_BYTES):
                 stream.write(self.client.read("rename", source, start, min(BLOCK_BYTES, size_bytes - start)))
@@ -312,7 +314,7 @@ class FsspecFileSystem(FileSystem):
             with contextlib.suppress(NotFound):
                 self.client.delete("rename", source)
         except StorageError as error:
-            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+            raise OutcomeUnknown("rename", source, f"copied, but the old name still exists: {error.detail}") from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         with _FsspecStream(path, self.client, "create_exclusive") as stream:

@@ -100,9 +100,9 @@ def _check_no_secrets(option: str, name: str, value: object) -> None:
     elif _is_secret(name, value):
         inside = "" if option == name else f" (in it, {name})"
         raise ConfigError(
-            f"storage.{option}{inside}: options are shown by explain() and in logs, so they are not for secrets. "
-            f"Write {_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, "
-            "or leave it out where the library finds its credentials by itself"
+            f"storage.{option}{inside}: explain() and logs show options, so do not put secrets in them. Write "
+            f"{_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, or "
+            "omit the option if the library finds its credentials"
         )
 
 
@@ -150,20 +150,20 @@ _TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "crea
 # The variable that names trusted certificates.
 _BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
 _ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
-_DENIED = "the store refuses it to these credentials: see which they are, and what they allow"
+_DENIED = "the store denies access to these credentials: check which credentials are used, and their permissions"
 
 _MEANINGS = (
-    (FileNotFoundError, NotFound, "nothing is there"),
-    (IsADirectoryError, NotFound, "a directory is there, and a file was asked for"),
+    (FileNotFoundError, NotFound, "it does not exist"),
+    (IsADirectoryError, NotFound, "it is a directory, not a file"),
     (NotADirectoryError, NotADirectory, "a file is where a directory is needed"),
-    (FileExistsError, AlreadyExists, "something is there already; nothing is ever overwritten"),
+    (FileExistsError, AlreadyExists, "it already exists, and files are never overwritten"),
     (PermissionError, PermissionDenied, _DENIED),
     (NotImplementedError, Unsupported, "the implementation cannot do this"),
 )
 
 _NUMBERS: dict[int, tuple[type[StorageError], str]] = {
     errno.ENOSPC: (OutOfSpace, "the store is full"),
-    errno.EDQUOT: (OutOfSpace, "a quota is used up"),
+    errno.EDQUOT: (OutOfSpace, "a quota is exceeded"),
     errno.ENAMETOOLONG: (Unsupported, "the name is too long for the store; shorten it"),
 }
 
@@ -201,13 +201,13 @@ class FsspecClient:
         except ConfigError:
             raise
         except (TimeoutError, NoThreadError) as error:
-            text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is away, or silent"
+            text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store does not respond"
             raise Unavailable("open", "", text) from error
         except Exception as error:
             text = f"{type(error).__name__}: {hidden(str(error), self._secrets)}"
             raise ConfigError(
                 f"{url!r}: fsspec cannot open it ({text}): install the package that it names for {scheme!r}, and give "
-                "what its constructor needs as options storage.<argument>"
+                "the arguments of its constructor as options storage.<argument>"
             ) from self._shown(error)
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
@@ -251,7 +251,7 @@ class FsspecClient:
         """Return the status of a file; raise `NotFound` for a directory, too."""
         info = self.info(operation, path)
         if info.is_directory:
-            raise NotFound(operation, path, f"a directory is there below {self.where}, and a file was asked for")
+            raise NotFound(operation, path, f"it is a directory below {self.where}, not a file")
         return info
 
     def children(self, operation: str, path: str) -> list[FileInfo]:
@@ -271,7 +271,9 @@ class FsspecClient:
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
         content = bytes(self.call(operation, path, lambda store, name: store.cat_file(name, start=start, end=end)))
         if len(content) != end - start:
-            detail = f"{len(content)} bytes came from {start} on instead of {end - start} below {self.where}"
+            detail = (
+                f"{len(content)} bytes were received from position {start} instead of {end - start}, below {self.where}"
+            )
             raise Unavailable(operation, path, detail)
         return content
 
@@ -323,7 +325,7 @@ class NewFile:
             self._file = store.open(name, "xb", block_size=BLOCK_BYTES)
         written = self._file.write(content)
         if written != len(content):
-            raise OSError(f"{written} bytes were taken of {len(content)}")
+            raise OSError(f"{written} of {len(content)} bytes were accepted")
 
 
 def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
@@ -375,7 +377,7 @@ def remote_error(
     if is_upload and kind is NotFound:
         kind = None  # the upload is gone: perhaps the library sent its end twice
     if kind is None and operation not in READING:
-        kind, advice = OutcomeUnknown, "it may have happened"
+        kind, advice = OutcomeUnknown, "the operation may have taken effect"
     if kind is None:
         kind = StorageError if isinstance(error, _MISTAKES) else Unavailable
         advice = "the implementation failed"
@@ -394,5 +396,5 @@ def _meaning(error: Exception) -> tuple[type[StorageError], str] | None:
         if status in _DENYING:
             return PermissionDenied, _DENIED
         if status == _GONE:
-            return NotFound, "nothing is there"
+            return NotFound, "it does not exist"
     return None

@@ -133,10 +133,8 @@ class LocalFileSystem(FileSystem):
             except OSError as error:
                 if not path or error.errno not in LEADS_NOWHERE or not os.path.islink(name.text):
                     raise
-                detail = (
-                    f"a symbolic link to {os.readlink(name.text)!r} is there below {self.root}, which leads nowhere"
-                )
-                raise DanglingLink("stat", path, f"{detail}: correct it, or remove it") from error
+                detail = f"it is a broken symbolic link to {os.readlink(name.text)!r} below {self.root}"
+                raise DanglingLink("stat", path, f"{detail}: correct the link, or remove it") from error
 
     def list(self, path: str) -> list[FileInfo]:
         prefix, children = f"{path}/" if path else "", []
@@ -172,7 +170,7 @@ class LocalFileSystem(FileSystem):
                 make_directory(name, self._directory_mode)
                 return
             self.make_directories(parent_of(path))
-        detail = f"the directory above it is below {self.root}, and nothing can be made in it; choose another path"
+        detail = f"its parent directory below {self.root} accepts no new entries; choose another path"
         raise Unsupported("make_directories", path, detail)
 
     def _make_by_path(self, path: str) -> None:
@@ -198,7 +196,9 @@ class LocalFileSystem(FileSystem):
             if self._is_there(source):
                 detail = f"the directory of the target {target!r} is missing below {self.root}"
                 raise MissingParent("rename", source, detail) from error
-            raise NotFound("rename", source, f"nothing is there below {self.root}; the target is {target!r}") from error
+            raise NotFound(
+                "rename", source, f"it does not exist below {self.root}; the target is {target!r}"
+            ) from error
         except OSError as error:
             raise storage_error(error, "rename", source, f"{self.root} (target {target!r})") from error
 
@@ -232,7 +232,7 @@ class LocalFileSystem(FileSystem):
             try:
                 sync_directory(directory_of(name))
             except OSError as error:
-                detail = f"it exists below {self.root}, but its name could not be made durable: {error.strerror}"
+                detail = f"it exists below {self.root}, but its name could not be synced: {error.strerror}"
                 raise OutcomeUnknown("create_exclusive", path, detail) from error
 
     def put(self, path: str, content: bytes) -> None:
@@ -291,7 +291,7 @@ def open_location(location: Location) -> FileSystem:
     directory_mode = int(settings.get("directoryPermission", "777"), 8)
     follow = settings.get("followLinks", "false").lower()
     if follow not in {"true", "false"}:
-        raise ConfigError(f"storage.followLinks={follow!r}: it takes true or false")
+        raise ConfigError(f"storage.followLinks={follow!r}: it must be true or false")
     return LocalFileSystem(
         location.path,
         location.context,

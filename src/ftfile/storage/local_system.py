@@ -47,12 +47,12 @@ _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
 _NO_FILE = (
-    "a link, a pipe, a socket or a device is there below {root}, which is not opened: remove it, or set "
-    "storage.followLinks=true for a link, if all who can write there are trusted"
+    "it is a link, a pipe, a socket or a device below {root}, and is not opened: remove it, or set "
+    "storage.followLinks=true for a link, if all users with write access are trusted"
 )
 _IN_THE_WAY = (
-    "{link!r} below {root} is a symbolic link, and none is followed: remove it, or set storage.followLinks=true if all "
-    "who can write there are trusted"
+    "{link!r} below {root} is a symbolic link, and links are not followed: remove it, or set storage.followLinks=true "
+    "if all users with write access are trusted"
 )
 
 
@@ -264,7 +264,7 @@ def rename_in_two_steps(source: Name, target: Name) -> None:
     try:
         os.unlink(source.text, dir_fd=source.directory)
     except OSError as error:
-        text = f"linked, but the old name remains: {error.strerror}"
+        text = f"linked, but the old name still exists: {error.strerror}"
         raise OSError(errno.EIO, text, source.text, None, target.text) from error
 
 
@@ -282,15 +282,15 @@ _DENIED = "user id {user} may not do this below {root}; grant it the permission,
 _READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
 _NEEDED = "a file is below {root} where a directory is needed; move it or choose another path"
 _FULL = "no space is left on the disk of {root}; free space or inodes, or choose another path"
-_QUOTA = "the disk quota of user id {user} on {root} is used up; free space or raise the quota"
-_TOO_LARGE = "larger than the file system of {root}, or this process, allows for a file (`ulimit -f`)"
+_QUOTA = "the disk quota of user id {user} on {root} is exceeded; free space or raise the quota"
+_TOO_LARGE = "the file is larger than the file system of {root} or this process (`ulimit -f`) allows"
 _UNABLE = "the file system of {root} cannot do this; choose another path or driver"
-_BUSY = "the system is short of a resource for {root}; it may be tried again"
+_BUSY = "the system lacks a resource for {root}; retry later"
 
 _NUMBERS = (
-    (NotFound, "nothing is there below {root}", (errno.ENOENT,)),
-    (NotFound, "a directory is there below {root}, and a file was asked for", (errno.EISDIR,)),
-    (AlreadyExists, "something is there already below {root}; nothing is ever overwritten", (errno.EEXIST,)),
+    (NotFound, "it does not exist below {root}", (errno.ENOENT,)),
+    (NotFound, "it is a directory below {root}, not a file", (errno.EISDIR,)),
+    (AlreadyExists, "it already exists below {root}, and files are never overwritten", (errno.EEXIST,)),
     (NotADirectory, _NEEDED, (errno.ENOTDIR,)),
     (PermissionDenied, _DENIED, (errno.EACCES, errno.EPERM)),
     (PermissionDenied, _READ_ONLY, (errno.EROFS,)),
@@ -298,9 +298,9 @@ _NUMBERS = (
     (OutOfSpace, _QUOTA, (errno.EDQUOT,)),
     (OutOfSpace, _TOO_LARGE, (errno.EFBIG,)),
     (Unsupported, "a name or the whole path below {root} is too long; shorten it", (errno.ENAMETOOLONG,)),
-    (Unsupported, "source and target below {root} lie on different devices; keep both on one", (errno.EXDEV,)),
-    (Unsupported, "the file system of {root} does not allow this name; choose another one", (errno.EILSEQ,)),
-    (Unsupported, "too many symbolic links below {root}; replace them by the real path", (errno.ELOOP,)),
+    (Unsupported, "source and target below {root} are on different devices; keep both on one device", (errno.EXDEV,)),
+    (Unsupported, "the file system of {root} does not allow this name; choose another name", (errno.EILSEQ,)),
+    (Unsupported, "too many symbolic links below {root}; use the real path", (errno.ELOOP,)),
     (Unsupported, _UNABLE, (errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)),
     (Unavailable, "this process has too many open files; close some or raise `ulimit -n`", (errno.EMFILE,)),
     (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
@@ -319,8 +319,8 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
         kind = Unavailable if operation in READING else OutcomeUnknown
         advice = "the device or server of {root} failed; see the kernel log and check it"
     if link := _dangling_link(error, root):
-        detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which is not there"
-        return NotADirectory(operation, path, f"{detail}: make that directory, or correct the link")
+        detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which does not exist"
+        return NotADirectory(operation, path, f"{detail}: create that directory, or correct the link")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
 
@@ -358,7 +358,7 @@ def open_watch(root: str) -> Watch | None:
     try:
         notifier = INotify(nonblocking=True)
     except OSError as error:
-        _log.info("%r is listed at intervals alone, without inotify (fs.inotify.max_user_instances): %s", root, error)
+        _log.info("%r is only listed at intervals, without inotify (fs.inotify.max_user_instances): %s", root, error)
         return None
     return _InotifyWatch(notifier, root)
 
@@ -377,8 +377,8 @@ class _InotifyWatch(Watch):
             if error.errno == errno.ENOSPC and not self._is_full:
                 self._is_full = True
                 _log.info(
-                    "%r and other directories below %r are listed at intervals alone, as inotify has no room "
-                    "(fs.inotify.max_user_watches)", directory, self._root
+                    "%r and other directories below %r are only listed at intervals, because the inotify limit is "
+                    "reached (fs.inotify.max_user_watches)", directory, self._root
                 )  # fmt: skip
 
     def changed(self, wait_s: float = 0.0) -> bool:

@@ -27,7 +27,7 @@ class OutputStream(ABC):
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
         for name in sorted(capabilities & {"hflush", "hsync"}):
             if all(getattr(type(self), method) is getattr(OutputStream, method) for method in ("_hsync", f"_{name}")):
-                raise TypeError(f"{type(self).__name__} has the capability {name}, and no _{name}")
+                raise TypeError(f"{type(self).__name__} has the capability {name}, but no method _{name}")
         self.path = path
         self._capabilities = capabilities
         self._position = 0
@@ -128,7 +128,9 @@ class OutputStream(ABC):
 
     def _check_capability(self, operation: str, name: str) -> None:
         if not self.has_capability(name):
-            raise Unsupported(operation, self.path, f"this stream has no {operation}; ask has_capability first")
+            raise Unsupported(
+                operation, self.path, f"this stream does not support {operation}; call has_capability first"
+            )
 
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
@@ -173,5 +175,5 @@ class CopyingStream(OutputStream):
 def copy_range(stream: OutputStream, path: str, offset: int, length: int) -> None:
     """Append a range of another file to any stream; see `CopyingStream.copy_from`."""
     if not isinstance(stream, CopyingStream):
-        raise Unsupported("copy_from", stream.path, "this stream has no copy_from; ask has_capability first")
+        raise Unsupported("copy_from", stream.path, "this stream does not support copy_from; call has_capability first")
     stream.copy_from(path, offset, length)

@@ -44,7 +44,7 @@ def _invalid(path: str) -> str | None:
     if not path:
         return None
     if _MALFORMED.search(path):
-        return "a path is relative to the root, without empty parts, '.', '..' and NUL; correct the path"
+        return "a path must be relative to the root, without empty parts, '.', '..' and NUL; correct the path"
     if path.isascii() and len(path) <= NAME_BYTES_MAX:
         return None
     try:
@@ -69,16 +69,16 @@ def fault_of(
         if character in path:
             return f"has the character {character!r}, which this store may not keep; replace it"
     if not blank_ends and any(name != name.strip() for name in path.split("/")):
-        return "has a name that begins or ends with a blank, which this store may not list; replace it"
+        return "has a name that begins or ends with a space, which this store may not list; replace it"
     if path.isascii() and len(path) + more_bytes <= min(NAME_BYTES_MAX, bytes_max or NAME_BYTES_MAX):
         return None
     sizes = [len(name.encode(errors="surrogatepass")) for name in path.split("/")]
     sizes[-1] += more_bytes
     if max(sizes) > NAME_BYTES_MAX:
-        return f"has a name that may come to {max(sizes)} bytes, where {NAME_BYTES_MAX} are allowed; shorten it"
+        return f"has a name of up to {max(sizes)} bytes, and {NAME_BYTES_MAX} are allowed; shorten it"
     size_bytes = sum(sizes) + len(sizes) - 1
     if bytes_max is not None and size_bytes > bytes_max:
-        return f"may come to {size_bytes} bytes, where this store allows {bytes_max} below its directory; shorten it"
+        return f"can have {size_bytes} bytes, and this store allows {bytes_max} below its directory; shorten it"
     return None
 
 
@@ -131,7 +131,7 @@ class Location(Url):
         unknown = sorted(name for name in self.settings if name.lower() not in spelling)
         if unknown:
             names = ", ".join(f"storage.{name}" for name in unknown)
-            has = f"it has {', '.join(accepted)}" if accepted else "it has none"
+            has = f"its settings are {', '.join(accepted)}" if accepted else "it has no settings"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
         values = {spelling[name.lower()]: text for name, text in self.settings.items()}
         return {name: text for name, text in self.optional_settings.items() if name in accepted} | values
@@ -145,7 +145,7 @@ def read_seconds(values: Mapping[str, str], name: str, default: str, *, zero: bo
     except ValueError:
         seconds = -1
     if not 0 <= seconds < float("inf") or (seconds == 0 and not zero):
-        raise ConfigError(f"storage.{name}={text!r}: it takes a number of seconds, such as {default}")
+        raise ConfigError(f"storage.{name}={text!r}: it must be a number of seconds, such as {default}")
     return seconds
 
 
@@ -171,11 +171,11 @@ def parse(url: str) -> Url:
         path = slash + path
         if ":" in authority.rpartition("@")[0]:
             raise ConfigError(
-                f"the {scheme} URL has a password before its host, which explain() and logs would show: leave it out, "
-                "and give credentials where the driver looks for them"
+                f"the {scheme} URL has a password before its host, which explain() and logs would show: remove it, "
+                "and configure credentials for the driver"
             )
     elif not path.startswith("/"):
-        hint = "a relative path whose first name has a colon must be made absolute"
+        hint = "a relative path whose first name contains a colon must be written as an absolute path"
         raise ConfigError(f"{url!r} has no slash after its scheme; write {scheme}:///path, and {hint}")
     if scheme == "file":
         if authority.lower() not in {"", "localhost"}:
@@ -191,8 +191,8 @@ def parse(url: str) -> Url:
 def _check_no_drive(url: str, scheme: str) -> None:
     if len(scheme) == 1 and not url.startswith("://", 1):
         raise ConfigError(
-            f"{url!r} looks like a path with a drive of Windows, which ftfile does not run on: in its subsystem for "
-            f"Linux, write /mnt/{scheme}/…"
+            f"{url!r} looks like a path with a Windows drive, and ftfile does not run on Windows: in the Windows "
+            f"Subsystem for Linux, write /mnt/{scheme}/…"
         )
 
 

@@ -290,8 +290,8 @@ def _open(location: Location, url: str) -> FileSystem:
     name = _BUILT_IN.get(scheme) or _places.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         schemes = ", ".join(known_schemes())
-        detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none"
-        raise ConfigError(f"{detail}; there are: {schemes}")
+        detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec has none"
+        raise ConfigError(f"{detail}; available schemes: {schemes}")
     try:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:

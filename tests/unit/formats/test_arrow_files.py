@@ -42,7 +42,7 @@ def test_levels_change_the_size() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compression": "snappy"}, "compression='snappy': for arrow it takes none, lz4, zstd"),
+        ({"compression": "snappy"}, "compression='snappy': for arrow it must be one of none, lz4, zstd"),
         (
             {"compression": "lz4", "compressionLevel": 1},
             "compressionLevel=1 with compression=lz4: only zstd have levels",

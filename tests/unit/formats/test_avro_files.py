@@ -185,13 +185,13 @@ def test_levels_change_the_size(compression: str, level: int) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compression": "lz4"}, "compression='lz4': for avro it takes none, deflate, snappy, zstd"),
+        ({"compression": "lz4"}, "compression='lz4': for avro it must be one of none, deflate, snappy, zstd"),
         ({"compression": "snappy", "compressionLevel": 1}, "only deflate, zstd have levels"),
-        ({"compression": "deflate", "compressionLevel": 10}, "for deflate it takes 1 to 9"),
-        ({"compressionLevel": 0}, "for deflate it takes 1 to 9"),
+        ({"compression": "deflate", "compressionLevel": 10}, "for deflate it must be 1 to 9"),
+        ({"compressionLevel": 0}, "for deflate it must be 1 to 9"),
         ({"recordName": "a.b"}, "option recordName='a.b'"),
-        ({"recordName": "string"}, "option recordName='string' is a type of Avro's"),
-        ({"recordNamespace": "a..b"}, "option recordNamespace='a..b': it takes names with dots"),
+        ({"recordName": "string"}, "option recordName='string' is the name of an Avro type"),
+        ({"recordNamespace": "a..b"}, "option recordNamespace='a..b': it must be names separated by dots"),
     ],
 )
 def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
@@ -202,11 +202,15 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("a b", pa.int32(), "column `a b`: names in Avro are letters, digits and _; rename it, or use parquet"),
+        ("a b", pa.int32(), "column `a b`: names in Avro consist of letters, digits and _; rename it, or use parquet"),
         ("größe", pa.int32(), "column `größe`"),
         ("1st", pa.int32(), "column `1st`"),
         ("v", pa.list_(pa.struct([("x.y", pa.int32())])), "column `v`, field `x.y`: names in Avro"),
-        ("v", pa.map_(pa.int32(), pa.int32()), r"column `v`: .*; keys in Avro are strings: cast the keys to STRING"),
+        (
+            "v",
+            pa.map_(pa.int32(), pa.int32()),
+            r"column `v`: .*; keys in Avro must be strings: cast the keys to STRING",
+        ),
         ("v", pa.time64("ns"), "column `v`"),
     ],
 )

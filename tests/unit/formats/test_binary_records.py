@@ -64,9 +64,9 @@ def test_delimiters_that_are_not_understood(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"delimiter": b""}, "option delimiter='': it takes at least one byte"),
-        ({"delimiter": b"||"}, r"option delimiter=b'\|\|' ends as it begins"),
-        ({"delimiter": b"aba"}, "ends as it begins"),
+        ({"delimiter": b""}, "option delimiter='': it must have at least one byte"),
+        ({"delimiter": b"||"}, r"option delimiter=b'\|\|': its end must differ from its beginning"),
+        ({"delimiter": b"aba"}, "its end must differ from its beginning"),
         ({"delimiter": b"|", "lengthPrefix": "int32"}, "delimiter and lengthPrefix are both given"),
     ],
 )

@@ -132,15 +132,15 @@ def test_line_separators(line_sep: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sep": "||"}, "option sep='||': it takes one ASCII character"),
+        ({"sep": "||"}, "option sep='||': it must be one ASCII character"),
         ({"sep": "\n"}, "option sep="),
         ({"quote": ""}, "option quote=''"),
         ({"escape": "é"}, "option escape='é'"),
         ({"sep": '"'}, "sep and quote are both"),
         ({"sep": ";", "escape": ";"}, "sep and escape are both"),
-        ({"lineSep": ";"}, "option lineSep=';': for csv it takes"),
-        ({"nullValue": "a,b"}, "may not contain sep"),
-        ({"nullValue": "\n"}, "may not contain sep"),
+        ({"lineSep": ";"}, "option lineSep=';': for csv it must be"),
+        ({"nullValue": "a,b"}, "must not contain sep"),
+        ({"nullValue": "\n"}, "must not contain sep"),
         ({"timeZone": "Mars"}, "option timeZone='Mars'"),
     ],
 )

@@ -93,5 +93,5 @@ def test_segments(content: bytes) -> None:
 
 
 def test_a_segment_that_claims_to_be_huge() -> None:
-    with pytest.raises(CorruptData, match="bytes that shall be"):
+    with pytest.raises(CorruptData, match="bytes that claim to decompress to"):
         list(RowSegments(ROWS).decode((1 << 40).to_bytes(8, "little") + SEGMENT[8:], "spool", ROWS))

@@ -74,10 +74,13 @@ def test_zstd_is_the_default_and_levels_change_the_size() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"compression": "lzo"}, "compression='lzo': for parquet it takes none, snappy, gzip, zstd, lz4, brotli"),
+        (
+            {"compression": "lzo"},
+            "compression='lzo': for parquet it must be one of none, snappy, gzip, zstd, lz4, brotli",
+        ),
         ({"compression": "snappy", "compressionLevel": 1}, "only gzip, zstd, brotli have levels"),
-        ({"compressionLevel": 23}, "for zstd it takes .* to 22"),
-        ({"compression": "gzip", "compressionLevel": 0}, "for gzip it takes 1 to 9"),
+        ({"compressionLevel": 23}, "for zstd it must be .* to 22"),
+        ({"compression": "gzip", "compressionLevel": 0}, "for gzip it must be 1 to 9"),
     ],
 )
 def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:

@@ -73,7 +73,7 @@ def test_rows_end_by_an_error_where_the_process_ends_their_file(monkeypatch: pyt
     rows = CSV.decode(io.BytesIO(content), ROWS)
     assert next(rows).num_rows == (1 << 16) // 8
     end_all()
-    with pytest.raises(CorruptData, match="expected the whole file, found what was read before"):
+    with pytest.raises(CorruptData, match="expected the whole file, found the part that was read before"):
         list(rows)
 
 

@@ -60,7 +60,7 @@ def test_no_line_separator_is_refused() -> None:
 @pytest.mark.parametrize("line_sep", ["||", "\n\n", "aba"])
 def test_a_line_separator_that_ends_as_it_begins_is_refused(line_sep: str) -> None:
     """After a value that ends so, too, a reader would find it too early."""
-    with pytest.raises(ConfigError, match="ends as it begins"):
+    with pytest.raises(ConfigError, match="its end must differ from its beginning"):
         format_from_options("text", {"lineSep": line_sep})
 
 

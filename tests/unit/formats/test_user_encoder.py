@@ -50,7 +50,7 @@ def test_its_bytes_are_the_records() -> None:
 
 
 def test_null_says_that_a_record_cannot_be_encoded() -> None:
-    with pytest.raises(EncodingError, match="Marked' gives null"):
+    with pytest.raises(EncodingError, match="Marked' returned null"):
         encode(named(f"{HERE}:Marked"), one_column(pa.string(), "bad").rename_columns(["word"]))
 
 
@@ -67,7 +67,7 @@ def test_entry_points_are_read_back() -> None:
 @pytest.mark.usefixtures("installed")
 def test_the_log_does_not_make_readers_import_modules() -> None:
     reading = for_reading(named(f"{HERE}:Marked"), WORDS.schema)
-    with pytest.raises(ConfigError, match=r"must not say which module.*entry point of the group 'ftfile.encoders'"):
+    with pytest.raises(ConfigError, match=r"does not import a module .*entry point of the group 'ftfile.encoders'"):
         decode(reading, b"*a\n", WORDS.schema)
     with pytest.raises(ConfigError, match=r"'write-only' has no method decode\(values, schema\)"):
         decode(for_reading(named("write-only"), WORDS.schema), b"*a\n", WORDS.schema)
@@ -75,7 +75,7 @@ def test_the_log_does_not_make_readers_import_modules() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_options_are_named_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match=r"cannot be made from encoder\.how, encoder\.password: ") as caught:
+    with pytest.raises(ConfigError, match=r"cannot be created from encoder\.how, encoder\.password: ") as caught:
         named("broken", how="init", password="s3cret")
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(named("marked", password="s3cret"))
@@ -88,14 +88,18 @@ def test_options_are_named_and_not_shown() -> None:
         (
             "no-such-name",
             "",
-            "'no-such-name' is neither `module:Class` nor an entry point .*; there are: broken, marked",
+            "'no-such-name' is neither `module:Class` nor an entry point .*; installed: broken, marked",
         ),
-        ("broken", "init", "encoder='broken' cannot be made from .*no good"),
-        ("broken", "extension", "has the extension '../x', and one like '.bin' is needed"),
+        ("broken", "init", "encoder='broken' cannot be created from .*no good"),
+        ("broken", "extension", "has the extension '../x', and an extension such as '.bin' is required"),
         ("broken", "method", r"has no method encode\(batch\): see docs/formats/binary.md"),
-        ("broken", "raises", "asked to encode no rows, encoder='broken' raised KeyError"),
-        ("broken", "type", "asked to encode no rows, .* returned <class 'list'>, and binary values are needed"),
-        ("broken", "numbers", "returned int64, and binary values are needed"),
+        ("broken", "raises", "when it encoded a batch without rows, encoder='broken' raised KeyError"),
+        (
+            "broken",
+            "type",
+            "when it encoded a batch without rows, .* returned <class 'list'>, and binary values are required",
+        ),
+        ("broken", "numbers", "returned int64, and binary values are required"),
         ("broken", "fewer", "returned 1 values for 0 rows"),
     ],
 )

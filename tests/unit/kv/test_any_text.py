@@ -84,7 +84,7 @@ def test_python_has_no_such_values(out: str) -> None:
     with kv.open(out, context=current()) as reader:
         for read in (reader.get, lambda key: reader.multi_get([key]), lambda key: reader.multi_get([key] * 40)):
             with pytest.raises(
-                ConfigError, match=r"key 'b': column 'value' .* not UTF-8\. Read it with lookup or scan"
+                ConfigError, match=r"key 'b': column 'value' .* not UTF-8\. Read it as Arrow, with lookup or scan"
             ):
                 read("b")
         assert reader.get("a") == "1"

@@ -77,12 +77,12 @@ class TestNames:
     def test_merge_functions_by_column(self) -> None:
         schema = pa.schema([("k", pa.string()), ("a,b", pa.int64()), ("a:b", pa.int64())])
         assert define(schema, ["k"], merge={"a,b": "sum", "a:b": "last"}).merge == {"a,b": "sum"}
-        with pytest.raises(ConfigError, match="'c' is none of the value columns"):
+        with pytest.raises(ConfigError, match="'c' is not one of the value columns"):
             define(schema, ["k"], merge={"c": "sum"})
-        with pytest.raises(ConfigError, match="there are append, coalesce"):
+        with pytest.raises(ConfigError, match="use one of append, coalesce"):
             define(schema, ["k"], merge={"a:b": "total"})
         counts = pa.schema([("k", pa.string()), ("n", pa.int64())])
-        with pytest.raises(ConfigError, match="'total' is not understood: there are append, coalesce"):
+        with pytest.raises(ConfigError, match="'total' is not understood: use one of append, coalesce"):
             define(counts, ["k"], merge="n:total")  # the column of that name, not a module
 
     def test_merge_functions_of_the_store_are_not_parsed(self) -> None:
@@ -116,8 +116,8 @@ LOOKUPS: list[tuple[pa.Array, str]] = [
 TWICE = pa.table([["a"], ["b"]], ["k", "k"])
 CALLS: list[tuple[Callable[[kv.Reader], Any], type[Exception], str]] = [
     *((lambda reader, keys=keys: reader.lookup(keys), ConfigError, text) for keys, text in LOOKUPS),
-    (lambda reader: reader.lookup(TWICE), ConfigError, "k must be there once"),
-    (lambda reader: reader.lookup(pa.table({"n": [1]})), ConfigError, "k must be there once"),
+    (lambda reader: reader.lookup(TWICE), ConfigError, "k must occur exactly once"),
+    (lambda reader: reader.lookup(pa.table({"n": [1]})), ConfigError, "k must occur exactly once"),
     (lambda reader: reader.lookup(pa.array(["a"]), ["n", "n"]), ConfigError, "name each column once"),
     (lambda reader: reader.scan(columns=["n", "k", "n"]), ConfigError, "name each column once"),
     (lambda reader: reader.scan(start=["a"]), TypeError, "key column 'k' takes str, not list"),

@@ -86,7 +86,7 @@ class TestOrder:
         query.run(0, [rows("a")] * 4)
         assert "runs for 1 buckets" not in caplog.text
         query.run(1, [rows("a")] * 5)
-        assert "a batch brings 5 runs for 1 buckets" in caplog.text
+        assert "a batch writes 5 runs for 1 buckets" in caplog.text
         assert 'repartition(n, expr("pmod(xxhash64(k), 1)"))' in caplog.text
 
 
@@ -523,7 +523,7 @@ class TestDefinition:
         query = StoreBatch(out, {"k": "string", "n": "long"}, {}, FIRST)
         written = query.write(1, [rows(*"bcdef")])
         rebucket(out, 8)
-        with pytest.raises(ConfigError, match="definition of the store was changed while a batch was written"):
+        with pytest.raises(ConfigError, match="definition of the store changed while a batch was written"):
             query.commit(1, written)
         query.run(1, [rows(*"bcdef")])
         assert rows_of(out) == dict.fromkeys("abcdef", 1)

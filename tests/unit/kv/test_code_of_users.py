@@ -27,7 +27,7 @@ MODULE = "sums_of_a_user"
 FUNCTION = f"{MODULE}:Sum"
 MERGE = f"n:{FUNCTION}"
 NEEDED = (
-    re.escape(f"merge='{MERGE}', and code is not imported because a directory names it")
+    re.escape(f"merge='{MERGE}', and ftfile does not import code only because a directory names it")
     + ".*give "
     + re.escape(f"merge='{MERGE}'")
 )

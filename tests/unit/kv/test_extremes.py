@@ -225,7 +225,7 @@ class TestNothing:
         for keys in no_range:
             with pytest.raises(ConfigError, match=r"purge has no range: .* everything=True"):
                 kv.purge(PATH, **keys, context=current())
-        with pytest.raises(ConfigError, match="leave out start, end and prefix"):
+        with pytest.raises(ConfigError, match="omit start, end and prefix"):
             kv.purge(PATH, "a", everything=True, context=current())
         assert contents() == {"a": 1}
 

@@ -330,7 +330,7 @@ def test_positions_of_others_are_refused() -> None:
         kv.changes("memory://feed/nothing", context=current())
     assert read(1) == []
     keyed = define(pa.schema([("Old", pa.string()), ("n", pa.int64())]), ["Old"])
-    with pytest.raises(ConfigError, match="names of columns of the change feed"):
+    with pytest.raises(ConfigError, match="names as columns of the change feed"):
         feed_schema(keyed)
 
 

@@ -156,5 +156,5 @@ def test_more_keys_at_a_time_than_a_column_holds() -> None:
         def __len__(self) -> int:
             return 1 << 31
 
-    with pytest.raises(ConfigError, match="keys of 2147483649 bytes are too many at a time"):
+    with pytest.raises(ConfigError, match="keys of 2147483649 bytes are too many for one call"):
         key_array([b"a", Long()], pa.binary())

@@ -119,7 +119,7 @@ def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
     for batch in range(2):
         query.run(batch, [[{"k": key, "n": half, "gone": False} for key in ("a", f"b{batch}")]])
     query.run(2, [[]])
-    assert "it will be tried again: merge=n:sum: the values of key ('a') have no result" in caplog.text
+    assert "will be retried: merge=n:sum: the values of key ('a') have no result" in caplog.text
     with kv.open(PATH, context=current()) as reader:
         assert reader.get("b0") == reader.multi_get(["b1"])[0] == half
         for read in (reader.get, lambda key: reader.multi_get([key]), lambda key: reader.lookup(pa.array([key]))):

@@ -144,7 +144,7 @@ def test_a_reader_is_a_version(path: str) -> None:
     for wrong in (-1, 3):
         with pytest.raises(ConfigError, match="the newest is 2"):
             reader.at(wrong)
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="give only one of them"):
         kv.open(path, version=0, timestamp="2024-01-01")
     with pytest.raises(ConfigError, match="no version is as old"):
         kv.open(path, timestamp=datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc))
@@ -244,7 +244,7 @@ def test_arguments_of_other_types(path: str) -> None:
     reader = kv.open(path)
     wrong: list[Any] = [None, "ab", b"ab", 1, (each for each in [1]), pa.array([1])]
     for keys in wrong:
-        with pytest.raises(TypeError, match="it takes a list of keys"):
+        with pytest.raises(TypeError, match="it must be a list of keys"):
             reader.multi_get(keys)
     assert reader.multi_get((1,)) == [("a", 1)]
     for buckets in (1, [True], ["0"], (each for each in [0])):

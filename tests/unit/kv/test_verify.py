@@ -62,7 +62,7 @@ def test_every_damaged_byte_is_named(store: Builder, tmp_path: Path) -> None:
         assert (damaged.path, damaged.offset, bucket_name(damaged.bucket)) == (hit.path, hit.offset, hit.directory_key)
     spool.unlink()
     assert len(errors(store)) == 4
-    assert all("not there" in error for error in errors(store))
+    assert all("its file is missing" in error for error in errors(store))
 
 
 @pytest.mark.slow
@@ -92,4 +92,4 @@ def test_runs_that_are_not_apart(store: Builder) -> None:
     (output,) = store.outputs([(bucket_name(store.bucket_of((b"a",))), table)])
     (live,) = [run_of(add) for add in store.log.refresh().segments.values()]
     store.record([], [], [output.with_metadata(RunMetadata(live.metadata.at, output.metadata.keys))])
-    assert ["keys in common" in error for error in errors(store)] == [True]
+    assert ["it shares keys" in error for error in errors(store)] == [True]

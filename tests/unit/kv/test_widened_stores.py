@@ -365,7 +365,7 @@ def test_an_operator_reads_what_another_writer_has_widened(merge: str, folded: V
             (3, None),
         )
         assert store.read("z") == folded
-        with pytest.raises(SchemaError, match="open it again, and windows that have ended come back"):
+        with pytest.raises(SchemaError, match="open it again; this restores windows that have ended"):
             store.committed(1)
     with kv.KeyValueStore(PATH, writer="narrow", maintenance="none", context=current()) as store:
         assert store.read("z") == folded
@@ -405,6 +405,6 @@ def test_an_operator_of_a_store_that_an_overwrite_gave_other_columns() -> None:
         query.run(0, [[{"k": "a", "other": 2}]])
         store.refresh()
         with pytest.raises(
-            ConfigError, match=r"columns \['other'\] by now, and had \['n'\]: close it, and open it again"
+            ConfigError, match=r"changed from \['n'\] to \['other'\]: close the store and open it again"
         ):
             store.read("a")

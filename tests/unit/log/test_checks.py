@@ -95,7 +95,7 @@ class TestABatch:
                 return dataclasses.replace(self.inner.capabilities, path_bytes_max=100)
 
         driver = Driver(Short(fs))
-        with pytest.raises(ConfigError, match="may come to 101 bytes, where this store allows 100"):
+        with pytest.raises(ConfigError, match="can have 101 bytes, and this store allows 100"):
             driver.commit(0, driver.stage(0, name=f"{'a' * 50}/{'b' * 50}"))
         driver.commit(0, driver.stage(0, name=f"{'a' * 50}/{'b' * 49}"))
 

@@ -533,5 +533,5 @@ class TestFailures:
         written(out)
         with pytest.raises(ConfigError, match="target_bytes=0"):
             ftfile.compact(out, target_bytes=0, context=current())
-        with pytest.raises(ConfigError, match="none of the partition columns"):
+        with pytest.raises(ConfigError, match="not one of the partition columns"):
             ftfile.compact(out, where={"word": "a"}, context=current())

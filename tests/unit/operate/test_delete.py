@@ -575,7 +575,7 @@ def test_damage_is_an_error_and_no_row_goes(out: str) -> None:
 def test_rows_that_a_read_returns_and_a_rewrite_keeps_are_an_error(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out)
     monkeypatch.setattr("ftfile.read.selection.Without.apply", lambda _, rows, __: (batch for _, batch in rows))
-    with pytest.raises(CorruptData, match="without those that a read returns"):
+    with pytest.raises(CorruptData, match="without the removed rows"):
         ftfile.delete(out, "id = 3")
     assert ftfile.open(out).version() == 2
 

@@ -67,12 +67,12 @@ def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBa
     [
         (None, 'or "all" for every row'),
         ({}, 'or "all" for every row'),
-        ("", "says nothing"),
+        ("", "is empty"),
         ("7", "a comparison is expected"),
-        ("month = 7", "month=7 is no value of the column's type string"),
-        ("id = 7", "'id' is none of the partition columns, which are month"),
-        ("ALL", "'ALL' is none of the partition columns"),
-        (7, "where=7 is no condition"),
+        ("month = 7", "month=7 is not a value of the column's type string"),
+        ("id = 7", "'id' is not one of the partition columns, which are month"),
+        ("ALL", "'ALL' is not one of the partition columns"),
+        (7, "where=7 is not a condition"),
     ],
     quick=3,
 )
@@ -116,7 +116,7 @@ class TestDirectoryPattern:
         assert ids(hours) == left
 
     def test_the_pattern_is_needed_and_checked(self, hours: str) -> None:
-        with pytest.raises(ConfigError, match="'directoryTime' is none of the partition columns, which are kind"):
+        with pytest.raises(ConfigError, match="'directoryTime' is not one of the partition columns, which are kind"):
             ftfile.drop(hours, "directoryTime IS NULL")
         with pytest.raises(ConfigError, match="directoryPattern='yyyy-QQ'"):
             ftfile.drop(hours, "directoryTime IS NULL", directory_pattern="yyyy-QQ")

@@ -186,14 +186,14 @@ def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_fo
 
     def check(log: CommitLog, *arguments: Any) -> None:
         if str(log.refresh().nonce) == open_log(other.path, Access()).refresh().nonce:
-            raise HistoryGone("version 1 is to be read next, and the oldest that vacuum has left is 100")
+            raise HistoryGone("version 1 must be read next, and the oldest version that vacuum has kept is 100")
         check_position(log, *arguments)
 
     monkeypatch.setattr(lag, "check_position", check)
     (found,) = sink.status(sources=[other.path, followed.path]).sources
     assert (found.path, found.versions_behind) == (f"file://{followed.path}", 0)
     (found,) = sink.status(sources=[other.path]).sources
-    assert "oldest that vacuum has left" in found.unknown
+    assert "oldest version that vacuum has kept" in found.unknown
 
 
 def lose_metadata(checkpoint: Path) -> None:

@@ -190,7 +190,7 @@ def test_an_inventory_refuses_links_or_passes_each_directory_once(fs: LocalFileS
     fs.make_directories("a")
     fs.put("a/x.json", b"{}")
     Path(fs.root, "a/loop").symlink_to(Path(fs.root))
-    with pytest.raises(NotAFile, match=r"a link, .* is there below .*: remove it, or set storage\.followLinks=true"):
+    with pytest.raises(NotAFile, match=r"a link, .* below .*: remove it, or set storage\.followLinks=true"):
         list_foreign(fs)
     assert list(list_foreign(LocalFileSystem(fs.root, SYSTEM, follow_links=True))) == ["a/x.json"]
 

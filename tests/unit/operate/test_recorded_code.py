@@ -127,8 +127,8 @@ class TestNamed:
         path = tmp_path / "store"
         write_store(path)
         assert ftfile.kv.verify(str(path)).not_asked == (f"{MODULE}:Sum",)
-        assert f"Merged by {MODULE}:Sum, not asked" in run("kv", "verify", path).output
-        assert f"n: {MODULE}:Sum, not asked" in run("kv", "stats", path).output
+        assert f"Merged by {MODULE}:Sum, which was not loaded" in run("kv", "verify", path).output
+        assert f"n: {MODULE}:Sum, not loaded" in run("kv", "stats", path).output
         for is_verified in (True, False):
             warnings = ftfile.report(str(path), verify=is_verified).findings
             assert any(f"merge by {MODULE}:Sum, not imported" in warning.actual for warning in warnings)

@@ -191,7 +191,7 @@ def test_a_follower_is_told_and_passes_over_it(query: MicroBatch) -> None:
     [(offset, _)] = [(offset, list(rows)) for offset, rows in directory.follow()]
     ftfile.restore(query.path, 0)
     query.run(1, [[{"id": 10, "month": "9"}]])
-    with pytest.raises(ChangedRows, match="version 2, a restore of version 0, removes 0 files, and brings 1 back"):
+    with pytest.raises(ChangedRows, match="version 2, a restore of version 0, removes 0 files, and restores 1"):
         list(directory.follow(offset))
     [rows] = [pa.Table.from_batches(rows) for _, rows in directory.follow(offset, skipChangeCommits=True)]
     assert rows["id"].to_pylist() == [10]
@@ -373,7 +373,9 @@ def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:
         assert (directory.oldest_version(), directory.version_at(began)) == (0, 0)
         ftfile.vacuum(query.path, dry_run=False, context=current())
         assert directory.oldest_version() == 1
-        with pytest.raises(ConfigError, match=r"version 0 was the newest then, and is vacuumed: the oldest .* is 1"):
+        with pytest.raises(
+            ConfigError, match=r"version 0 was the newest at this time, and vacuum has deleted it: the oldest .* is 1"
+        ):
             directory.version_at(began)
         reads = directory.to_arrow, directory.dataset, partial(directory.tail, 9)
         for read in (*reads, lambda version: directory.to_batches(version).read_all()):

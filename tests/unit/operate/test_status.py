@@ -64,7 +64,7 @@ def test_what_was_published_is_not_listed(world: World) -> None:
     [
         ("part.txt", "part.txt", "a foreign file of 4 bytes is at 'part.txt'"),
         ("key=1/part.txt", "key=1", "a foreign file of 4 bytes is at 'key=1'"),
-        ("long" * 70, None, "its name has a name that may come to 280 bytes"),
+        ("long" * 70, None, "its name has a name of up to 280 bytes"),
     ],
 )
 def test_why_it_cannot_be_published(world: World, name: str, foreign: str | None, problem: str) -> None:

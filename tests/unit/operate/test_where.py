@@ -87,7 +87,7 @@ def test_values_are_compared_as_what_they_are(
 )
 def test_what_is_no_value_of_the_column_is_an_error(tmp_path: Path, kind: str, asked: object) -> None:
     out = written(tmp_path, [None], kind)
-    with pytest.raises(ConfigError, match=r"where: key=.* is no value of the column's type"):
+    with pytest.raises(ConfigError, match=r"where: key=.* is not a value of the column's type"):
         found(out, {"key": asked})
 
 
@@ -130,14 +130,14 @@ def test_every_column_named_must_match(tmp_path: Path) -> None:
 
 
 def test_an_unknown_column_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'id', 'nosuch' is none of the partition columns, which are key"):
+    with pytest.raises(ConfigError, match="'id', 'nosuch' is not one of the partition columns, which are key"):
         found(written(tmp_path, ["a"], "string"), {"id": 1, "nosuch": 2})
 
 
 def test_a_directory_without_partition_columns_says_so(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
-    with pytest.raises(ConfigError, match="of which this directory has none"):
+    with pytest.raises(ConfigError, match="and this directory has none"):
         found(out, {"id": 1})
 
 

@@ -160,7 +160,7 @@ def test_decimals_that_became_floating_point_numbers_are_not_rounded(
     query.run(2, [[{"v": None}]])
     directory = ftfile.open(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"column 'v' has decimals in 'part-.*err in their last digit: to_batches\(\)"
+        ConfigError, match=r"column 'v' has decimals in 'part-.*with errors in the last digit: use to_batches\(\)"
     ):
         directory.dataset()
     assert directory.dataset(version=1).count_rows() == 2
@@ -219,8 +219,11 @@ def test_a_file_that_was_taken_away_is_an_error(tmp_path: Path) -> None:
 @parametrize(
     ("options", "text"),
     [
-        ({"fileFormat": "json"}, r"some files are json, and pyarrow reads arrow, orc, parquet .*to_batches\(\)"),
-        ({"maxBatchesPerFile": "9"}, r"files that are still open.*ftfile.flush\(path\)"),
+        (
+            {"fileFormat": "json"},
+            r"some files are json, and pyarrow can only read arrow, orc, parquet .*to_batches\(\)",
+        ),
+        ({"maxBatchesPerFile": "9"}, r"some rows are in open files.*ftfile.flush\(path\)"),
         ({"encryption": "aes-gcm"}, r"is encrypted or filtered"),
         ({"encryption": "parquet"}, r"is encrypted or filtered"),
     ],

@@ -157,7 +157,7 @@ def test_a_dataset_without_its_files_is_an_error(tmp_path: Path) -> None:
     dataset = directory.dataset()
     ftfile.compact(tmp_path)
     ftfile.vacuum(tmp_path, retention="0s", force=True, dry_run=False)
-    with pytest.raises(FileNotFoundError, match=r"is gone: a vacuum, .* Ask for the dataset again"):
+    with pytest.raises(FileNotFoundError, match=r"is missing: vacuum or .* Call dataset\(\) again"):
         dataset.to_table()
     with pytest.raises(HistoryGone):
         directory.to_arrow(5)

@@ -139,7 +139,7 @@ def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeyp
         query.run(number, [[]])
     MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run(12, [[{"word": "12"}]])
     other = SourceRun(out, COLUMNS, offsets=[run.offsets[0].replace('"nonce": "', '"nonce": "x')], commits=1)
-    with pytest.raises(AnotherLog, match="version 0 is not the one that the query has read"):
+    with pytest.raises(AnotherLog, match="version 0 is not the version that the query has read"):
         other.run()
     run.run()
     assert [row["word"] for row in run.rows] == ["0", "12"]

@@ -67,7 +67,7 @@ def test_every_bad_column_is_in_one_error_with_a_remedy() -> None:
         column("i", "interval"),
     ) == [
         "column `v`: type geometry(4326) cannot be stored; store it as WKB: st_asbinary(column)",
-        "column `s.t`: type time(3) cannot be stored; only TIME(6) is stored: cast(column AS TIME(6))",
+        "column `s.t`: type time(3) cannot be stored; only TIME(6) is supported: cast(column AS TIME(6))",
         "column `s.x`: type void cannot be stored; give it a type: cast(column AS STRING)",
         "column `i`: type interval cannot be stored; store it as a string, or as a number of months or microseconds",
     ]
@@ -76,8 +76,8 @@ def test_every_bad_column_is_in_one_error_with_a_remedy() -> None:
 def test_names_that_differ_by_case_only_are_refused() -> None:
     inner = struct(column("x", "long"), column("x", "long"))
     assert refusals(column("Id", "long"), column("iD", "long"), column("s", inner)) == [
-        "column `id`: 2 columns have this name (case aside); rename them apart",
-        "column `s.x`: 2 columns have this name (case aside); rename them apart",
+        "column `id`: 2 columns have this name (case aside); give them different names",
+        "column `s.x`: 2 columns have this name (case aside); give them different names",
     ]
 
 
@@ -99,7 +99,7 @@ def test_other_types_are_refused(kind: str) -> None:
 
 
 def test_empty_schemas_are_refused() -> None:
-    assert refusals() == ["the schema has no columns; select at least one"]
+    assert refusals() == ["the schema has no columns; select at least one column"]
     assert refusals(column("s", struct())) == ["column `s`: a struct without fields cannot be stored; drop the column"]
 
 

@@ -65,7 +65,7 @@ def test_conditions_take_times_and_their_texts(tmp_path: Any) -> None:
     out = written(str(tmp_path / "out"), {"id": "long", "t": TIME})
     assert ftfile.open(out).to_arrow(where="t = '01:02:03.5'")["id"].to_pylist() == [1]
     assert ftfile.open(out).to_arrow(where={"t": LAST})["id"].to_pylist() == [3]
-    with pytest.raises(ConfigError, match="no time of day as in 23:59:59"):
+    with pytest.raises(ConfigError, match="not a time of day such as 23:59:59"):
         ftfile.open(out).to_arrow(where="t > '1:02'")
     ftfile.delete(out, "t < '12:00:00'")
     assert ftfile.open(out).to_arrow()["id"].to_pylist() == [2, 3]
@@ -82,8 +82,8 @@ def test_other_texts_are_no_times(text: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"t": "time(3)"}, {}, r"column `t`: type time\(3\) cannot be stored; only TIME\(6\) is stored"),
-        ({"id": "long", "t": ARRAY}, {"fileFormat": "orc"}, r"column `t.element`: TIME, which ORC does not have"),
+        ({"t": "time(3)"}, {}, r"column `t`: type time\(3\) cannot be stored; only TIME\(6\) is supported"),
+        ({"id": "long", "t": ARRAY}, {"fileFormat": "orc"}, r"column `t.element`: TIME, which ORC does not support"),
         ({"t": TIME}, {"fileFormat": "text"}, r"cast\(`t` AS STRING\)"),
         ({"id": "long", "t": TIME}, {"partitionBy": "t"}, "column 't' of type time64"),
     ],
@@ -95,14 +95,14 @@ def test_where_it_cannot_be_stored(tmp_path: Any, columns: dict[str, Any], optio
 
 def test_stores_do_not_hold_it(tmp_path: Any) -> None:
     store = StoreBatch(str(tmp_path / "store"), {"id": "long", "t": ARRAY}, {"keyColumns": "id"})
-    with pytest.raises(ConfigError, match=r"column 't': a store does not hold TIME: cast\(column AS STRING\)"):
+    with pytest.raises(ConfigError, match=r"column 't': a store does not support TIME: use cast\(column AS STRING\)"):
         store.run(0, [[]])
 
 
 def test_files_of_other_programs_are_not_read_with_it(tmp_path: Any) -> None:
     source = FtFileDataSource({"path": str(tmp_path), "fileFormat": "parquet", "stateLocation": str(tmp_path / "s")})
     schema = settings.struct_type(spark_schema({"id": "long", "t": ARRAY}))
-    with pytest.raises(ConfigError, match=r"column `t.element`: TIME, which is read from ftfile's own directories"):
+    with pytest.raises(ConfigError, match=r"column `t.element`: TIME, which is only read from ftfile directories"):
         source.streamReader(schema)
 
 

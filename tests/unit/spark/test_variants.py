@@ -73,7 +73,7 @@ def test_it_is_not_read_as_a_struct(tmp_path: Any, stored: Any, asked: Any) -> N
         settings.struct_type(spark_schema({"v": asked}))
     )
     (partition,) = reader.partitions()
-    with pytest.raises(SchemaError, match=r"does not fit the columns to be read: v was .*variant"):
+    with pytest.raises(SchemaError, match=r"does not fit the columns to read: v was .*variant"):
         list(reader.read(partition))
 
 
@@ -125,19 +125,21 @@ def test_values_without_a_json_text_are_bad_records(tmp_path: Any) -> None:
 @pytest.mark.parametrize("file_format", ["csv", "avro", "orc"])
 def test_formats_without_it_refuse_it(tmp_path: Any, file_format: str) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", **V}, {"fileFormat": file_format})
-    with pytest.raises(SchemaError, match=rf"`v`: VARIANT, which {file_format} does not have; use to_json\(column\)"):
+    with pytest.raises(
+        SchemaError, match=rf"`v`: VARIANT, which {file_format} does not support; use to_json\(column\)"
+    ):
         query.run(0, [[]])
 
 
 def test_stores_do_not_hold_it(tmp_path: Any) -> None:
     store = StoreBatch(str(tmp_path / "store"), {"id": "long", "a": ARRAY}, {"keyColumns": "id"})
-    with pytest.raises(ConfigError, match=r"column 'a': a store does not hold VARIANT: to_json\(column\)"):
+    with pytest.raises(ConfigError, match=r"column 'a': a store does not support VARIANT: use to_json\(column\)"):
         store.run(0, [[]])
 
 
 def test_files_of_other_programs_are_not_read_with_it(tmp_path: Any) -> None:
     source = FtFileDataSource({"path": str(tmp_path), "fileFormat": "parquet", "stateLocation": str(tmp_path / "s")})
-    with pytest.raises(ConfigError, match=r"column `v`: VARIANT, which is read from ftfile's own directories"):
+    with pytest.raises(ConfigError, match=r"column `v`: VARIANT, which is only read from ftfile directories"):
         source.streamReader(settings.struct_type(spark_schema({"id": "long", **V})))
 
 

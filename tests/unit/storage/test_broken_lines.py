@@ -110,7 +110,7 @@ class TestDripping:
         for answer in (DRIPPING_HEAD, DRIPPING_BODY):
             if (scheme, call) == ("s3", "stat") and answer is DRIPPING_BODY:
                 continue  # it has none
-            with Server(answer) as server, pytest.raises(Unavailable, match=r"no answer within 0\.\d+ s"):
+            with Server(answer) as server, pytest.raises(Unavailable, match=r"no response within 0\.\d+ s"):
                 READING[call](opened(scheme, server, timeout="0.25"))
 
     @pytest.mark.parametrize("scheme", ["s3", "webhdfs"])
@@ -125,7 +125,7 @@ class TestDripping:
     def test_an_answer_to_a_change(self, scheme: str, call: str, before: list[Step]) -> None:
         with (
             Server(*before, DRIPPING_HEAD) as server,
-            pytest.raises(OutcomeUnknown, match=r"no answer within 1(\.\d+)? s"),
+            pytest.raises(OutcomeUnknown, match=r"no response within 1(\.\d+)? s"),
         ):
             CHANGING[call](opened(scheme, server, timeout="1"))
 
@@ -138,7 +138,7 @@ class TestDripping:
         with Server(*BEFORE_CONTENT[scheme], DRIPPING_HEAD) as server:
             stream = opened(scheme, server, timeout="1").create("file")
             stream.write(CONTENT)
-            with pytest.raises(OutcomeUnknown, match=r"no answer within 1(\.\d+)? s"):
+            with pytest.raises(OutcomeUnknown, match=r"no response within 1(\.\d+)? s"):
                 stream.close()
 
     @pytest.mark.parametrize("scheme", ["s3", "webhdfs"])
@@ -198,7 +198,7 @@ class TestLeft:
         with Server(answer) as server:
             for name, call in READING.items():
                 if (name, answer) != ("stat", ENDLESS_BODY) or scheme == "webhdfs":
-                    with pytest.raises(Unavailable, match="no answer within"):
+                    with pytest.raises(Unavailable, match="no response within"):
                         call(opened(scheme, server, timeout="0.25"))
             soon_nobody_waits()
 
@@ -207,7 +207,7 @@ class TestLeft:
         with Server(*BEFORE_CONTENT[scheme], ENDLESS_HEAD) as server:
             stream = opened(scheme, server, timeout="1").create("file")
             stream.write(CONTENT)
-            with pytest.raises(OutcomeUnknown, match="no answer within"):
+            with pytest.raises(OutcomeUnknown, match="no response within"):
                 stream.close()
             soon_nobody_waits()
 
@@ -223,7 +223,7 @@ class TestLeft:
             stream: Any = opened("s3", server, timeout="1", partSize="5MiB").create("file")
             stream.write(bytes(6 * MIB))
             (part,) = stream._upload._parts  # noqa: SLF001
-            with pytest.raises(OutcomeUnknown, match="no answer within 6 s"):
+            with pytest.raises(OutcomeUnknown, match="no response within 6 s"):
                 part.result()
             soon_nobody_waits()
 
@@ -356,7 +356,7 @@ def test_plain_http_where_tls_is_asked_for_is_a_setting() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{server.server_address[1]}"
         fs = open_filesystem(f"swebhdfs://{address}/out", policy=RetryPolicy(attempts=1))
-        with pytest.raises(ConfigError, match=f"{address}: what answers speaks no TLS.*webhdfs://"):
+        with pytest.raises(ConfigError, match=f"{address}: the server does not speak TLS.*webhdfs://"):
             fs.put("hint", CONTENT)
         server.shutdown()
 
@@ -390,9 +390,12 @@ class TestShort:
     def test_a_range_that_is_shorter_than_was_asked_for(self, scheme: str) -> None:
         # By what it promises, too.
         short = Answer(reply(CONTENT[8:500]))
-        with Server(LENGTH[scheme], short) as server, pytest.raises(Unavailable, match="492 bytes came") as caught:
+        with (
+            Server(LENGTH[scheme], short) as server,
+            pytest.raises(Unavailable, match="492 bytes were received") as caught,
+        ):
             read_at(opened(scheme, server))
-        assert "does not answer" not in str(caught.value)
+        assert "does not respond" not in str(caught.value)
         with Server(LENGTH[scheme], short, Answer(reply(CONTENT[8:1008]))) as server:
             assert read_at(opened(scheme, server, patience="30")) == CONTENT[8:1008]
 

@@ -19,7 +19,7 @@ def test_a_call_that_hangs_is_left_to_itself() -> None:
 
     with pytest.raises(TimeoutError, match="its own"):
         run_within(100, fail)
-    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"no response within 0\.01 s"):
         run_within(0.01, lambda: ended.wait(100))
     ended.set()
     assert run_within(100, lambda: "next") == "next"

@@ -232,38 +232,41 @@ class NeverGivingUp(Objects):
 @parametrize(
     ("kind", "lack"),
     [
-        (Overwriting, "writes over a file where it was told to make one"),
-        (LookingFirst, "lets 2 of 2 writers make one file"),
-        (LookingLast, "lets [234] of 4 writers make one file"),
-        (OverwritingLarge, "lets 2 of 2 writers make one file"),
-        (OverwritingLater, "moves a file over another"),
-        (Vague, r"does not say so \(FileExistsError\).*it did not work"),
-        (WithoutModeX, r"makes no files where there are none \(mode 'xb'\).*no mode xb"),
-        (WantingDirectories, "has no bucket or container of this name, or wants directories to be made before files"),
+        (Overwriting, "overwrites an existing file when it creates one"),
+        (LookingFirst, "lets 2 of 2 writers create the same file"),
+        (LookingLast, "lets [234] of 4 writers create the same file"),
+        (OverwritingLarge, "lets 2 of 2 writers create the same file"),
+        (OverwritingLater, "overwrites an existing file when it moves a file"),
+        (Vague, r"does not raise FileExistsError .*it did not work"),
+        (WithoutModeX, r"does not create new files \(mode 'xb'\).*no mode xb"),
+        (
+            WantingDirectories,
+            "has no bucket or container of this name, or requires directories to be created before files",
+        ),
         (MemoryFileSystem, "shows files while they are written"),
-        (ListingLate, "does not list at once what was written"),
-        (ListingTheDead, "lists a file that was deleted"),
-        (FindingTheDead, "finds a file that was deleted"),
-        (ReadingLate, "reads something else than what was written last"),
-        (OneClientAlone, "does not find at once what was written"),
-        (WithoutTimes, "tells no time of modification"),
-        (WithoutLengths, "tells a length of -1 bytes"),
-        (WithOtherLengths, "lists files with another length or time"),
-        (NeverGivingUp, "makes files that were given up"),
+        (ListingLate, "does not list a written file at once"),
+        (ListingTheDead, "lists a deleted file"),
+        (FindingTheDead, "finds a deleted file"),
+        (ReadingLate, "does not return the content that was written last"),
+        (OneClientAlone, "does not find a written file at once"),
+        (WithoutTimes, "reports no time of modification"),
+        (WithoutLengths, "reports a length of -1 bytes"),
+        (WithOtherLengths, "lists files with a wrong length or time"),
+        (NeverGivingUp, "keeps files whose write was aborted"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "so",
     quick=2,
     packages=True,
 )
 def test_what_falls_short_is_refused(kind: type, lack: str) -> None:
-    with pytest.raises(Unsupported, match=rf"{kind.__name__} of \S+ {lack}.*: take a newer version.*own driver"):
+    with pytest.raises(Unsupported, match=rf"{kind.__name__} of \S+ {lack}.*: use a newer version.*another driver"):
         prove(kind, f"objects-{kind.__name__.lower()}")
 
 
 def test_a_disk_by_way_of_fsspec_is_refused(tmp_path: Path) -> None:
     # As it is by sftp, and wherever else files are seen while they are written.
     (tmp_path / "_ftfile").mkdir()
-    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or wants directories"):
+    with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* or requires directories"):
         open_filesystem(f"local:{tmp_path}").prove("_ftfile")
     with pytest.raises(Unsupported, match=r"LocalFileSystem of local://.* (shows files|wants directories)"):
         open_filesystem(f"local:{tmp_path}", settings={"auto_mkdir": "true"}).prove("_ftfile")
@@ -291,7 +294,7 @@ def test_every_call_ends() -> None:
     stream = filesystem.create("file")
     try:
         stream.write(b"data")
-        with pytest.raises(OutcomeUnknown, match=r"TimeoutError.*no answer within 0\.1 s"):
+        with pytest.raises(OutcomeUnknown, match=r"TimeoutError.*no response within 0\.1 s"):
             stream.close()
         assert not stream.abort()
         # Who does not answer has not shown that it cannot.
@@ -322,7 +325,7 @@ def test_opening_ends_and_is_tried_anew() -> None:
     answer = threading.Event()
     SilentAtFirst.waits.append(answer)
     try:
-        with pytest.raises(Unavailable, match=r"TimeoutError when fsspec opened.*no answer within 0\.1 s"):
+        with pytest.raises(Unavailable, match=r"TimeoutError when fsspec opened.*no response within 0\.1 s"):
             open_filesystem(where, settings=settings)
     finally:
         SilentAtFirst.waits.clear()
@@ -408,7 +411,7 @@ def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
     assert Told.arguments["token"] == way
     # Of any other argument it may be one.
     for name in ("secret", "sas_token"):
-        with pytest.raises(ConfigError, match="not for secrets"):
+        with pytest.raises(ConfigError, match="do not put secrets"):
             open_filesystem(f"told://{next(names)}", settings={name: way})
 
 
@@ -420,7 +423,7 @@ def test_a_keyed_store_shows_no_secret(monkeypatch: pytest.MonkeyPatch, caplog: 
     monkeypatch.setenv("MY_KEY", "s3cret")
     url, plain = f"told://{next(names)}/store", "pl4in"
     for opened in (kv.open, functools.partial(kv.KeyValueStore, writer="w")):
-        with pytest.raises(ConfigError, match="not for secrets") as caught:
+        with pytest.raises(ConfigError, match="do not put secrets") as caught:
             opened(url, storage={"account_key": plain})
         assert plain not in "".join(traceback.format_exception(caught.value))
     storage = {"account_key": "env:MY_KEY"}
@@ -483,14 +486,14 @@ class Strict(Objects):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"account_key": "s3cret"}, "storage.account_key: .*not for secrets.*env:NAME"),
-        ({"sas_token": "s3cret"}, "storage.sas_token: .*not for secrets"),
-        ({"Password": "123"}, "storage.Password: .*not for secrets"),
-        ({"client_kwargs": '{"secret": "s3cret"}'}, r"storage.client_kwargs \(in it, secret\): .*not for secrets"),
-        ({"tokens": '["s3cret"]'}, "storage.tokens: .*not for secrets"),
-        ({"endpoint_url": "https://me:s3cret@host"}, "storage.endpoint_url: .*not for secrets"),
+        ({"account_key": "s3cret"}, "storage.account_key: .*do not put secrets.*env:NAME"),
+        ({"sas_token": "s3cret"}, "storage.sas_token: .*do not put secrets"),
+        ({"Password": "123"}, "storage.Password: .*do not put secrets"),
+        ({"client_kwargs": '{"secret": "s3cret"}'}, r"storage.client_kwargs \(in it, secret\): .*do not put secrets"),
+        ({"tokens": '["s3cret"]'}, "storage.tokens: .*do not put secrets"),
+        ({"endpoint_url": "https://me:s3cret@host"}, "storage.endpoint_url: .*do not put secrets"),
         ({"account_key": "env:NOT_THERE"}, "'NOT_THERE', which storage.account_key names, is not set"),
-        ({"calltimeout": "soon"}, "storage.callTimeout='soon': it takes a number of seconds"),
+        ({"calltimeout": "soon"}, "storage.callTimeout='soon': it must be a number of seconds"),
         ({"calltimeout": "0"}, "storage.callTimeout='0'"),
     ],
 )
@@ -538,7 +541,7 @@ def test_a_file_that_shrank_is_not_read_short() -> None:
     filesystem.create_exclusive("file", b"four")
     with filesystem.open("file") as file:
         filesystem.put("file", b"2")
-        with pytest.raises(Unavailable, match="1 bytes came from 0 on instead of 4"):
+        with pytest.raises(Unavailable, match="1 bytes were received from position 0 instead of 4"):
             file.read_at(0, 4)
 
 
@@ -569,7 +572,7 @@ class Short(Objects):
 def test_what_is_written_short_is_no_file() -> None:
     known_as("short", Short)
     filesystem = open_filesystem(f"short://{next(names)}", policy=RetryPolicy(attempts=1))
-    with pytest.raises(StorageError, match="3 bytes were taken of 4"):
+    with pytest.raises(StorageError, match="3 of 4 bytes were accepted"):
         filesystem.create_exclusive("file", b"four")
     assert filesystem.list("") == []
 
@@ -626,7 +629,7 @@ class Forgetting(Objects):
 def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
     known_as("forgetting", Forgetting)
     filesystem = open_filesystem(f"forgetting://{next(names)}")
-    with pytest.raises(OutcomeUnknown, match=r"FileNotFoundError.*it may have happened"):
+    with pytest.raises(OutcomeUnknown, match=r"FileNotFoundError.*the operation may have taken effect"):
         filesystem.create_exclusive("file", b"content")
     stream = filesystem.create("other")
     stream.write(b"content")
@@ -749,7 +752,7 @@ def test_each_row_once_whatever_change_fails(
 def test_a_sink_on_what_falls_short_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     known_as("objects-over", Overwriting)
     query = MicroBatch("objects-over://x/y", {"value": "string"}, {}, checkpoint=str(tmp_path))
-    with pytest.raises(Unsupported, match="writes over a file"):
+    with pytest.raises(Unsupported, match="overwrites an existing file"):
         query.run(0, [[{"value": "a"}]])
     assert list(Overwriting.store) == []
 

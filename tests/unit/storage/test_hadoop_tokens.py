@@ -144,7 +144,7 @@ def test_another_cluster_of_the_host_gets_no_token_where_the_own_address_is_know
     settings = {f"dfs.namenode.{kind}-address.ns.one": address for kind, address in addresses.items()}
     write_site(tmp_path / "hdfs-site.xml", {"dfs.ha.namenodes.ns": "one", **settings})
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    with pytest.raises(ConfigError, match="it has tokens for 'namenode:8120'"):
+    with pytest.raises(ConfigError, match="only tokens for 'namenode:8120'"):
         open_filesystem("webhdfs://ns/out")
     file.write_bytes(tokens("namenode:8120", "10.0.0.1:8020"))
     open_filesystem("webhdfs://ns/out")

@@ -356,7 +356,7 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
 def test_settings_that_mean_nothing_are_refused_at_start(url: str, name: str, texts: str, native: FileSystem) -> None:
     del native  # it brings the library
     for text in texts.split():
-        with pytest.raises(ConfigError, match=f"{name}='{text}': it takes"):
+        with pytest.raises(ConfigError, match=f"{name}='{text}': it must be"):
             opened(url, **{name: text})
 
 
@@ -432,7 +432,7 @@ class TestTryingSettings:
     ) -> None:
         names.mode = 0o600
         opened(url, filePermission="640").prove("_ftfile")
-        assert "the permission 600, and not the filePermission 640" in caplog.text
+        assert "the permission 600, not the requested filePermission 640" in caplog.text
 
 
 def test_a_process_without_threads_has_done_nothing(native: FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,7 +559,7 @@ def test_what_is_held_of_a_file_that_is_being_written_is_told(fs: FileSystem) ->
 
 @pytest.mark.parametrize("path", ["a:b", ".snapshot/a"])
 def test_names_that_hdfs_does_not_have_are_refused_before_it_is_asked(path: str, fs: FileSystem, names: Names) -> None:
-    with pytest.raises(Unsupported, match=r"colon|keeps for itself"):
+    with pytest.raises(Unsupported, match=r"colon|reserved by HDFS"):
         fs.create_exclusive(path, b"")
     assert names.asked == []
 
@@ -659,7 +659,7 @@ def test_hdfs_on_a_web_port_is_told_at_once(native: FileSystem, names: Names, mo
         names.errors |= {"status": [OSError(hung_up)], "create": [OSError("Broken pipe (os error 32)")]}
         names.errors["mkdirs"] = [OSError("Connection reset by peer (os error 104)")]
         for call in (lambda: fs.stat("file"), lambda: fs.create("file"), lambda: fs.make_directories("a")):
-            with pytest.raises(WrongConnection, match=rf"{web} is the address of a web server; write hdfs://host:8020"):
+            with pytest.raises(WrongConnection, match=rf"{web} is the address of a web server; use hdfs://host:8020"):
                 call()
         # A NameNode that hung up may be there again.
         names.errors["status"] = [OSError(hung_up)]

@@ -175,7 +175,7 @@ def test_links_are_followed_where_the_caller_says_so(tmp_path: Path, outside: Pa
     assert [info.path for info in fs.list("data")] == ["data/part"]
     with pytest.raises(NotADirectory, match=r"remove it, or set storage\.followLinks=true"):
         open_filesystem(str(outside)).read("data/part")
-    with pytest.raises(ConfigError, match=r"storage\.followLinks='1': it takes true or false"):
+    with pytest.raises(ConfigError, match=r"storage\.followLinks='1': it must be true or false"):
         open_filesystem(str(outside), settings={"followLinks": "1"})
 
 

@@ -403,7 +403,7 @@ def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) 
         lambda: kv.open(local.root),
         lambda: kv.KeyValueStore(local.root, writer="w"),
     ):
-        text = r"link' is a symbolic link to 'no\{where\}', which is not there"
+        text = r"link' is a symbolic link to 'no\{where\}', which does not exist"
         with pytest.raises((NotADirectory, ConfigError), match=text):
             call()
     (tmp_path / "no{where}").mkdir()
@@ -421,7 +421,7 @@ def test_dangling_links_are_not_listed_where_links_are_followed(tmp_path: Path, 
     local.put("file", b"")
     Path(local.root, "dangling").symlink_to(target)
     assert [info.path for info in local.list("")] == ["file"]
-    with pytest.raises(DanglingLink, match=r"a symbolic link to .* which leads nowhere: correct it, or remove it"):
+    with pytest.raises(DanglingLink, match=r"a broken symbolic link to .*: correct the link, or remove it"):
         local.stat("dangling")
 
 

@@ -105,7 +105,7 @@ class TestNative:
         client = found.client()
         servers.active, servers.silent = "nobody", {"nn1"}
         # The other one may be late itself.
-        verdict = r"no answer within 5 s; .*nn1 \(one:8020\) is silent, .*nn2 .* is (in standby|silent)"
+        verdict = r"no response within 5 s; .*nn1 \(one:8020\) is silent, .*nn2 .* is (in standby|silent)"
         with pytest.raises(TimeoutError, match=verdict):
             found.run(5.0, lambda: client.get_file_info("/"), client)
         assert found.client() is client
@@ -130,7 +130,7 @@ class TestNative:
         monkeypatch.setattr(hdfs_native_nodes, "STUCK_S", 0.1)
         found = nodes(servers)
         client = found.client()
-        with pytest.raises(SilentError, match="though the NameNode answers other calls"):
+        with pytest.raises(SilentError, match="although the NameNode responds to other calls"):
             found.run(LIMIT_S, servers.over.wait, client, is_short=True)
         assert found.client() is client
         waiting = threading.Event()
@@ -161,7 +161,7 @@ class TestNative:
         servers.active, servers.silent = "nn1", {"nn2"}
         servers.over.set()
         servers.over = threading.Event()
-        with pytest.raises(SilentError, match="nn1 is asked"):
+        with pytest.raises(SilentError, match="continuing with nn1"):
             found.run(LIMIT_S, servers.over.wait, second)
         assert first_of(found.client()) == "nn1"
 

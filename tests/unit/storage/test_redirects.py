@@ -47,7 +47,7 @@ def test_to_plain_http_none_is_followed(tls: tuple[Path, Path], datanode: tuple[
     names = Names(files={"/out/file": b"content"}, datanode=server.address)
     with WebServer(names, tls) as namenode:
         fs = open_filesystem(namenode.url, current())
-        with pytest.raises(ConfigError, match=f"plain HTTP, to '{server.address}', and is not followed there"):
+        with pytest.raises(ConfigError, match=f"plain HTTP, to '{server.address}', which ftfile does not follow"):
             CALLS[call](fs)
     assert plain.asked == []
     assert plain.files == {"/out/file": b"content"}

@@ -76,7 +76,7 @@ def test_one_directory_has_one_url(text: str, canonical: str) -> None:
         ("./out", "is relative"),
         ("s3://me:s3cret@bucket/out", "^(?!.*s3cret).*has a password before its host"),
         ("file:out", "no slash after its scheme"),
-        ("C:\\data", "looks like a path with a drive of Windows.*/mnt/c/"),
+        ("C:\\data", "looks like a path with a Windows drive.*/mnt/c/"),
         ("colon:name", "no slash after its scheme"),
         ("file://host/out", "write file:///host/out"),
         ("file://", "has no path"),
@@ -89,7 +89,7 @@ def test_what_names_no_directory_is_refused(text: str, reason: str) -> None:
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'gopher'.*there are: .*file.*memory"):
+    with pytest.raises(ConfigError, match=r"'gopher'.*available schemes: .*file.*memory"):
         open_filesystem("gopher://hole/x")
 
 

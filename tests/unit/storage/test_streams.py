@@ -88,7 +88,7 @@ def test_arrow_reads_through_it(filesystem: MeteredFileSystem) -> None:
 def test_a_stream_without_the_sync_of_its_capabilities_is_not_made(capability: str) -> None:
     given = {"_write": lambda *_: None, "_close": lambda _: None, "_abort": lambda _: True}
     forgetful = type("Forgetful", (OutputStream,), given)
-    with pytest.raises(TypeError, match=f"Forgetful has the capability {capability}, and no _{capability}"):
+    with pytest.raises(TypeError, match=f"Forgetful has the capability {capability}, but no method _{capability}"):
         forgetful("file", frozenset({capability, "abort"}))
     forgetful("file", frozenset({"abort"}))
     for method in (f"_{capability}", "_hsync"):

@@ -72,7 +72,7 @@ def test_a_corrected_value_leads_writers_elsewhere(url: str, monkeypatch: pytest
         assert ftfile.open(url, storage=SETTINGS).to_arrow()["n"].to_pylist() == found
     # Another store is tried as well.
     monkeypatch.setenv("MY_KEY", "b4d")
-    with pytest.raises(Unsupported, match="writes over a file"):
+    with pytest.raises(Unsupported, match="overwrites an existing file"):
         query.run(0, [[{"n": 3}]])
 
 

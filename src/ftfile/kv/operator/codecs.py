@@ -44,7 +44,9 @@ class RowMaker:
         if isinstance(row, dict) and row.keys() <= set(names):
             row = [row.get(name) for name in names]
         if not isinstance(row, (tuple, list)) or len(row) != len(names):
-            raise EncodingError(f"{row!r}: a row takes a value for each of the columns {', '.join(names) or '(none)'}")
+            raise EncodingError(
+                f"{row!r}: a row must have a value for each of the columns {', '.join(names) or '(none)'}"
+            )
         return tuple([make(value) for make, value in zip(self._makers, row, strict=True)])
 
 
@@ -78,17 +80,17 @@ class _Values:
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
             raise self.refusal(value, error) from error
         if not is_same:
-            raise self.refusal(value, f"it would be taken for {stored!r}")
+            raise self.refusal(value, f"it would be stored as {stored!r}")
         return stored
 
     def _python_value(self, scalar: pa.Scalar) -> Any:  # noqa: ANN401
         try:
             return scalar.as_py()
         except (OverflowError, ValueError) as error:
-            raise EncodingError(f"{self.where}: the {scalar.type} is none that Python has: {error}") from error
+            raise EncodingError(f"{self.where}: this {scalar.type} has no value in Python: {error}") from error
 
     def refusal(self, value: object, why: object) -> EncodingError:
-        return EncodingError(f"{self.where}: {value!r} is no {self.kind}: {why}")
+        return EncodingError(f"{self.where}: {value!r} cannot be stored as {self.kind}: {why}")
 
 
 def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
@@ -167,7 +169,7 @@ class _Lists(_Values):
             return None
         values = value.tolist() if hasattr(value, "tolist") else value  # of NumPy, Arrow or pandas
         if not isinstance(values, Collection) or isinstance(values, (str, *_BYTES, Mapping)):
-            raise self.refusal(value, f"it takes a list, not {type(value).__name__}")
+            raise self.refusal(value, f"it must be a list, not {type(value).__name__}")
         return [self.make_item(item) for item in values]
 
 
@@ -182,7 +184,7 @@ class _Structs(_Values):
         if isinstance(value, (tuple, list)) and len(value) == len(self.makers):
             value = dict(zip(self.makers, value, strict=True))
         if not isinstance(value, Mapping) or not value.keys() <= self.makers.keys():
-            raise self.refusal(value, "it takes a dictionary by name, or a value for each field")
+            raise self.refusal(value, "it must be a dictionary by field name, or have a value for each field")
         return {name: make(value.get(name)) for name, make in self.makers.items()}
 
 
@@ -198,7 +200,7 @@ class _Maps(_Values):
         try:
             entries = [(self.make_key(key), self.make_item(item)) for key, item in pairs]
         except (TypeError, ValueError) as error:
-            raise self.refusal(value, "it takes a dictionary, or a list of pairs") from error
+            raise self.refusal(value, "it must be a dictionary or a list of pairs") from error
         if any(key is None for key, _ in entries):
             raise self.refusal(value, "a key is null")
         return entries
@@ -260,9 +262,9 @@ class Pairs:
         for name, part in (("keys", keys), ("values", values)):
             # An int has these functions, too.
             if isinstance(part, type | int) or not hasattr(part, "to_bytes") or not hasattr(part, "from_bytes"):
-                raise TypeError(f"{name}={part!r}: it takes a part of a codec, such as Text()")
+                raise TypeError(f"{name}={part!r}: it must be a part of a codec, such as Text()")
         if not keys.is_for_keys:
-            raise ConfigError(f"{type(keys).__name__} is for values: equal keys would not have equal bytes")
+            raise ConfigError(f"{type(keys).__name__} is only for values: equal keys would not have equal bytes")
         self.keys = keys
         self.values = values
 
@@ -287,7 +289,7 @@ class Bytes:
     def to_bytes(self, value: bytes | bytearray | memoryview) -> bytes:
         """Return a copy of the bytes."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise EncodingError(f"{value!r} is no bytes")
+            raise EncodingError(f"{value!r} is not bytes")
         return bytes(value)
 
     def from_bytes(self, data: bytes) -> bytes:
@@ -303,11 +305,11 @@ class Text:
     def to_bytes(self, value: str) -> bytes:
         """Return the text in UTF-8."""
         if not isinstance(value, str):
-            raise EncodingError(f"{value!r} is no str")
+            raise EncodingError(f"{value!r} is not a str")
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise EncodingError(f"{value!r} has no form in UTF-8: {error}") from error
+            raise EncodingError(f"{value!r} cannot be encoded in UTF-8: {error}") from error
 
     def from_bytes(self, data: bytes) -> str:
         """Return the text."""
@@ -325,7 +327,7 @@ class Int64:
     def to_bytes(self, value: int) -> bytes:
         """Return the integer, moved up by 2**63, the most significant byte first."""
         if type(value) is not int or not -self._SHIFT <= value < self._SHIFT:
-            raise EncodingError(f"{value!r} is no int of 64 bits with a sign")
+            raise EncodingError(f"{value!r} is not a signed 64-bit int")
         return self._BYTES.pack(value + self._SHIFT)
 
     def from_bytes(self, data: bytes) -> int:
@@ -345,9 +347,11 @@ class Json:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             data = text.encode()
         except (TypeError, ValueError) as error:
-            raise EncodingError(f"{value!r} has no form in JSON: {error}") from error
+            raise EncodingError(f"{value!r} cannot be encoded as JSON: {error}") from error
         if "{" in text and json.loads(text) != value:
-            raise EncodingError(f"{value!r} does not come back from JSON: names are to be text, and tuples lists")
+            raise EncodingError(
+                f"{value!r} changes when it is read back from JSON: use text as names, and lists instead of tuples"
+            )
         return data
 
     def from_bytes(self, data: bytes) -> Any:  # noqa: ANN401
@@ -383,7 +387,7 @@ class ArrowRows:
             batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             batch.validate(full=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise EncodingError(f"{value!r} is no row of the schema: {error}") from error
+            raise EncodingError(f"{value!r} is not a row of the schema: {error}") from error
         return bytes(batch.serialize())
 
     def from_bytes(self, data: bytes) -> dict[str, Any]:
@@ -391,5 +395,5 @@ class ArrowRows:
         try:
             (row,) = read_rows(pa.py_buffer(data), self.schema).to_pylist()
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise EncodingError(f"these {len(data)} bytes are no row of the schema: {error}") from error
+            raise EncodingError(f"these {len(data)} bytes are not a row of the schema: {error}") from error
         return cast("dict[str, Any]", row)

@@ -114,17 +114,18 @@ def record_fence(
         before, recorded = opening_of(head, writer), recorded_window(head, writer)
         if restore is not None and restore < recorded:
             raise WindowOrder(
-                f"restore={restore}: windows up to {recorded} are recorded, and stay. Restore what feeds the store to "
-                f"window {recorded} or a later one"
+                f"restore={restore}: windows up to {recorded} are recorded and cannot be undone. Reset the source of "
+                f"the store to window {recorded} or a later one"
             )
         has_windows_to_read = restore is None or restore > recorded
         if has_windows_to_read and (lost_epoch := before.lost_epoch(names)) is not None:
             raise CorruptData(
                 layout.wal_directory(writer),
                 "files of processes whose opening is in the log",
-                f"files of process {lost_epoch}, and the log knows none after {before.wal_epoch}: it has lost records",
-                "Restore the newest records of the store from a copy; or open the store with "
-                f"restore={recorded}, which forgets all windows behind, and let what feeds it go back",
+                f"files of process {lost_epoch}, and no opening after {before.wal_epoch} in the log: the log has lost "
+                "records",
+                f"Restore the newest records of the store from a copy. Or open the store with restore={recorded}, "
+                "which discards all later windows, and reset its source to this window",
             )
         epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
         # A writer without an opening has no files: the check above has refused them.
@@ -161,8 +162,8 @@ def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
             files.directory,
             f"a window with the number {expected} or a later one",
             f"{last} as the last one" if last >= 0 else "none",
-            "Somebody took files away, or brought an older copy back: restore the newest one; or open the store with "
-            f"restore={last}, and let what feeds it go back",
+            "Files were deleted, or an older copy was restored: restore the newest copy. Or open the store with "
+            f"restore={last}, and reset its source to this window",
         )
 
 
@@ -173,9 +174,9 @@ def _require_rows_fit(wal_files: Sequence[WalFile], recorder: Recorder, recorded
             path, writer = recorder.config.path, recorder.writer
             raise SchemaError(
                 f"windows {wal_files[0].windows[0].number} to {wal_files[-1].windows[-1].number} of writer {writer!r} "
-                "have ended and are not recorded; since then the store was defined anew, and their rows do not fit: "
-                f"{'; '.join(misfits)}. Read them with kv.read_windows({path!r}, {writer!r}), and forget them by "
-                f"opening the store with restore={recorded}"
+                "have ended and are not recorded. The definition of the store has changed since, and their rows do "
+                f"not fit: {'; '.join(misfits)}. Read them with kv.read_windows({path!r}, {writer!r}), and discard "
+                f"them by opening the store with restore={recorded}"
             )
 
 
@@ -196,15 +197,15 @@ def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(
-            f"the store at {config.path!r} has sequenceColumn={store['sequenceColumn']}: it is written by Spark alone, "
-            "and read with kv.open. Write it by Spark, or open a KeyValueStore at another path, without that column"
+            f"the store at {config.path!r} has sequenceColumn={store['sequenceColumn']}: only Spark can write it, and "
+            "kv.open reads it. Write it with Spark, or open a KeyValueStore without that column at another path"
         )
     definition = definition_after(config, head)
     requested, stored = config.definition.values, definition.values
     if requested != stored:
         raise ConfigError(
-            f"values: the store has the columns in the order {stored}, and {requested} is given, so that tuples would "
-            "be taken in another order. Give the columns in the store's order, new ones at the end"
+            f"values: the store has the columns in the order {stored}, and {requested} is given, so the values of "
+            "tuples would be in the wrong columns. Give the columns in the store's order, with new columns at the end"
         )
     return definition
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _BINARY = pa.binary()
 _NEW = define(pa.schema([("key", _BINARY), ("value", _BINARY)]), ["key"])  # a new store, where nothing is given
 
-_OF_SPARK = "it is for writes by Spark, and has no effect here: leave it out"
+_OF_SPARK = "it is for writes by Spark, and has no effect here: omit it"
 # Options of writers that an operator does not take, in lower case, each with what to do.
 _REFUSED = {
     "path": "give the path as the first argument",
@@ -48,12 +48,14 @@ _REFUSED = {
     "buckets": "give the number as the argument buckets=",
     "merge": "give the functions as the argument merge=",
     "atleastversion": "give the version as the argument at_least_version=",
-    "deletecolumn": "there is no such column: call delete(key)",
-    "sequencecolumn": "a store with one is written by Spark alone: write it by Spark, or make a store without it",
-    "tombstonettl": "it is for stores with a sequenceColumn, which Spark alone writes: leave it out",
+    "deletecolumn": "a KeyValueStore has no such column: call delete(key)",
+    "sequencecolumn": (
+        "only Spark can write a store with this column: write it with Spark, or create a store without the column"
+    ),
+    "tombstonettl": "it is for stores with a sequenceColumn, which only Spark can write: omit it",
     **dict.fromkeys(("badrecords", "maxrecordbytes", "maxopenbytes", "fingerprint"), _OF_SPARK),
     **dict.fromkeys(("onnewquery", "ongap", "onreplaymismatch"), _OF_SPARK),
-    **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer="),
+    **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer= instead"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -139,7 +141,7 @@ def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> l
     """Return columns by their types, spelled as among the names of the store's columns."""
     for name, kind in types.items():
         if not isinstance(kind, (str, pa.DataType)):
-            raise TypeError(f"column {name!r}: {kind!r} is no type: it takes Spark's name of one, or one of Arrow")
+            raise TypeError(f"column {name!r}: {kind!r} is not a type: give the name of a Spark type, or an Arrow type")
     return [
         pa.field(_spelled(name, names), type_named(name, kind) if isinstance(kind, str) else kind)
         for name, kind in types.items()
@@ -155,8 +157,8 @@ def check_writer_name(writer: str) -> None:
     """Raise `ConfigError` for a name that directories cannot have everywhere."""
     if not _NAME.fullmatch(writer):
         raise ConfigError(
-            f"writer={writer!r}: a name of at most 100 letters, digits, points, hyphens and underscores is needed, "
-            "which begins with a letter or digit. It says who goes on after a restart"
+            f"writer={writer!r}: it must have at most 100 letters, digits, points, hyphens and underscores, and begin "
+            "with a letter or digit. After a restart, the process with the same name continues"
         )
 
 
@@ -170,7 +172,7 @@ def refuse_application(head: LogState, writer: str) -> None:
     ):
         raise ConfigError(
             f"writer={writer!r}: Spark has written to the store with txnAppId={writer!r}, and its last txnVersion, "
-            f"{recorded_window(head, writer)}, would count as a window that is recorded. Take another name as writer"
+            f"{recorded_window(head, writer)}, would count as a recorded window. Give another name as writer"
         )
 
 
@@ -186,10 +188,10 @@ def require_epoch(head: LogState, writer: str, epoch: int) -> None:
         )
     if newest != epoch:
         raise Fenced(
-            f"another process has opened the store as writer {writer!r}, in epoch {newest}, and goes on in place of "
-            f"this one, which opened it in epoch {epoch}. This call has acknowledged and recorded nothing. If it was "
-            "under way while the other process opened the store, that one may have the window: its last_window says "
-            "so. End this process"
+            f"another process has opened the store as writer {writer!r}, in epoch {newest}, and replaces this "
+            f"process, which opened it in epoch {epoch}. This call has acknowledged and recorded nothing. If the call "
+            "ran while the other process opened the store, that process may have the window: check its last_window. "
+            "End this process"
         )
 
 
@@ -244,8 +246,8 @@ class Recorder:
                 body = body_of(self.config, self.log, head, change)
             except (SchemaError, ConfigError) as error:
                 raise SchemaError(
-                    "the store was defined anew since it was opened, by an overwrite, kv.rebucket or new columns: "
-                    f"close it, open it again, and windows that have ended come back. {error}"
+                    "the definition of the store has changed since it was opened, by an overwrite, kv.rebucket or new "
+                    f"columns. Close the store and open it again; this restores windows that have ended. {error}"
                 ) from error
             durability = durability_of(self.config.common.storage.durability, self.log.fs.capabilities)
             metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}

@@ -119,9 +119,9 @@ class KeyValueStore(WindowReader):
         check_writer_name(writer)
         _check_windows(restore, expect_window)
         if codec is not None and (isinstance(codec, type) or not isinstance(codec, Codec)):
-            raise TypeError(f"codec={codec!r}: it takes a codec, such as Pairs(Text(), Json()), or None")
+            raise TypeError(f"codec={codec!r}: it must be a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
-            raise ConfigError(f"maintenance={maintenance!r}: it is background, inline or none")
+            raise ConfigError(f"maintenance={maintenance!r}: it must be background, inline or none")
         columns = Columns(keys, values, buckets, bucket_by, merge)
         place = Access.of(access)
         config = config_of(os.fspath(path), columns, options or {}, place, has_codec=codec is not None)
@@ -187,7 +187,9 @@ class KeyValueStore(WindowReader):
         """
         require_range((start, end, prefix), everything=everything)
         if prefix and self._codec is not None:
-            raise ConfigError("a store with a codec has one key column: a prefix would be the key")
+            raise ConfigError(
+                "a store with a codec has one key column, so a prefix would be the whole key: give start and end"
+            )
         if self._codec is not None:
             start, end = (None if bound is None else self._to_key(bound) for bound in (start, end))
         self._pending.buffer.purge(*self._user_keys.range_of(start, end, prefix))
@@ -204,11 +206,15 @@ class KeyValueStore(WindowReader):
         """
         _require_number(window)
         if self._begun is not None:
-            raise WindowOrder(f"window {window} is to begin, and {self._begun} has not ended: end_window() first")
+            raise WindowOrder(
+                f"window {window} cannot begin, because window {self._begun} has not ended: call end_window() first"
+            )
         if window <= self.last_window or window < 0:
-            raise WindowOrder(f"window {window} is to begin behind window {self.last_window}: numbers must rise")
+            raise WindowOrder(f"window {window} cannot begin after window {self.last_window}: numbers must increase")
         if self._pending.buffer:
-            raise WindowOrder(f"window {window} is to begin, and there are changes of no window: commit() them first")
+            raise WindowOrder(
+                f"window {window} cannot begin, because there are changes without a window: call commit() first"
+            )
         self._begun = window
 
     def end_window(self) -> None:
@@ -224,7 +230,7 @@ class KeyValueStore(WindowReader):
         """
         self._require_sound()
         if self._begun is None:
-            raise WindowOrder("no window has begun: begin_window() first")
+            raise WindowOrder("no window has begun: call begin_window() first")
         window = self._pending.end(self._begun)
         # Windows that a failed commit left in memory must be as durable as those behind them.
         windows = [*self._in_memory(), *([window] if self._pending.buffer else ())]
@@ -243,12 +249,12 @@ class KeyValueStore(WindowReader):
         """
         if window > self.last_window:
             raise WindowOrder(
-                f"window {window} has a checkpoint, and has not ended: the last one is {self.last_window}"
+                f"checkpointed({window}): this window has not ended; the last ended window is {self.last_window}"
             )
         if in_memory := [ended.number for ended in self._in_memory() if ended.number <= window]:
             raise WindowOrder(
-                f"window {window} has a checkpoint, and window {in_memory[0]} is in memory alone, since its commit "
-                f"failed: call committed({in_memory[-1]}), or end another window, and then checkpointed({window})"
+                f"checkpointed({window}): window {in_memory[0]} is only in memory, because its commit failed. Call "
+                f"committed({in_memory[-1]}), or end another window, and then call checkpointed({window})"
             )
 
     @checked
@@ -265,7 +271,8 @@ class KeyValueStore(WindowReader):
         self._require_sound()
         if window > self.last_window:
             raise WindowOrder(
-                f"window {window} is to be recorded, and has not ended: the last one is {self.last_window}"
+                f"window {window} cannot be recorded, because it has not ended; the last ended window is "
+                f"{self.last_window}"
             )
         self._record(window)
 
@@ -286,10 +293,10 @@ class KeyValueStore(WindowReader):
             self._record(window)
             return
         if self._begun is not None and window not in {None, self._begun}:
-            raise WindowOrder(f"commit({window}): window {self._begun} has begun")
+            raise WindowOrder(f"commit({window}): window {self._begun} has begun: commit that window")
         number = self._begun if self._begun is not None else self.last_window + 1 if window is None else window
         if number <= self.last_window:
-            raise WindowOrder(f"commit({number}): it is to follow window {self.last_window}")
+            raise WindowOrder(f"commit({number}): the number must be greater than the last window, {self.last_window}")
         _require_number(number)
         self._ended(self._pending.end(number))
         self._record(number)
@@ -301,11 +308,11 @@ class KeyValueStore(WindowReader):
         self._is_open = False
         self._upkeep.stop()
         if self._pending.buffer:
-            _log.warning("the store is closed with changes of a window that has not ended: they are lost")
+            _log.warning("the store is closed, and changes of a window that has not ended are lost")
         if in_memory := self._in_memory():
             _log.warning(
-                "the store is closed, and windows from %d to %d, whose commit failed, are in memory alone: they are "
-                "lost, unless the log has their record",
+                "the store is closed, and windows %d to %d, whose commit failed, are only in memory: they are lost, "
+                "unless the log contains their record",
                 in_memory[0].number,
                 in_memory[-1].number,
             )
@@ -321,7 +328,7 @@ class KeyValueStore(WindowReader):
         if restore is not None and restore > last_window:
             _log.warning(
                 "restore=%d: the store at %s has windows of writer %r up to %s. Windows without changes leave no "
-                "trace; if a later one had changes, they are not here",
+                "trace; if a later window had changes, they are missing",
                 restore,
                 self._recorder.config.path,
                 self.writer,
@@ -357,7 +364,7 @@ class KeyValueStore(WindowReader):
 def _check_windows(restore: int | None, expect_window: int | None) -> None:
     """Raise a ConfigError for a number of an opening that is out of range, or for both."""
     if restore is not None and expect_window is not None:
-        raise ConfigError("restore goes back, and expect_window refuses to: give one of them")
+        raise ConfigError("restore discards windows, and expect_window forbids this: give only one of them")
     for number in (restore, expect_window):
         if number is not None:
             _require_number(number)

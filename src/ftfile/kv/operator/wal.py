@@ -44,8 +44,8 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
         CorruptData: a file is damaged, or a window that was acknowledged is gone; it says what to do.
     """
     advice = (
-        "Restore it from a copy, or the newest records of the store, if those are lost; or open the store with "
-        f"restore={recorded}, which forgets all windows behind, and let what feeds it go back"
+        "Restore it from a copy, or restore the newest records of the store if they are lost. Or open the store with "
+        f"restore={recorded}, which discards all later windows, and reset its source to this window"
     )
     names = [name for name in files.names() if name.epoch == epoch]
     counted: list[WalFile] = []
@@ -58,7 +58,7 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
         ]
         if file.after > recorded and file.before not in [before.number for before in counted]:
             last = max([recorded, *(window.number for before in counted for window in before.windows)])
-            expected = f"the windows behind {last} up to {file.after}, which no record has"
+            expected = f"the windows after {last} up to {file.after}, which no record contains"
             raise CorruptData(files.directory, expected, "no file", advice)
         counted.append(file._replace(windows=[window for window in file.windows if window.number > recorded]))
     return [file for file in counted if file.windows]

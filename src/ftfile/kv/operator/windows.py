@@ -302,7 +302,7 @@ class WindowReader(Reader):
         columns, stored = self._pending.definition.values, self.definition.values
         if stored[: len(columns)] != columns:
             raise ConfigError(
-                f"the store has the columns {stored} by now, and had {columns}: close it, and open it again"
+                f"the columns of the store changed from {columns} to {stored}: close the store and open it again"
             )
         more = (None,) * (len(stored) - len(columns))
         return [(op, (*values, *more)) for op, values in rows] if more else rows
@@ -318,5 +318,5 @@ class WindowReader(Reader):
 def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN401
     data = encode(value)
     if type(data) is not bytes:
-        raise UserCodeError(f"the codec made {type(data).__name__} of {value!r}, and no bytes")
+        raise UserCodeError(f"the codec encoded {value!r} as {type(data).__name__}, and bytes are required")
     return data

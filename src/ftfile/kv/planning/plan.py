@@ -236,7 +236,7 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
             continue
         new = [run_of(add) for add in rewrite.adds]
         if not all(apart(run, other) for run in new for other in runs.values() if other.add.id not in ids):
-            _log.warning("dropping a compaction of %d runs: others have compacted what is around them", len(ids))
+            _log.warning("dropping a compaction of %d runs: another process has compacted runs around them", len(ids))
             continue
         for add_id in ids:
             del runs[add_id]

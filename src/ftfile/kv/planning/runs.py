@@ -202,8 +202,8 @@ def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
     """Return new runs with their positions, in order, in the record of a version; ConfigError for too many."""
     if len(adds) > 1 << _INDEX_BITS:
         raise ConfigError(
-            f"{len(adds)} runs are too many for one record, which takes {1 << _INDEX_BITS}: fewer tasks or buckets, or "
-            "rows partitioned by bucket, make fewer"
+            f"{len(adds)} runs are too many for one record, which can contain {1 << _INDEX_BITS}: use fewer tasks or "
+            "buckets, or partition rows by bucket"
         )
     placed_adds = []
     for index, add in enumerate(adds):
@@ -246,7 +246,7 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
         # Each commit opens all live runs, whose adds stay the same objects.
         if metadata is not add.rolling_stats or checked_types != types:
             if add.skip_rows:
-                raise CorruptData(add.path, "a run all of whose rows count", f"{add.skip_rows} that do not")
+                raise CorruptData(add.path, "a run without skipped rows", f"{add.skip_rows} skipped rows")
             RunMetadata.from_json(add.rolling_stats).check_keys(types)
             if len(_checked) >= _KEPT:
                 _checked.clear()

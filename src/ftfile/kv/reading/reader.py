@@ -257,7 +257,7 @@ class Reader:
         if buckets is not None and (
             other := [number for number in buckets if not 0 <= number < view.definition.buckets]
         ):
-            raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
+            raise ConfigError(f"buckets {other}: the store has {view.definition.buckets} buckets, numbered from 0")
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
         return self._rows(view, chosen, (start or None, end), names)
 
@@ -339,10 +339,12 @@ class Reader:
     def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
         """Return the error for a file that is not there."""
         if any(add.path == error.path for add in self.log.refresh().segments.values()):
-            return CorruptData(error.path, "a file with runs", "none", "Another program deleted it: restore a copy")
+            return CorruptData(
+                error.path, "a file with runs", "none", "Another program deleted it: restore it from a copy"
+            )
         return StaleFiles(
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
-            "newer one with refresh(), or keep versions longer with the option `grace`"
+            "newer version with refresh(), or keep versions longer with the option `grace`"
         )
 
 
@@ -382,7 +384,7 @@ def open_store(
         StorageError: the store failed.
     """
     if version is not None and timestamp is not None:
-        raise ConfigError("version and timestamp both say which version to read: give one of them")
+        raise ConfigError("version and timestamp both select a version: give only one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
     log = open_log(path, Access.of(access), NO_STORE)

@@ -145,7 +145,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
                 try:
                     _check_run(run, files, self.definition)
                 except NotFound as error:
-                    errors[run.add.id] = f"its file is not there: {error}"
+                    errors[run.add.id] = f"its file is missing: {error}"
                 except (CorruptData, ConfigError) as error:
                     errors[run.add.id] = str(error)
             yield errors
@@ -155,7 +155,10 @@ def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that a run is not apart from."""
     for other in (part.run for part in view.buckets[bucket_number(run.add.directory_key)].parts):
         if other.add.id < run.add.id and not apart(run, other):
-            yield f"it has keys in common with the run {other.add.id} at {other.add.path!r}, in no order"
+            yield (
+                f"it shares keys with the run {other.add.id} at {other.add.path!r}, and the order of the two runs is "
+                "undefined"
+            )
 
 
 def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:

@@ -82,9 +82,7 @@ def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
         width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
         return Column(kind, "fixed", first, first + 2, width, ())
     if depth == _NESTED_LEVELS_MAX:
-        raise SchemaError(
-            f"the schema cannot be stored: it has columns more than {_NESTED_LEVELS_MAX} levels within others"
-        )
+        raise SchemaError(f"the schema cannot be stored: its columns are nested more than {_NESTED_LEVELS_MAX} levels")
     is_struct = pa.types.is_struct(kind)
     if pa.types.is_map(kind):
         child_kinds = [pa.struct([kind.key_field, kind.item_field])]

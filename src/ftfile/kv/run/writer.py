@@ -124,7 +124,7 @@ class _RunWriter:
 
     def _check_keys(self, keys: pa.RecordBatch) -> None:
         if any(column.null_count for column in keys.columns):
-            raise EncodingError(f"a key of the columns {keys.schema.names} is null: no run has such a row")
+            raise EncodingError(f"a key of the columns {keys.schema.names} is null: a run cannot store such a row")
         stored = StoredKeys(keys.columns)
         if self._last_key is not None and not (last := StoredKeys(self._last_key.columns)[0]) < stored[0]:
             raise EncodingError(f"keys do not rise: {last!r}, and then {stored[0]!r}")

@@ -51,7 +51,7 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
         last_ms = max(last_ms, _recorded_ms(log, config.grace_s))
         is_due = now_ms - last_ms >= interval_ms
     except FtfileError as error:
-        _log.warning("whether %s is to be vacuumed is not known: %s", path, error)
+        _log.warning("cannot determine if %s must be vacuumed: %s", path, error)
     if not is_due:
         _last_ms[path] = last_ms
         return None
@@ -86,9 +86,9 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
             context=context,
         )
     except FtfileError as error:
-        _log.warning("vacuum of %s failed, it will be tried again: %s", path, error)
+        _log.warning("vacuum of %s failed and will be retried: %s", path, error)
     except Exception:
-        _log.exception("vacuum of %s failed, it will be tried again", path)
+        _log.exception("vacuum of %s failed and will be retried", path)
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
@@ -133,7 +133,7 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join()
         if self._error is not None:
-            _log.warning("upkeep failed, the next process does it again: %s", self._error)
+            _log.warning("maintenance failed, the next process repeats it: %s", self._error)
 
     def _run(self) -> None:
         while self._is_wanted.is_set() and (work := self._work) is not None:

@@ -145,8 +145,11 @@ class CompactionRounds:
                 continue
             self._refused[inputs] += 1
             if self._refused[inputs] >= _STALE_MAX:
-                advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
-                error = StaleFiles(f"{len(inputs)} runs stay as they are: {advice}")
+                advice = (
+                    "the new files could be deleted at once, because the runs are older than vacuum's horizon: vacuum "
+                    "with a longer retention"
+                )
+                error = StaleFiles(f"{len(inputs)} runs were not merged: {advice}")
                 for runs in runs_by_bucket(map(run_of, rewrite.inputs)).values():
                     last = max(run.metadata.at[1] for run in runs)
                     self._hold(Hold(min(runs, key=lambda run: run.metadata.at).add.id, last), error, is_final=True)

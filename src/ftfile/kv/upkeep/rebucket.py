@@ -112,8 +112,9 @@ def rebucket(
                 _log.info("rebucketed: %s", report)
                 return report
         raise CommitError(
-            f"{_TRIES} times batches came while buckets={buckets} were written, and nothing changed: stop the queries "
-            "that write to the store, and start them again with the new number"
+            f"batches were committed while buckets={buckets} was written, in each of {_TRIES} attempts, so nothing "
+            "was changed. Stop the queries that write to the store, run kv.rebucket again, and start the queries with "
+            "the new number"
         )
 
 

@@ -95,7 +95,7 @@ def _cut_rows(
     planned = cut.range
     if _is_skipped(planned, decoding):
         if cut.start == planned.start:  # once, however many tasks share it
-            _log.warning("left out by skipRanges, which to remove once the batch is done: %s", _shown(planned))
+            _log.warning("skipped by skipRanges; remove this option after the batch: %s", _shown(planned))
         return
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
@@ -118,7 +118,7 @@ def _in_one_reading(
             except FileChanged as error:
                 if not readings_left:
                     raise
-                _log.info("read again: %s", error)
+                _log.info("reading again: %s", error)
                 continue
             yield from first
             yield from batches
@@ -145,9 +145,9 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
     if decoding.is_utf_16:
         if not planned.whole:
             raise ConfigError(
-                f"{_shown(planned)} are lines of a growing file, which a batch planned with another encoding: "
-                f"encoding={decoding.encoding} is for files that are read as a whole. Run this batch with the old "
-                "options first"
+                f"{_shown(planned)} are lines of a growing file, planned with another encoding. "
+                f"encoding={decoding.encoding} is only for files that are read as a whole. Run this batch with the "
+                "old options first"
             )
         content, decoding = replace(content, utf_16=decoding), replace(decoding, encoding="utf-8")
     rows = read(content, cut, schema, decoding)
@@ -160,9 +160,9 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
 def _check_encrypted(content: RangeContent, decoding: FileDecoding) -> None:
     """Raise `CorruptData` for a file in the clear where none is to be believed; its plan may not have known of that."""
     if decoding.encrypted_only and not content.is_encrypted:
-        expected = "an encrypted file, with a name that ends in .enc, as keyProvider is set"
-        advice = "allowClearFiles=true reads such files, which nothing authenticates"
-        raise CorruptData(content.planned.path, expected, "one in the clear", advice)
+        expected = "an encrypted file with a name that ends in .enc, because keyProvider is set"
+        advice = "allowClearFiles=true reads unencrypted files, which are not authenticated"
+        raise CorruptData(content.planned.path, expected, "an unencrypted file", advice)
 
 
 def _is_skipped(planned: Range, decoding: FileDecoding) -> bool:
@@ -242,20 +242,20 @@ def open_range(
             if content.has_range():
                 yield content
                 return
-    what = f"{_shown(planned)}, which a batch is to read,"
+    what = f"{_shown(planned)}, which a batch must read,"
     skipped = (*decoding.skip_ranges, FileRange(planned.path, planned.start, planned.end))
     option = f"skipRanges={','.join(skip.to_text() for skip in skipped)}"
     if not is_gone:
         raise FileChanged(
-            f"{what} are there no more: the file has other content now, and so have those beside it. Bring a file with "
-            f"these bytes back to this path, or read on without them by {option}"
+            f"{what} no longer exist: this file and the files next to it have other content. Restore a file with "
+            f"these bytes to this path, or continue without them with {option}"
         )
     if not decoding.ignore_missing_files:
         raise FileChanged(
-            f"{what} are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true, or "
-            f"over these bytes alone with {option}"
+            f"{what} are lost, because the file is missing: restore it. Or skip missing files with "
+            f"ignoreMissingFiles=true, or only these bytes with {option}"
         )
-    _log.warning("passed over: %s are gone with the file", what)
+    _log.warning("skipped: %s are lost, because the file is missing", what)
     yield None
 
 

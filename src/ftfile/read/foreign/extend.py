@@ -41,8 +41,8 @@ _END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
 
 
 _IN_THE_CLEAR = (
-    "keyProvider is set, and its name does not end in .enc: files in the clear are not believed. allowClearFiles=true "
-    "reads them, and pathGlobFilter=*.enc passes over them"
+    "keyProvider is set, and its name does not end in .enc: unencrypted files are not trusted. allowClearFiles=true "
+    "reads them, and pathGlobFilter=*.enc skips them"
 )
 
 
@@ -77,7 +77,7 @@ def extend(
         StorageError: it cannot be read now.
     """
     if match.row.size_bytes < 0:
-        return parked(settings, match, "its store does not tell how long it is: copy it to one that does")
+        return parked(settings, match, "its store does not report the length of the file: copy it to a store that does")
     if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
         return parked(settings, match, _IN_THE_CLEAR)
     if match.rule is Rule.CUT_COPY and match.copy is not None and not match.copy.is_read:
@@ -158,7 +158,7 @@ def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Co
     entry = _entry(match, row.size_bytes, copy.stored)
     if match.rule is Rule.CUT_COPY:
         return Extension(
-            entry=entry, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read"
+            entry=entry, warning=f"is treated as a copy of {copy.original!r} before it was truncated: not read"
         )
     if match.rule is Rule.COPY or size_bytes == match.position:
         return Extension(entry=entry)
@@ -241,7 +241,9 @@ def _unfinished(
         length = min(file.size_bytes, 16)
         if _has_end_mark(settings.decoding.file_format, file.read_at(file.size_bytes - length, length)):
             return None
-        return young or parked(settings, match, f"it does not end as {settings.decoding.file_format} files do")
+        return young or parked(
+            settings, match, f"its end is not the end of a complete {settings.decoding.file_format} file"
+        )
     return young
 
 

@@ -130,7 +130,9 @@ _FIELDS = ("path", "size_bytes", "modified_ms", "identity", "is_link")
 def _warn_of_links(settings: FilesSettings, files: _Files) -> None:
     links = list(compress(files.paths, files.links))
     first = join(settings.root, min(links))
-    _log.warning("%d links, or pipes, are not followed, the first %r; followLinks=true does", len(links), first)
+    _log.warning(
+        "%d links or pipes are not followed, the first is %r; followLinks=true follows links", len(links), first
+    )
 
 
 class _Visit(NamedTuple):
@@ -317,8 +319,9 @@ def refuse_rows(
         if is_one:
             found = f"{(url or settings.root).removesuffix('/')}/{directory}".removesuffix("/")
             raise ConfigError(
-                f"path={settings.shown!r} names files of an ftfile directory, {found!r}, which come, grow together and "
-                f"go: leave fileFormat out and load that directory, to read its new rows as they are committed{advice}"
+                f"path={settings.shown!r} contains files of an ftfile directory, {found!r}, which ftfile adds, merges "
+                "and deletes: omit fileFormat and load that directory, to read its new rows as they are "
+                f"committed{advice}"
             )
 
 
@@ -328,7 +331,7 @@ def refuse_rows_among(
     """Raise a ConfigError if files lie below one of the directories, and it is one that ftfile writes."""
     holders = {parent_of(path) for path in files}
     above = {directory for holder in holders for directory in layout.ancestors(holder)}
-    refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or leave its files out by ignoreFilePattern")
+    refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or exclude its files with ignoreFilePattern")
 
 
 def refuse_rows_above(settings: FilesSettings, context: Context, storage: Mapping[str, str]) -> None:

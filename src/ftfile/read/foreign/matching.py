@@ -30,8 +30,8 @@ class Rule(enum.Enum):
     REPLACED = "new, where another file was"
     TRUNCATED = "the file known at its path, with other content"
     COPY = "a copy of a listed file"
-    CUT_COPY = "a copy of what a listed file was before it was cut off"
-    CONTINUED = "a copy that goes on behind its original"
+    CUT_COPY = "a copy of a listed file before it was truncated"
+    CONTINUED = "a copy with more content than its original"
     UNDECIDED = "not decided yet"
 
 

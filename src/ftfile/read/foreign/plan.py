@@ -180,6 +180,6 @@ def position_of(offset: Any) -> PlanPosition | None:  # noqa: ANN401 - whatever 
     if is_whole and _ID.fullmatch(position.log_id):  # it becomes a name in a path
         return position
     raise ConfigError(
-        f"the offset {str(offset)[:300]} is none of a source of files: the checkpoint is that of another source. Give "
-        "the query a new checkpointLocation"
+        f"the offset {str(offset)[:300]} does not belong to a source of files: the checkpoint is of another source. "
+        "Give the query a new checkpointLocation"
     )

@@ -49,7 +49,7 @@ COLUMNS_KEPT = 2
 COLUMNS_MIN_BYTES = 32 * RECORD_COST_BYTES
 RECORDS_MAX = 1000
 
-_ADVICE = "Restore it from a copy of the state; if there is none, give the query a new checkpointLocation"
+_ADVICE = "Restore it from a copy of the state; without a copy, give the query a new checkpointLocation"
 
 
 class ColumnsFile(NamedTuple):
@@ -147,10 +147,12 @@ def _unnamed_columns(fs: FileSystem, state: LogState) -> list[str]:
 # Looks at a state that other drivers trim meanwhile.
 LOAD_TRIES = 100
 _ANEW = (
-    "What is read next would not follow what was read. Restore the state and the checkpoint of one moment; or give the "
-    "query a new checkpointLocation, which reads all files anew"
+    "The query would skip or repeat rows. Restore the state and the checkpoint from copies of the same time; or give "
+    "the query a new checkpointLocation, which reads all files again"
 )
-_RESTORE = "Restore it from a copy of the state; or give the query a new checkpointLocation, which reads all files anew"
+_RESTORE = (
+    "Restore it from a copy of the state; or give the query a new checkpointLocation, which reads all files again"
+)
 
 _log = get_logger(__name__)
 
@@ -198,7 +200,7 @@ class PlanLog:
         """
         head = self._apply_records_since()
         if position.plan > head.version:
-            newest = f"the newest that there is is {head.version}" if head.version >= 0 else "there is none"
+            newest = f"the newest plan is {head.version}" if head.version >= 0 else "there is no plan"
             raise StateLost(f"the query has read plan {position.plan} of {self._told()}, and {newest}. {_ANEW}")
         if position.plan == head.version:
             self._require_same(position, head.nonce)
@@ -209,9 +211,9 @@ class PlanLog:
         oldest = self._apply_records_since().log_start
         if number < oldest:
             raise StateLost(
-                f"plan {number} of {self._told()} is to be read, and the oldest that is kept is {oldest}: another run "
-                f"of the query went on to plan {head.version}. Stop this one; or, if its checkpoint was restored from "
-                "an older copy, use the newest one"
+                f"plan {number} of {self._told()} must be read, and the oldest remaining plan is {oldest}: another "
+                f"run of the query continued to plan {head.version}. Stop this run; or, if its checkpoint was "
+                "restored from an older copy, use the newest checkpoint"
             )
         if record is None:
             raise CorruptData(layout.record_path(number), "a plan", "nothing", _RESTORE)
@@ -252,8 +254,8 @@ class PlanLog:
         """
         record = self._record(position.plan)
         if record is None or record.nonce != position.nonce:
-            found = "is gone" if record is None else "is another one"
-            raise StateLost(f"plan {position.plan} of {self._told()}, which the query is to read, {found}. {_ANEW}")
+            found = "is missing" if record is None else "is another plan"
+            raise StateLost(f"plan {position.plan} of {self._told()}, which the query must read, {found}. {_ANEW}")
         begins = PlanPosition(self.id, position.plan - 1, record.previous_nonce or "")
         if begins != (start or PlanPosition(self.id, -1, "")):
             raise StateLost(f"plan {position.plan} of {self._told()} does not follow {start}. {_ANEW}")
@@ -290,7 +292,7 @@ class PlanLog:
             try:
                 step(self._head or self._apply_records_since())
             except FtfileError as error:
-                _log.warning("could not trim %s, which stays longer than it needs to be: %s", self._told(), error)
+                _log.warning("could not trim %s, which is kept longer than needed: %s", self._told(), error)
 
     def _trim(self, head: LogState) -> None:
         if head.log_start > self._trimmed_to:
@@ -339,14 +341,16 @@ class PlanLog:
                 return file.name.version, KnownFiles.from_bytes(read_columns(self._log.fs, file))
             except CorruptData as damaged:
                 error = damaged
-                _log.warning("the known files are made from an older columns file and the plans behind it: %s", damaged)
+                _log.warning(
+                    "the known files are rebuilt from an older columns file and the plans after it: %s", damaged
+                )
         if head.log_start > 0:
             raise error
         return -1, KnownFiles()
 
     def _require_same(self, position: PlanPosition, nonce: str | None) -> None:
         if nonce != position.nonce:
-            raise StateLost(f"plan {position.plan} of {self._told()} is not the one that the query has read. {_ANEW}")
+            raise StateLost(f"plan {position.plan} of {self._told()} is not the plan that the query has read. {_ANEW}")
 
     def _told(self) -> str:
         return f"the state {self.id!r} in stateLocation"

@@ -129,7 +129,7 @@ class Planner:
         behind = np.array(draft.behind, np.intp)
         draft.add_unread(matches.values())
         for match in decisions.values():
-            _log.debug("%r is %s: behind byte %d", match.row.path, match.rule.value, match.position)
+            _log.debug("%r is %s: from byte %d", match.row.path, match.rule.value, match.position)
         is_undecided = self._is_undecided(table, decisions, behind)
         missing = self._missing_losses(table, draft, is_undecided=is_undecided)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
@@ -270,7 +270,7 @@ class Planner:
         """Warn of files that are refused since the last plan, and return True if there are any."""
         new = [file for file in refused if file.path not in self._refused_paths]
         for file in new[:_REFUSED_MAX]:
-            _log.warning("%r cannot be read, and is tried again, ever more seldom: %s", file.path, file.reason)
+            _log.warning("%r cannot be read, and is tried again at growing intervals: %s", file.path, file.reason)
         self._refused_paths = frozenset(file.path for file in refused)
         return bool(new)
 
@@ -285,7 +285,7 @@ class Planner:
         if extension.warning:
             _log.warning("%r %s", row.path, extension.warning)
         if entry is not None and is_parked:
-            _log.warning("%r is left out until it changes: %s", row.path, entry.parked)
+            _log.warning("%r is skipped until it changes: %s", row.path, entry.parked)
         memory = self._memory(row)
         if extension.is_empty:
             memory.until_s = self._clock.monotonic_s() + extension.wait_s
@@ -364,9 +364,9 @@ class Planner:
         size_bytes = sum(loss.size_bytes for loss in losses)
         path = next((loss.path for loss in losses if loss.path), "")
         such = f", such as {path!r}," if path else ""
-        text = f"{len(losses)} files{such} are gone, or were cut off, with {size_bytes} bytes that were not read"
+        text = f"{len(losses)} files{such} were deleted or truncated, and {size_bytes} bytes of them were not read"
         if self._settings.fail_on_data_loss:
-            raise SourceError(f"{text}. failOnDataLoss=false goes on without them")
+            raise SourceError(f"{text}. failOnDataLoss=false continues without them")
         _log.warning("%s", text)
 
     def _late(self, table: Table) -> tuple[Late, ...]:
@@ -387,5 +387,5 @@ class Planner:
             if not (is_there and codec_of(listing.paths[place]))
         )
         if late:
-            _log.warning("%d files came too late and are not read (maxFileAge), such as %r", len(late), late[0].path)
+            _log.warning("%d files arrived too late and are not read (maxFileAge), such as %r", len(late), late[0].path)
         return late

@@ -82,23 +82,23 @@ class FileDecoding:
             raise ConfigError(f"fileFormat={self.file_format!r}: foreign files are read as {', '.join(FORMATS)}")
         object.__setattr__(self, "encoding", _python_name(self.encoding))
         if not self.line_sep or overlaps_itself(self.line_sep):
-            raise ConfigError(f"option lineSep={self.line_sep!r}: it takes text that does not end as it begins")
+            raise ConfigError(f"option lineSep={self.line_sep!r}: its end must differ from its beginning")
         # Text in UTF-16 is cut into lines behind its conversion to UTF-8.
         if not _tells_line_ends(self.line_sep, _UTF_8 if self.is_utf_16 else self.encoding):
             raise ConfigError(
-                f"option lineSep={self.line_sep!r}: in {self.encoding} it cannot be written, or its bytes may be part "
-                "of other characters; a line feed never is"
+                f"option lineSep={self.line_sep!r}: it cannot be encoded in {self.encoding}, or its bytes can be part "
+                "of other characters; use a line feed"
             )
         if self.bad_records not in {"fail", "drop"}:
-            raise ConfigError(f"option badRecords={self.bad_records!r}: for files that are read it takes fail or drop")
+            raise ConfigError(f"option badRecords={self.bad_records!r}: to read files, it must be fail or drop")
         if len(self.comment) > 1 or not self.comment.isascii() or self.comment in {self.sep, self.quote, "\r", "\n"}:
             raise ConfigError(
-                f"option comment={self.comment!r}: it takes one ASCII character that no field begins with"
+                f"option comment={self.comment!r}: it must be one ASCII character that no field begins with"
             )
         if self.multi_line and self.file_format not in {"json", "csv"}:
-            raise ConfigError(f"multiLine is for fileFormat=json|csv, and fileFormat is {self.file_format}")
+            raise ConfigError(f"multiLine is only for fileFormat=json|csv, and fileFormat is {self.file_format}")
         if self.framing is not None and self.file_format != "binary":
-            raise ConfigError("delimiter and lengthPrefix tell records of fileFormat=binary apart")
+            raise ConfigError("delimiter and lengthPrefix are only for fileFormat=binary")
         check_characters(self.sep, self.quote, self.escape)
 
     @classmethod
@@ -109,7 +109,7 @@ class FileDecoding:
             ConfigError: no format is given, or a value is wrong, or contradicts another.
         """
         if options.get("fileFormat") is None:
-            raise ConfigError("fileFormat is missing: give the one of the files, such as fileFormat=text")
+            raise ConfigError("fileFormat is missing: give the format of the files, such as fileFormat=text")
         return cls(**values_of_fields(cls, options), times=TimeFormats.from_options(options))
 
     @property
@@ -144,8 +144,8 @@ def _python_name(encoding: str) -> str:
         name, fits = "", False
     if not fits and name not in _UTF_16:
         raise ConfigError(
-            f"option encoding={encoding!r}: it takes UTF-16, UTF-16LE, UTF-16BE, or one in which the byte 0x0A is a "
-            "line feed, such as UTF-8, ISO-8859-1, windows-1252 or GBK"
+            f"option encoding={encoding!r}: it must be UTF-16, UTF-16LE, UTF-16BE, or an encoding in which the byte "
+            "0x0A is a line feed, such as UTF-8, ISO-8859-1, windows-1252 or GBK"
         )
     return name
 
@@ -201,7 +201,7 @@ def require_columns(
     """
     problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
     if problems:
-        which = "" if path is None else f" of {path!r}, beside the columns that its directories name"
+        which = "" if path is None else f" of {path!r}, without the columns that its directories name"
         raise ConfigError(
             f"fileFormat={decoding.file_format} cannot be read with this schema{which}:\n  " + "\n  ".join(problems)
         )
@@ -211,7 +211,7 @@ def _unread_types(schema: pa.Schema) -> Iterator[str]:
     for path, kind in columns_within(schema):
         if pa.types.is_time(kind) or is_variant(kind):
             name = "VARIANT" if is_variant(kind) else "TIME"
-            yield f"column `{path}`: {name}, which is read from ftfile's own directories only; leave the column out"
+            yield f"column `{path}`: {name}, which is only read from ftfile directories; omit the column"
 
 
 def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: bool) -> Iterator[str]:
@@ -220,12 +220,12 @@ def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: boo
     if file_format in _WITH_BAD_RECORDS and corrupt in schema.names:
         kind = schema.field(corrupt).type
         if not pa.types.is_string(kind):
-            yield f"column `{corrupt}`: {kind}; it has the text of bad records: make it a string"
+            yield f"column `{corrupt}`: {kind}; it contains the text of bad records: make it a string"
     yield from _unread_types(schema)
     if file_format == "csv":
         for field in schema:
             if pa.types.is_nested(field.type):
-                yield f"column `{field.name}`: {field.type}; read it as a string, and take it apart with from_json"
+                yield f"column `{field.name}`: {field.type}; read it as a string, and parse it with from_json"
     if file_format == "json":
         for path, kind in columns_within(schema):
             if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
@@ -240,18 +240,18 @@ def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
         for field in schema:
             expected = fields.get(field.name.lower())
             if expected is None:
-                yield f"column `{field.name}`: a file that is one row has {', '.join(_WHOLE_FILE.names)}"
+                yield f"column `{field.name}`: if a file is one row, its columns are {', '.join(_WHOLE_FILE.names)}"
             elif expected.type != field.type:
-                yield f"column `{field.name}`: {field.type}; it is {expected.type}"
+                yield f"column `{field.name}`: {field.type}; it must be {expected.type}"
         return
     if len(schema) > 1:
         names = ", ".join(schema.names)
-        yield f"columns {names}: give one in .schema(…), beside those that directories name as in `day=7`"
+        yield f"columns {names}: give one column in .schema(…), and the columns that directories name as in `day=7`"
     for field in schema:
         if decoding.is_utf_16 and pa.types.is_binary(field.type):
             yield f"column `{field.name}`: {field.type}; text in UTF-16 is decoded: make it a string"
         if not pa.types.is_string(field.type) and not pa.types.is_binary(field.type):
-            yield f"column `{field.name}`: {field.type}; make it a string, or binary for the bytes as they are"
+            yield f"column `{field.name}`: {field.type}; make it a string, or binary for the unchanged bytes"
 
 
 _GROWING = ("text", "json", "csv")
@@ -310,7 +310,9 @@ class FilesSettings:
         grows = file_format in _GROWING and not parsed["multiLine"]
         tail = grows if parsed["tail"] is None else parsed["tail"]
         if tail and not grows:
-            raise ConfigError(f"tail=true is for {', '.join(_GROWING)} without multiLine: other files are read whole")
+            raise ConfigError(
+                f"tail=true is only for {', '.join(_GROWING)} without multiLine: other files are read as a whole"
+            )
         parsed.for_format(file_format)
         if parsed["pathGlobFilter"] is not None:
             glob_pattern(parsed["pathGlobFilter"])
@@ -319,7 +321,7 @@ class FilesSettings:
             raise ConfigError(
                 f"encoding={parsed['encoding']!r}: growing files are cut into lines at the byte 0x0A, which in UTF-16 "
                 "may be part of another character. Set tail=false, which reads a file once, when it is complete; for "
-                "json and csv, multiLine=true does this, too"
+                "json and csv, multiLine=true also does this"
             )
         computed = {"root": root, "pattern": pattern, "decoding": decoding, "tail": tail}
         return cls(**values_of_fields(cls, parsed.given) | computed)
@@ -331,7 +333,7 @@ def split_path(path: str | None) -> tuple[str, str]:
     The last name always is in the rest, as it may be that of a file. A ConfigError says what is wrong with a pattern.
     """
     if path is None:
-        raise ConfigError("the stream has no `path`: spark.readStream.format('ftfile').load('/data/in')")
+        raise ConfigError("the option `path` is missing, as in spark.readStream.format('ftfile').load('/data/in')")
     url = parse(path)
     names = url.path.strip("/").split("/") if url.path != "/" else []
     literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))

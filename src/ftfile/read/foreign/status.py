@@ -162,6 +162,6 @@ def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Par
     for place in np.flatnonzero(index >= 0).tolist():
         row = known.rows[index[place]]
         if row["position"] < 0:
-            reason = reasons.get(listing.keys[place].tobytes(), "its reason is not kept any more")
+            reason = reasons.get(listing.keys[place].tobytes(), "its reason is no longer kept")
             files.append(Parked(listing.paths[place], reason, int(row["size"]), int(row["modified"])))
     return tuple(files)

@@ -176,7 +176,7 @@ def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
     if not settings.follow_links:
         return storage
     if not is_local(settings.root):
-        raise ConfigError(f"followLinks=true is for local directories, not for {settings.root!r}: leave it out")
+        raise ConfigError(f"followLinks=true is only for local directories, not for {settings.root!r}: omit it")
     return storage | {"followLinks": "true"}
 
 
@@ -187,9 +187,9 @@ def state_location(parsed: ParsedOptions) -> str:
     checkpoint = parsed.spark.get("checkpointlocation")
     if not checkpoint:
         raise ConfigError(
-            "a stream of files keeps a state and needs a place for it. Give the query's checkpoint to the reader, too, "
-            "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
-            "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
+            "a stream of files needs a location for its state. To keep the state in the query's checkpoint, also give "
+            "the checkpoint to the reader with readStream.option('checkpointLocation', '/data/checkpoint'). Or give "
+            "the state a separate directory with readStream.option('stateLocation', '/data/state')"
         )
     return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{layout.STATE_IN_CHECKPOINT}"
 
@@ -201,21 +201,21 @@ def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
     try:
         is_there = fs.stat(named).is_directory or is_literal
     except NotAFile as error:
-        raise ConfigError(f"path={shown!r}: {error.detail}. followLinks=true reads files by links") from error
+        raise ConfigError(f"path={shown!r}: {error.detail}. followLinks=true follows links") from error
     except NotFound:
         if not fs.capabilities.implied_directories:
             missing = shown if is_literal else settings.root
             raise ConfigError(
-                f"there is nothing at path={missing!r}, or a link to nothing: make the directory before the stream "
+                f"path={missing!r} does not exist, or is a broken link: create the directory before the stream "
                 "starts, or correct the path"
             ) from None
-        _log.warning("there is nothing at path=%r yet: the stream waits for the first file", shown)
+        _log.warning("path=%r does not exist yet: the stream waits for the first file", shown)
         is_there = True
     except NotADirectory:
         is_there = False
     if not is_there:
         raise ConfigError(
-            f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it"
+            f"path={shown!r} leads through a file or a broken link, so nothing can be below it: correct the path"
         )
     refuse_rows(fs, settings, sorted({"", named}))
 
@@ -224,8 +224,8 @@ def _require_state(fs: FileSystem, location: str) -> None:
     """Raise a ConfigError for a directory of rows, or the log of plans of one source: others may have such logs."""
     if stat_or_none(fs, layout.FORMAT_FILE) is not None:
         raise ConfigError(
-            f"stateLocation={location!r} is a directory that ftfile keeps already, of rows or of the plans of one "
-            "stream: give the state a directory of its own"
+            f"stateLocation={location!r} is already an ftfile directory, with rows or with the plans of one stream: "
+            "give the state a separate directory"
         )
 
 
@@ -247,22 +247,26 @@ def open_cleaner(
         ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
     """
     if archive is not None and mode != "archive":
-        raise ConfigError("sourceArchiveDir is for cleanSource=archive: set that, or leave sourceArchiveDir out")
+        raise ConfigError(
+            "sourceArchiveDir is only for cleanSource=archive: set cleanSource=archive, or omit sourceArchiveDir"
+        )
     if mode == "off":
         return None
     source = parse(path)
     if mode == "delete":
         return Cleaner(open_filesystem(source.url, context, storage))
     if archive is None:
-        raise ConfigError("cleanSource=archive moves files that were read to sourceArchiveDir: name it")
+        raise ConfigError("cleanSource=archive moves files that were read to sourceArchiveDir: set this option")
     target = parse(archive)
     if (target.scheme, target.authority) != (source.scheme, source.authority):
         raise ConfigError(
-            f"sourceArchiveDir={archive!r} is of another store than {path!r}: files are moved, not copied"
+            f"sourceArchiveDir={archive!r} is in another store than {path!r}: files are moved, not copied"
         )
     read = posixpath.join(source.path, below).rstrip("/")
     if posixpath.commonpath([read, target.path]) in {read, target.path}:
-        raise ConfigError(f"sourceArchiveDir={archive!r} and path={read!r} are one within the other: keep them apart")
+        raise ConfigError(
+            f"one of sourceArchiveDir={archive!r} and path={read!r} contains the other: use separate directories"
+        )
     common = posixpath.commonpath([source.path, target.path])
     fs = open_filesystem(Url(source.scheme, source.authority, common).url, context, storage)
     above = "" if source.path == common else posixpath.relpath(source.path, common)
@@ -290,7 +294,7 @@ class Cleaner:
             if info is None:
                 return False
             if not _is_unchanged(info, planned):
-                _log.warning("cleanSource leaves %s, which was changed since it was read", planned.path)
+                _log.warning("cleanSource skips %s, which changed after it was read", planned.path)
                 return False
             if self.archive is None:
                 self.fs.delete(info.path)
@@ -299,7 +303,7 @@ class Cleaner:
         except NotFound:
             return False
         except StorageError as error:
-            _log.warning("cleanSource leaves a file that was read: %s", error)
+            _log.warning("cleanSource skips a file that was read: %s", error)
             return False
         return True
 

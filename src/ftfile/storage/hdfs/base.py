@@ -36,36 +36,38 @@ class NotEmpty(StorageError):
 
 
 _IN_THE_WAY = "a file is where a directory is needed; move it"
-_NO_PERMISSION = "HDFS refuses it to this user; grant the permission, or run as a user who has it"
-_NOT_BELIEVED = "HDFS does not believe who this is; get a ticket or a token"
-_BAD_NAME = "HDFS does not take this name; choose another"
-_DATANODES = "look whether they run and have space (hdfs dfsadmin -report)"
+_NO_PERMISSION = "HDFS denies this to the user; grant the permission, or run as a user who has it"
+_NOT_BELIEVED = "HDFS does not accept the identity of this process; get a ticket or a token"
+_BAD_NAME = "HDFS does not accept this name; choose another name"
+_DATANODES = "check that they run and have space (hdfs dfsadmin -report)"
 _UNREPORTED = (
-    "no DataNode has reported the last block in time; it may be written again, or let HDFS's clients wait longer "
+    "no DataNode has reported the last block in time; the write can be retried, or set a longer wait for HDFS clients "
     "(dfs.client.block.write.locateFollowingBlock.retries, with WebHDFS on the DataNodes)"
 )
-_FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items): use more of them"
-_NO_QUOTA = "a quota is used up; free space or raise it (hdfs dfsadmin -setSpaceQuota, -setQuota)"
-_NOT_NOW = "the NameNode takes no changes yet; it may be tried again"
+_FULL = (
+    "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items): use more directories"
+)
+_NO_QUOTA = "a quota is exceeded; free space or raise the quota (hdfs dfsadmin -setSpaceQuota, -setQuota)"
+_NOT_NOW = "the NameNode does not accept changes yet; retry later"
 _RPC_PORT = (
-    "this is the port for hdfs://, and webhdfs:// needs that of the NameNode's web server; write webhdfs://host:9870 "
-    "(dfs.namenode.http-address)"
+    "this is the port for hdfs://, and webhdfs:// needs the port of the NameNode's web server; write "
+    "webhdfs://host:9870 (dfs.namenode.http-address)"
 )
 _SAFE_MODE = f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"
 
 _CLASSES = (
-    (NotFound, "nothing is there", "FileNotFoundException"),
-    (NotFound, "a directory is there, and a file was asked for", "PathIsNotFileException"),
-    (NotFound, "the file was deleted or taken over while it was being written", "LeaseExpiredException"),
-    (AlreadyExists, "something is there already; nothing is ever overwritten", "FileAlreadyExistsException"),
-    (AlreadyExists, "somebody is writing it; nothing is ever overwritten", "AlreadyBeingCreatedException"),
-    (AlreadyExists, "a file whose writer died is there; nothing is ever overwritten", "RecoveryInProgressException"),
+    (NotFound, "it does not exist", "FileNotFoundException"),
+    (NotFound, "it is a directory, not a file", "PathIsNotFileException"),
+    (NotFound, "the file was deleted or taken over by another writer while it was written", "LeaseExpiredException"),
+    (AlreadyExists, "it already exists, and files are never overwritten", "FileAlreadyExistsException"),
+    (AlreadyExists, "another client is writing it, and files are never overwritten", "AlreadyBeingCreatedException"),
+    (AlreadyExists, "it exists and its writer has died; files are never overwritten", "RecoveryInProgressException"),
     (NotADirectory, _IN_THE_WAY, "ParentNotDirectoryException PathIsNotDirectoryException"),
     (NotEmpty, "the directory is not empty", "PathIsNotEmptyDirectoryException"),
     (PermissionDenied, _NO_PERMISSION, "AccessControlException AuthorizationException"),
     (PermissionDenied, _NOT_BELIEVED, "AuthenticationException SecurityException"),
-    (PermissionDenied, "HDFS does not take the delegation token, or the ticket; get a new one", "SaslException"),
-    (PermissionDenied, "the delegation token is not valid, or not any more; get a new one", "InvalidToken"),
+    (PermissionDenied, "HDFS does not accept the delegation token or the ticket; get a new one", "SaslException"),
+    (PermissionDenied, "the delegation token is invalid or has expired; get a new one", "InvalidToken"),
     (OutOfSpace, _NO_QUOTA, "DSQuotaExceededException NSQuotaExceededException QuotaByStorageTypeExceededException"),
     (OutOfSpace, _FULL, "MaxDirectoryItemsExceededException"),
     (Unavailable, _SAFE_MODE, "SafeModeException"),
@@ -86,26 +88,29 @@ IPC_PORT = "Hadoop IPC port"
 # By parts of the texts of plain IOExceptions.
 _TEXTS: list[tuple[str, type[StorageError], str]] = [
     (IPC_PORT, WrongConnection, _RPC_PORT),
-    ("must both be directories", AlreadyExists, "a directory is there already; nothing is ever overwritten"),
-    ("could only be written to", Unavailable, f"no DataNode took the block: {_DATANODES}"),
+    ("must both be directories", AlreadyExists, "a directory of this name already exists, and nothing is overwritten"),
+    ("could only be written to", Unavailable, f"no DataNode accepted the block: {_DATANODES}"),
     ("not have enough number of replicas", Unavailable, _UNREPORTED),
-    ("Failed to find datanode", Unavailable, f"no DataNode takes data: {_DATANODES}"),
+    ("Failed to find datanode", Unavailable, f"no DataNode accepts data: {_DATANODES}"),
     ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
-    ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),
-    ("replication", Unsupported, "set another replication, or none for that of HDFS"),
+    ("block size", Unsupported, "set another blockSize, or omit it for the default of HDFS"),
+    ("replication", Unsupported, "set another replication, or omit it for the default of HDFS"),
 ]
 
 
 def expired(where: str, text: str) -> str:
     """Return the error text for a Kerberos ticket that has expired; `text`: of the library."""
-    return f"the ticket of this process has expired, and {where} asks for one: renew it (kinit -R) or get one: {text}"
+    return (
+        f"the Kerberos ticket of this process has expired, and {where} requires one: renew it (kinit -R) or get a new "
+        f"one: {text}"
+    )
 
 
 def no_ticket(where: str, text: str) -> str:
     """Return the error text for a process without ticket and token; `text`: of the library."""
     return (
-        f"{where} asks for Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The driver "
-        f"needs one of them (kinit); executors need tokens: {text}"
+        f"{where} requires Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The "
+        f"driver needs a ticket (kinit) or a token, and executors need tokens: {text}"
     )
 
 
@@ -186,8 +191,8 @@ class HadoopFileSystem(FileSystem):
             self.discard(full)
         if mode != self._settings.file_mode:
             _log.warning(
-                "files below %s get the permission %o, and not the filePermission %o that was asked for: look at the "
-                "ACLs that the directory hands down (hdfs dfs -getfacl)",
+                "files below %s get the permission %o, not the requested filePermission %o: check the default ACLs of "
+                "the directory (hdfs dfs -getfacl)",
                 self.where,
                 mode,
                 self._settings.file_mode,
@@ -202,7 +207,7 @@ class HadoopFileSystem(FileSystem):
         full = self._full("list", path)
         children = self.do("list", path, lambda: self._children(full))
         if len(children) == 1 and not children[0].path:
-            raise NotADirectory("list", path, f"a file is there below {self.where}, and a directory was asked for")
+            raise NotADirectory("list", path, f"it is a file below {self.where}, not a directory")
         return [child._replace(path=join(path, child.path)) for child in children]
 
     def make_directories(self, path: str) -> None:
@@ -216,7 +221,9 @@ class HadoopFileSystem(FileSystem):
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
         if not is_made:
-            raise StorageError("make_directories", path, f"{self.where} made no directory, and does not say why")
+            raise StorageError(
+                "make_directories", path, f"{self.where} did not create the directory, and gave no reason"
+            )
 
     def sync_directory(self, path: str) -> None:
         self._full("sync_directory", path)
@@ -268,7 +275,7 @@ class HadoopFileSystem(FileSystem):
         if self._status_for("delete", path, full).is_directory or not self.do(
             "delete", path, lambda: self._remove(full)
         ):
-            raise NotFound("delete", path, f"no file is there below {self.where}")
+            raise NotFound("delete", path, f"the file does not exist below {self.where}")
 
     def remove_directory(self, path: str) -> bool:
         full = self._full("remove_directory", path)
@@ -277,7 +284,7 @@ class HadoopFileSystem(FileSystem):
         except NotFound:
             return True
         if not directory:
-            raise NotADirectory("remove_directory", path, f"a file is there below {self.where}")
+            raise NotADirectory("remove_directory", path, f"a file already exists below {self.where}")
         try:
             self.do("remove_directory", path, lambda: self._remove(full))
         except NotEmpty:

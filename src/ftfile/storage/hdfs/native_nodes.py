@@ -148,7 +148,7 @@ class NameNodes:
             self.check_answers(client)
             waited_s = SYSTEM.clock.monotonic_s() - began_s
             if is_short and len(self._addresses) > 1 and not self._verdict and waited_s > STUCK_S:
-                raise SilentError(f"no answer within {waited_s:.0f} s, though the NameNode answers other calls")
+                raise SilentError(f"no response within {waited_s:.0f} s, although the NameNode responds to other calls")
 
         try:
             return run_within(limit_s, call, look=look)
@@ -159,7 +159,7 @@ class NameNodes:
             if web is None:
                 raise
             raise WebPortError(
-                f"{web} is the address of a web server; write hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
+                f"{web} is the address of a web server; use hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
             ) from error
 
     def check_answers(self, client: hdfs_native.Client) -> None:
@@ -185,8 +185,8 @@ class NameNodes:
         self._verdict = self._describe()
         if active is not None:
             self._client, self._pulse = self._connect(self._in_order(active)), None
-            self._verdict += f"; from now on {active} is asked, by a new connection"
-            _log.warning("a call was given up: %s", self._verdict)
+            self._verdict += f"; continuing with {active} on a new connection"
+            _log.warning("a call was abandoned: %s", self._verdict)
         elif any(self._found[name] in (STANDBY, SILENT) for name in self._addresses):
             return
         raise SilentError(self._verdict)
@@ -288,7 +288,7 @@ def _is_web_server(address: str) -> bool:
 def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
     """Return this process's NameNodes of a URL (empty: the default file system), or raise `ConfigError`."""
     if settings.user is not None:
-        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
+        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; omit storage.user")
     if settings.handed_user is not None and settings.handed_user != current_user():
         os.environ[USER] = settings.handed_user  # the library's only way to name a user
     environment = tuple(os.environ.get(name) for name in _VARIABLES)
@@ -316,15 +316,15 @@ def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
         import hdfs_native  # noqa: PLC0415 - optional
     except ImportError as error:
         raise ConfigError(
-            f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
-            "which needs none"
+            f"hdfs:// needs a package that is not installed ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
+            "which needs no package"
         ) from error
     try:
         return hdfs_native.Client(url or None, configuration)
     except (RuntimeError, OSError) as error:
         raise ConfigError(
-            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
-            "HADOOP_CONF_DIR at the directory of hdfs-site.xml"
+            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or set "
+            "HADOOP_CONF_DIR to the directory of hdfs-site.xml"
         ) from error
 
 
@@ -332,8 +332,8 @@ _nodes = PerProcess(_open_nodes)
 
 
 CODED = (
-    "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
-    "directory (hdfs ec -setPolicy -replicate -path …)"
+    "the directory is erasure-coded, and hdfs:// cannot write such files safely; write with webhdfs://, or to a "
+    "replicated directory (hdfs ec -setPolicy -replicate -path …)"
 )
 
 # The library's errors without a class of their own are the text of Rust's debug form.
@@ -365,9 +365,9 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
         return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
     if isinstance(error, FileNotFoundError | IsADirectoryError):
-        return NotFound(operation, path, f"nothing, or no file, is there below {where}: {line}")
+        return NotFound(operation, path, f"it does not exist or is not a file below {where}: {line}")
     if isinstance(error, FileExistsError):
-        return AlreadyExists(operation, path, f"something is there already below {where}: {line}")
+        return AlreadyExists(operation, path, f"it already exists below {where}: {line}")
     if isinstance(error, NotImplementedError):
         return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
     remote = _REMOTE.search(text)
@@ -386,5 +386,5 @@ def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageE
     if _NO_SYNC in text:
         return Unsupported, CODED
     if operation in READING or _NEVER_SENT.search(text):
-        return Unavailable, f"{where} does not answer: {text}; look whether NameNode and DataNodes run"
+        return Unavailable, f"{where} does not respond: {text}; check that NameNode and DataNodes run"
     return OutcomeUnknown, f"the reply of {where} was lost: {text}"

@@ -90,14 +90,14 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(f"{name}={text!r}: it takes a number of 1 or more")
+        raise ConfigError(f"{name}={text!r}: it must be a number of 1 or more")
     return int(text)
 
 
 def _mode(values: Mapping[str, str], name: str, default: int) -> int:
     text = values.get(name, f"{default:o}")
     if not _MODE.fullmatch(text):
-        raise ConfigError(f"{name}={text!r}: it takes permissions as octal digits, such as {default:o}")
+        raise ConfigError(f"{name}={text!r}: it must be permissions as octal digits, such as {default:o}")
     return int(text, 8)
 
 
@@ -105,9 +105,9 @@ def check_hdfs_name(operation: str, path: str) -> None:
     """Raise `Unsupported` for a path that no driver takes (`check_path`), or that HDFS cannot store."""
     check_path(operation, path)
     if FORBIDDEN in path:
-        raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
+        raise Unsupported(operation, path, "HDFS does not allow a colon in names; replace it")
     if _RESERVED in path.split("/"):
-        raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
+        raise Unsupported(operation, path, f"{_RESERVED!r} is a name reserved by HDFS; choose another name")
 
 
 def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
@@ -131,12 +131,12 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
         handed, user, has_token = json.loads(text)
         handed = dict(handed)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"storage.{FROM_DRIVER} is what ftfile hands over itself: leave it out") from error
+        raise ConfigError(f"ftfile sets storage.{FROM_DRIVER} itself: omit it") from error
     if has_token and not os.environ.get(FILE_VARIABLE):
         raise ConfigError(
             f"the driver has delegation tokens ({FILE_VARIABLE}), and an executor on the host "
-            f"{socket.gethostname()!r} has none: send the file along (spark-submit --files /…/tokens) and set "
-            f"spark.executorEnv.{FILE_VARIABLE}=./tokens"
+            f"{socket.gethostname()!r} has none: ship the file with the application (spark-submit --files /…/tokens) "
+            f"and set spark.executorEnv.{FILE_VARIABLE}=./tokens"
         )
     return handed, user
 
@@ -211,12 +211,12 @@ def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) 
     host, _, port = service.name.rpartition(":")
     if "," in service.name:
         raise ConfigError(
-            f"{written} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
-            "and point HADOOP_CONF_DIR at the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
+            f"{written} names several NameNodes: write the name of their service, {scheme}://NAME/path, and set "
+            "HADOOP_CONF_DIR to the directory of the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
         )
     if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
         raise ConfigError(
-            f"{written}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
+            f"{written}: {host!r} is a name service in Hadoop's configuration, and takes no port: write "
             f"{scheme}://{host}/path"
         )
     return service
@@ -279,10 +279,10 @@ def lack_of_tokens() -> str:
     if not path:
         return f"{FILE_VARIABLE} is not set"
     if not os.path.exists(path):
-        state = "is not there"
+        state = "does not exist"
     else:
         services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
-        state = f"has none for it that is valid: it has tokens for {services or 'no HDFS'}"
+        state = f"has no valid token for it, only tokens for {services or 'no HDFS'}"
     return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
 
 
@@ -315,7 +315,7 @@ def _read_tokens(data: bytes) -> list[Token]:
     """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
     form = _FORMS.get(data[4:5])
     if data[:4] != _MAGIC or form is None:
-        raise ValueError("it is no token file of Hadoop")
+        raise ValueError("it is not a token file of Hadoop")
     return form(data[5:])
 
 
@@ -355,7 +355,7 @@ def _fields(message: bytes) -> dict[int, list[bytes]]:
     while stream.tell() < len(message):
         key = _read_varint(stream)
         if key & 7 != _LENGTH_DELIMITED:
-            raise ValueError("it has fields that no token has")
+            raise ValueError("it has unknown fields")
         fields.setdefault(key >> 3, []).append(_read(stream, _read_varint(stream)))
     return fields
 
@@ -375,7 +375,7 @@ def _read_bytes(stream: io.BytesIO) -> bytes:
 def _read(stream: io.BytesIO, length: int) -> bytes:
     data = stream.read(length)
     if len(data) != length:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     return data
 
 

@@ -95,7 +95,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         full = self._full("open", path)
         status = self.do("open", path, lambda: self._status(full))
         if status.is_directory:
-            raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
+            raise NotFound("open", path, f"it is a directory below {self.where}, not a file")
         return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
@@ -154,14 +154,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
             digest = None
         if digest is None:
             if self._tells_checksums:
-                _log.warning(
-                    "%s tells no checksums to compare: of its files the lengths are known to be right", self.where
-                )
+                _log.warning("%s returns no checksums: only the lengths of its files are verified", self.where)
             self._tells_checksums = False
         elif digest != checksum.digest():
             detail = (
-                f"other bytes than were sent reached {self.where}, though as many: something on the way changes them "
-                "(a proxy, a network card, memory); hdfs:// has checksums on its way"
+                f"{self.where} received other bytes than were sent: a proxy, a network card or memory changes them on "
+                "the way. hdfs:// protects transfers with checksums"
             )
             raise StorageError(operation, path, detail)
 
@@ -196,7 +194,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         # Many tokens name the RPC server, which nothing may say of a single NameNode's web server.
         token = find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
         if token is None and not kerberos and has_tokens():
-            raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
+            raise ConfigError(f"there is no token for {self.where}: {lack_of_tokens()}")
         user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
         nodes = web_nodes.of(tuple(self._nodes.items()))
@@ -237,8 +235,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
         self._status(full_source)
         self._status(full_target.rpartition("/")[0] or "/")
         if self._client.has(full_target):
-            raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
-        raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
+            raise AlreadyExists(
+                "rename", full_source, f"{full_target!r} already exists, and files are never overwritten"
+            )
+        raise OutcomeUnknown(
+            "rename", full_source, f"{self.where} refuses the name {full_target!r}, and gives no reason"
+        )
 
     def _upload_all(self, full: str, content: bytes, *, overwrite: bool, first_word_s: float = 0.0) -> None:
         upload = self.upload(full, overwrite=overwrite, first_word_s=first_word_s)

@@ -83,7 +83,9 @@ class _Session(requests.Session):
                 if isinstance(error, requests.Timeout) and (first_word_s := self._nodes.first_word_s()):
                     self._nodes.note_unheard()
                     place = urllib.parse.urlsplit(asked_url).netloc
-                    raise _HeldUpError(f"DataNode {place} is silent: no word within {first_word_s:.1f} s") from None
+                    raise _HeldUpError(
+                        f"DataNode {place} does not respond: no data within {first_word_s:.1f} s"
+                    ) from None
                 # Another NameNode knows of no better DataNode.
                 raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
             self._nodes.note_silence(asked)
@@ -165,7 +167,7 @@ class _Session(requests.Session):
             raise requests.ConnectionError(str(error), request=response.request) from error
         # Older versions of the library below do not look.
         if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
-            raise _ShortError(f"{len(content)} of {promised} bytes came", request=response.request)
+            raise _ShortError(f"{len(content)} of {promised} bytes were received", request=response.request)
         return response
 
     def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
@@ -209,7 +211,7 @@ class WebClient:
 
     def _ask(self, method: str, operation: str, path: str, **parameters: str | int) -> requests.Response:
         """Return the answer of the active NameNode; a NameNode that is not active, or not reached, is passed over."""
-        failure: Exception = HdfsError("there is no NameNode to ask")
+        failure: Exception = HdfsError("no NameNode is available")
         for node in self.nodes.in_order():
             try:
                 response = self._session.request(
@@ -282,7 +284,7 @@ class WebClient:
         more = {} if length_max is None else {"length": length_max}
         data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
         if length is not None and len(data) != length:
-            raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
+            raise _ShortError(f"{len(data)} bytes were received from position {offset} instead of {length}")
         return data
 
     def upload(self, path: str, parameters: dict[str, str], timeout_s: float, first_word_s: float) -> Upload:
@@ -290,7 +292,7 @@ class WebClient:
         response = self._ask("PUT", "CREATE", path, createparent="false", **parameters)
         place = response.headers.get("Location")
         if place is None:
-            raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
+            raise HdfsError(f"the NameNode returned no DataNode, but status {response.status_code}")
         url = str(response.url)
         node = self.nodes.node_of(url)
         look = functools.partial(self._session.check_answers, node)
@@ -351,9 +353,9 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     if isinstance(error, HdfsError):
         return remote_error(operation, path, where, error.exception or "", error.message)
     if isinstance(error, _ShortError) and operation in READING:
-        return Unavailable(operation, path, f"an answer of {where} was cut short: {error}")
+        return Unavailable(operation, path, f"a response of {where} was truncated: {error}")
     if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or operation in READING:
-        detail = f"{where} does not answer: {error}; look whether NameNode and DataNodes run"
+        detail = f"{where} does not respond: {error}; check that NameNode and DataNodes run"
         return Unavailable(operation, path, detail)
     return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 

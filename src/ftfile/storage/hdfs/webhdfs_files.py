@@ -153,7 +153,7 @@ class Upload:
             self._connection.sock.recv(1, socket.MSG_PEEK)  # that it may go on, or why not
         except OSError as error:
             self.cut()
-            raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
+            raise requests.ConnectTimeout(f"DataNode {place} does not respond: {error}") from error
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""

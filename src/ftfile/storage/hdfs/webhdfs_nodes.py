@@ -52,7 +52,8 @@ def kerberos_auth() -> requests.auth.AuthBase:
         import requests_kerberos  # noqa: PLC0415 - needs another package
     except ImportError as error:
         raise ConfigError(
-            f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install 'ftfile[kerberos]'"
+            f"HDFS requires Kerberos, and the Kerberos client cannot be loaded ({error}): pip install "
+            "'ftfile[kerberos]'"
         ) from error
 
     class Auth(requests_kerberos.HTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
@@ -87,7 +88,7 @@ def check_tls(url: str, error: BaseException) -> None:
     if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
         fault = "the server speaks TLS at this port"
     if fault is not None:
-        raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports of plain HTTP, swebhdfs:// for those of TLS")
+        raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports with plain HTTP, swebhdfs:// for ports with TLS")
 
 
 # In seconds, how long what was found out is believed.
@@ -199,9 +200,9 @@ class WebNodes:
         """
         if self._is_tls and urllib.parse.urlsplit(place).scheme != "https":
             raise ConfigError(
-                f"a server of swebhdfs:// sends us to plain HTTP, to {urllib.parse.urlsplit(place).netloc!r}, and is "
-                "not followed there: set dfs.http.policy=HTTPS_ONLY for NameNodes and DataNodes, or read by webhdfs:// "
-                "if the network is trusted"
+                f"a server of swebhdfs:// redirects to plain HTTP, to {urllib.parse.urlsplit(place).netloc!r}, which "
+                "ftfile does not follow: set dfs.http.policy=HTTPS_ONLY for NameNodes and DataNodes, or use "
+                "webhdfs:// if the network is trusted"
             )
         address = self._rpc_addresses.get(node)
         if not address or not self._silent.keys() - {node}:
@@ -239,9 +240,9 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     }
     if not addresses or not authority:
         raise ConfigError(
-            f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
-            f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
-            "at the directory of hdfs-site.xml"
+            f"{scheme}://{authority} has no port, and Hadoop's configuration has no name service {authority!r} with "
+            f"addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or set HADOOP_CONF_DIR to the "
+            "directory of hdfs-site.xml"
         )
     return service.name, addresses
 

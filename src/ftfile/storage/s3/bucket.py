@@ -86,7 +86,7 @@ class S3Bucket:
         except StorageError as error:
             if doubt is None:
                 raise
-            last = "" if isinstance(error, Unavailable) else f"; another try was refused: {error.detail}"
+            last = "" if isinstance(error, Unavailable) else f"; a retry was refused: {error.detail}"
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def resolve_outcome(
@@ -157,7 +157,9 @@ class S3Bucket:
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
             content, answer = self.client.fetch(operation, path, self.where, bytes_max, **more)
             if length is not None and len(content) != length:
-                raise Unavailable(operation, path, f"{len(content)} bytes came instead of {length} below {self.where}")
+                raise Unavailable(
+                    operation, path, f"{len(content)} bytes were received instead of {length}, below {self.where}"
+                )
             return content, answer
 
         return self._retry(attempt)

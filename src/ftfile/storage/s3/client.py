@@ -46,33 +46,34 @@ class TooLargeToCopy(StorageError):
     """The file cannot be copied by one request; for the driver alone."""
 
 
-_DENIED = "the store refuses it to these credentials: see which they are, and what the bucket's policy allows"
-_DAMAGED = "the request was damaged on its way"
+_DENIED = "the store denies access to these credentials: check which credentials are used, and the bucket's policy"
+_DAMAGED = "the request was damaged in transit"
 _OTHER_REGION = "the bucket is in another region: set storage.region, or AWS_REGION"
 _UNKNOWN_USER = (
-    "the store does not know these credentials, or not any more: docs/object-stores.md says where to give others"
+    "the store does not accept these credentials, or they have expired: docs/object-stores.md describes where to set "
+    "credentials"
 )
 
 # By the store's codes, and by the status of HTTP: an answer to HEAD, or of a proxy, has no code.
 _ANSWERS = (
-    (NotFound, "nothing is there", "NoSuchKey 404"),
+    (NotFound, "it does not exist", "NoSuchKey 404"),
     (NotFound, "the file is shorter than it was", "416"),
     (StorageError, "there is no such bucket: create it, or correct the path", "NoSuchBucket"),
-    (UploadGone, "the upload was aborted, or its time is over", "NoSuchUpload"),
-    (AlreadyExists, "something is there already; nothing is ever overwritten", "PreconditionFailed 412"),
+    (UploadGone, "the upload was aborted or has expired", "NoSuchUpload"),
+    (AlreadyExists, "it already exists, and files are never overwritten", "PreconditionFailed 412"),
     (Unavailable, "another request for the same name is under way", "ConditionalRequestConflict OperationAborted 409"),
     (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
     (PermissionDenied, _UNKNOWN_USER, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken"),
-    (PermissionDenied, "this machine's clock is wrong: set it", "RequestTimeTooSkewed"),
-    (OutOfSpace, "the store is full, or a quota is used up", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
+    (PermissionDenied, "the clock of this machine is wrong: correct it", "RequestTimeTooSkewed"),
+    (OutOfSpace, "the store is full or a quota is exceeded", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
     (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
     (Unavailable, "the store asks to slow down", "TooManyRequests"),
-    (Unavailable, "the request did not arrive whole", "RequestTimeout IncompleteBody"),
+    (Unavailable, "the request did not arrive completely", "RequestTimeout IncompleteBody"),
     (Unavailable, _DAMAGED, "BadDigest XAmzContentSHA256Mismatch XAmzContentChecksumMismatch"),
     (Unsupported, "the path is too long for the store; shorten it", "KeyTooLongError"),
     (Unsupported, "the store cannot do this", "NotImplemented MethodNotAllowed 501"),
-    (TooLargeToCopy, "it is larger than one request may be", "EntityTooLarge"),
-    (Unavailable, "the bucket is new, and its name not known everywhere", "TemporaryRedirect"),
+    (TooLargeToCopy, "it is larger than one request allows", "EntityTooLarge"),
+    (Unavailable, "the bucket is new, and its name is not yet known everywhere", "TemporaryRedirect"),
     (StorageError, _OTHER_REGION, "PermanentRedirect AuthorizationHeaderMalformed 301"),
     (StorageError, _OTHER_REGION, "IllegalLocationConstraintException"),
 )
@@ -93,7 +94,7 @@ def meaning_of_answer(
     meaning = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
     kind, advice = _MEANINGS.get(code) or meaning or (None, "")
     if code == "InvalidRequest" and "maximum allowable size" in message:
-        kind, advice = TooLargeToCopy, "it is larger than one request may be"
+        kind, advice = TooLargeToCopy, "it is larger than one request allows"
     if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
         # Also 503 without a code: a proxy may have handed the request on.
         kind = Unavailable if reads else OutcomeUnknown
@@ -110,9 +111,9 @@ _ADDRESSING = ("auto", "path", "virtual")
 PART_BYTES_MIN = 5 << 20
 _VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
 _ELSEWHERE = (
-    "options are shown by explain() and in logs, so they are not for secrets. Leave it out for the usual "
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name other environment "
-    "variables with storage.accessKeyVariable and storage.secretKeyVariable"
+    "explain() and logs show options, so do not put secrets in them. Omit it to use AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name other environment variables with "
+    "storage.accessKeyVariable and storage.secretKeyVariable"
 )
 
 
@@ -152,9 +153,9 @@ class S3Settings:
         if settings.variables and not values.keys() >= {*_KEYS}:
             raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
         if settings.addressing not in _ADDRESSING:
-            raise ConfigError(f"storage.addressing={settings.addressing!r}: it is one of {', '.join(_ADDRESSING)}")
+            raise ConfigError(f"storage.addressing={settings.addressing!r}: it must be one of {', '.join(_ADDRESSING)}")
         if settings.variables and settings.profile:
-            raise ConfigError("storage.profile and storage.accessKeyVariable both say who asks: leave one out")
+            raise ConfigError("storage.profile and storage.accessKeyVariable both select credentials: omit one of them")
         return settings
 
     def keys(self) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def _part_bytes(values: Mapping[str, str]) -> int:
     except ValueError:
         size_bytes = 0
     if size_bytes < PART_BYTES_MIN:
-        raise ConfigError(f"storage.partSize={text!r}: it takes a size of 5MiB or more, such as 16MiB")
+        raise ConfigError(f"storage.partSize={text!r}: it must be a size of 5MiB or more, such as 16MiB")
     return size_bytes
 
 
@@ -201,7 +202,7 @@ _PROOFS: Mapping[str, tuple[str, ...]] = {
     "complete_multipart_upload": ("ETag",),
 }
 _NO_HEADER = (
-    "the access key or the session token has a character that no request can hold; look for a line feed at its end"
+    "the access key or the session token has a character that no request can contain; check for a line feed at its end"
 )
 
 
@@ -214,7 +215,9 @@ class S3Client:
             import botocore.exceptions
             import botocore.session
         except ImportError as error:
-            raise ConfigError(f"s3:// needs a package that is not there ({error}): pip install 'ftfile[s3]'") from error
+            raise ConfigError(
+                f"s3:// needs a package that is not installed ({error}): pip install 'ftfile[s3]'"
+            ) from error
         self._errors = botocore.exceptions
         self._settings = settings
         self._timeout_s = settings.timeout_s
@@ -344,16 +347,18 @@ class S3Client:
         if isinstance(
             error, errors.NoCredentialsError | errors.PartialCredentialsError | errors.CredentialRetrievalError
         ) or type(error).__name__ in {"TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
-            detail = f"there are no credentials for {where} ({error}): docs/object-stores.md says where to give them"
+            detail = (
+                f"there are no credentials for {where} ({error}): docs/object-stores.md describes where to set them"
+            )
             return PermissionDenied(operation, path, detail)
         if isinstance(error, errors.ParamValidationError | errors.InvalidRegionError | errors.NoRegionError):
-            return Unsupported(operation, path, f"the library cannot ask {where} for this: {error}")
+            return Unsupported(operation, path, f"the library cannot send this request to {where}: {error}")
         never_sent = isinstance(
             error,
             errors.EndpointConnectionError | errors.ConnectTimeoutError | errors.ProxyConnectionError | NoThreadError,
         )
         if reads or never_sent:
-            return Unavailable(operation, path, f"{where} does not answer: {error}")
+            return Unavailable(operation, path, f"{where} does not respond: {error}")
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 
     def _fault_of_connection(self, error: Exception) -> str | None:
@@ -361,7 +366,7 @@ class S3Client:
         if isinstance(error, self._errors.SSLError):
             cause = error.kwargs.get("error")
             if any(isinstance(argument, FileNotFoundError) for argument in getattr(cause, "args", ())):
-                return f"{BUNDLE}, or ca_bundle of the profile, names a file that is not there"
+                return f"{BUNDLE}, or ca_bundle of the profile, names a file that does not exist"
             return tls_fault(error, BUNDLE)
         # A server of TLS resets plain HTTP, or answers it with a 400 that is no answer of S3.
         answer = getattr(error, "response", {})

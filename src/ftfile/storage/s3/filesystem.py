@@ -109,7 +109,7 @@ class S3FileSystem(FileSystem):
                 if entry["Key"] != prefix
             ]
         if path and not children:
-            raise NotFound("list", path, f"nothing is there below {self._bucket.where}")
+            raise NotFound("list", path, f"it does not exist below {self._bucket.where}")
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
@@ -127,7 +127,7 @@ class S3FileSystem(FileSystem):
         """Copy a file, then delete the source; a crash in between leaves both, with one identity."""
         if source == target:
             self._bucket.head("rename", source)
-            raise AlreadyExists("rename", target, f"it is the name it has below {self._bucket.where}")
+            raise AlreadyExists("rename", target, f"source and target are the same name below {self._bucket.where}")
         if self._copies_on_condition(parent_of(source)):
             self._copy(source, target)
         else:
@@ -135,7 +135,7 @@ class S3FileSystem(FileSystem):
         try:
             self._bucket.delete("rename", source)
         except Unavailable as error:
-            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+            raise OutcomeUnknown("rename", source, f"copied, but the old name still exists: {error.detail}") from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
@@ -201,8 +201,8 @@ class S3FileSystem(FileSystem):
         with contextlib.suppress(AlreadyExists):
             self.create_exclusive(one, b"2")
             detail = (
-                f"the store of {self._bucket.where} overwrites what it is told not to (If-None-Match: *), so that two "
-                "writers could undo each other's commits: update it, or use another store"
+                f"the store of {self._bucket.where} ignores If-None-Match: * and overwrites existing files, so two "
+                "writers could overwrite each other's commits: update the store, or use another one"
             )
             raise Unsupported("create_exclusive", one, detail)
         try:
@@ -358,7 +358,10 @@ class S3Upload:
     def _start(self, send: Callable[[int], str]) -> None:
         number = len(self._parts) + 1
         if number > PARTS_MAX:
-            detail = f"a file has at most {PARTS_MAX} parts of storage.partSize: raise that, or set maxBytesPerFile"
+            detail = (
+                f"a file has at most {PARTS_MAX} parts of storage.partSize: raise storage.partSize, or set "
+                "maxBytesPerFile"
+            )
             raise Unsupported(self._operation, self._path, detail)
         slots = self._bucket.client.slots
         slots.acquire()

@@ -20,7 +20,7 @@ from ftfile.tools.cli.place import expand_groups
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
-        "ftfile status /data/out  # is it stuck? what is open, what is due",
+        "ftfile status /data/out  # is it stuck? which files are open or due?",
         "ftfile ls s3://bucket/out --json | jq .path",
         'ftfile cat /data/out --where "month = 7" --format csv > july.csv',
         "ftfile verify /data/out && echo whole",
@@ -28,7 +28,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "status": (
         "ftfile status /data/out",
-        "ftfile status /data/out --source /data/in  # which a query of it follows",
+        "ftfile status /data/out --source /data/in  # a directory that its query follows",
         "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
     ),
     "ls": (
@@ -139,12 +139,12 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - as typer calls it
 def _options(
     ctx: typer.Context,
     *,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all that is logged, on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all log messages on stderr.")] = False,
     version: Annotated[  # noqa: ARG001 - its callback does it
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Look into directories of ftfile, care for them, and mend them."""
+    """Inspect, maintain and repair ftfile directories."""
     logger = logging.getLogger("ftfile")
     ctx.call_on_close(functools.partial(logger.setLevel, logger.level))
     if verbose:
@@ -161,11 +161,11 @@ _operation = {operation.function: command_of(operation) for operation in OPERATI
 _LOOK = (looking.status, looking.ls, looking.history, looking.show, reading.diff, reading.schema, report, source)
 _CARE = (_operation["flush"], _operation["compact"], migrating.export, _operation["repair"], migrating.migrate)
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: these write nothing": _LOOK,
+    "Inspect: these commands write nothing": _LOOK,
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (verify, doctor),
-    "Care: no row is lost": _CARE,
-    "Remove or delete: these ask before": tuple(
+    "Maintain: no row is lost": _CARE,
+    "Remove or delete: these ask for confirmation": tuple(
         _operation[name] for name in ("vacuum", "expire", "drop", "delete", "restore", "undo")
     ),
 }
@@ -179,4 +179,4 @@ _kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examp
 _OF_STORES = (stores.get, stores.scan, stores.stats, stores.verify, _operation["kv.compact"])
 for _function in _OF_STORES:
     _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(expand_groups(_function))
-app.add_typer(_kv, name="kv", help="Look into keyed stores, and care for them.", rich_help_panel="Keyed stores")
+app.add_typer(_kv, name="kv", help="Inspect and maintain keyed stores.", rich_help_panel="Keyed stores")

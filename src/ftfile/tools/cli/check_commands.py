@@ -49,14 +49,14 @@ def verify(
     place: Place,
     *,
     full: Annotated[
-        bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
+        bool, typer.Option("--full", help="Also read every file: compare its checksum and count its rows.")
     ] = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare a directory or a store with its log, both ways, and print each difference with its remedy.
+    """Compare a directory or a store with its log, in both directions, and print each difference with its remedy.
 
-    Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
+    Without --full it compares records, names and lengths. The exit code is 1 if there is an error or a warning.
     """
     with progress_bar("verify") as progress:
         report = ftfile.verify(place.path, full=full, threads=threads, progress=progress, **place.access)
@@ -122,7 +122,7 @@ def command_for(value: object, *, path: str | None) -> dict[str, object]:
 def doctor(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", callback=note_path),
+        typer.Argument(metavar="[PATH]", help="A directory to check as well; it is only read.", callback=note_path),
     ] = None,
     *,
     json: Json = False,
@@ -131,7 +131,7 @@ def doctor(
 ) -> None:
     """Check Python, Java, Spark, drivers and the workers' interpreter; with a path, credentials, clock, permissions.
 
-    It prints what is wrong, and how to mend it. It ends with 1 where something is an error or a warning.
+    It prints each problem with its remedy. The exit code is 1 if there is an error or a warning.
     """
     with waiting("doctor"):
         report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))
@@ -161,20 +161,20 @@ def report(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The page, in the place of one that is there; - is stdout."
+            "--output", "-o", metavar="FILE", help="The file of the page; an existing file is replaced. - is stdout."
         ),
     ] = "report.html",
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Compare the storage with the log, too, which takes longest.")
+        bool, typer.Option("--verify/--no-verify", help="Also compare the storage with the log; this takes longest.")
     ] = True,
     json: Json = False,
 ) -> None:
     """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
 
-    It prints the warnings, too, unless the page goes to stdout.
+    It also prints the warnings, unless the page is written to stdout.
     """
     if output == "-" and json:
-        raise ConfigError("--output=- and --json both print on stdout: take one of them")
+        raise ConfigError("--output=- and --json both print on stdout: use only one of them")
     with waiting("report"):
         page = ftfile.report(place.path, verify=verify, **place.access)
         if output != "-":
@@ -204,12 +204,12 @@ def source(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="An option of the stream, such as stateLocation=/data/state; may be repeated.",
+            help="An option of the stream, such as stateLocation=/data/state. May be repeated.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what streams of files have read, what is still to come, and which files are parked, refused or too late."""
+    """Show what streams of files have read, their unread data, and which files are parked, refused or too late."""
     options: dict[str, object] = dict(settings_of(option, prefix="") or {})
     if checkpoint is not None:
         options["checkpointLocation"] = checkpoint
@@ -219,9 +219,9 @@ def source(
         return
     if not sources:
         put(
-            "No stream of files has made a plan for this path with this state: give the path as the stream loads it, "
-            "and its checkpoint. What a query that follows a directory of ftfile has left, `ftfile status --source` "
-            "tells."
+            "No stream of files has planned a batch for this path with this state: give the path that the stream "
+            "loads, and its checkpoint. For a query that follows an ftfile directory, `ftfile status --source` shows "
+            "the unread data."
         )
     now_ms = SystemClock().now_ms()
     for status in sources:
@@ -243,7 +243,7 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
         ]
     )
     if status.parked:
-        heading("Parked: damaged files; they are tried again when they change")
+        heading("Parked: damaged files; the stream reads them again when they change")
         columns = [
             Column("file", lambda file: file.path, folds=True),
             Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
@@ -252,14 +252,14 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
         ]
         print_table(columns, status.parked)
     if status.refused:
-        heading("Refused: files that cannot be opened; they are tried again, ever more seldom")
+        heading("Refused: files that cannot be opened; the stream tries them again at growing intervals")
         refused = [
             Column("file", lambda file: file.path, folds=True),
             Column("why", lambda file: file.reason, folds=True),
         ]
         print_table(refused, status.refused)
     if status.late_files:
-        heading("Too late to be read, ever")
+        heading("Too late: these files are never read")
         late = [
             Column("file", lambda file: file.path, folds=True),
             Column("changed", lambda file: ago(file.modified_ms, now_ms)),
@@ -268,12 +268,12 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
 
 
 def _versions(oldest: int, newest: int) -> str:
-    return f"{oldest:,} to {newest:,}" if newest >= 0 else "none that can be read"
+    return f"{oldest:,} to {newest:,}" if newest >= 0 else "no readable version"
 
 
 def _result(ok: bool, findings: int, *, complete: bool) -> str:  # noqa: FBT001 - of a report
     if not complete:
-        return "the log cannot be read to its end, and files were not compared with it"
+        return "the log cannot be read to its end, so files were not compared with it"
     if ok:
         return "whole" if not findings else f"whole, with {count_text(findings, 'remark')}"
     return count_text(findings, "difference")

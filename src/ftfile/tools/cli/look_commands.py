@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 
 Newest = Annotated[
-    int | None, typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.")
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", help="Only the newest N; the default on a terminal is 1,000."),
 ]
 
 _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
@@ -64,9 +65,9 @@ def ls(
     limit: Newest = None,
     json: Json = False,
 ) -> None:
-    """List the finished files: where each is, what is in it, and who wrote it; of a store, its runs.
+    """List the finished files with their path, content and author; for a store, its runs.
 
-    The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
+    The state is published, pending (committed, not yet published), retired (of an older version) or missing.
     """
     directory = place.open_any()
     chosen = version_of(directory, version, timestamp)
@@ -111,9 +112,9 @@ def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bo
 
 
 def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
-    """List the versions, oldest first: when, by whom, and what changed.
+    """List the versions, oldest first, with their time, author and changes.
 
-    It lists those of a keyed store as well.
+    It also lists the versions of a keyed store.
     """
     versions = place.open_any().history(limit_to_read(limit, json=json))
     if json:
@@ -146,22 +147,22 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
 def show(
     place: Place,
     what: Annotated[
-        str, typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version.")
+        str, typer.Argument(metavar="FILE|VERSION", help="A file as listed by `ls`, or the number of a version.")
     ],
     *,
     version: Version = None,
     json: Json = False,
 ) -> None:
-    """Show all about one file or one version: batches, what they read of sources, filters, files added and removed.
+    """Show the details of one file or version: batches, what they read of sources, filters, files added and removed.
 
-    Of a store, it shows versions, with the runs that each adds.
+    For a store, it shows versions, with the runs that each adds.
     """
     directory = place.open_any()
     if re.fullmatch(r"\d+", what):
         details = directory.version_details(int(what))
         print_json(details) if json else _print_version(details, is_store=directory.is_store())
     elif directory.is_store():
-        raise ConfigError(f"{what!r}: of a store, give the number of a version; `ftfile ls {PATH}` lists the runs")
+        raise ConfigError(f"{what!r}: for a store, give the number of a version; `ftfile ls {PATH}` lists the runs")
     else:
         file = directory.file_details(what, version)
         print_json(file) if json else _print_file(file)
@@ -171,32 +172,33 @@ def status(
     place: Place,
     *,
     staged: Annotated[
-        bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
+        bool, typer.Option("--staged", help="Also count orphans: staged files that no record names. This takes longer.")
     ] = False,
     lag: Annotated[
         bool,
-        typer.Option("--lag/--no-lag", help="Look at checkpoints, and at what sources have left; for 5 s at most."),
+        typer.Option("--lag/--no-lag", help="Read checkpoints, and count the unread data of sources; for at most 5 s."),
     ] = True,
     checkpoint: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
+            help="The checkpoint of a query, if it is not recorded or has another path on this machine. May be "
+            "repeated.",
         ),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="An ftfile directory that a query follows, which no checkpoint names. May be repeated."
+            metavar="PATH", help="An ftfile directory that a query follows, if no checkpoint names it. May be repeated."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is going on in a directory or a store: first a verdict in a sentence, then all that it goes by.
+    """Show the status of a directory or a store: a one-line verdict, then the details behind it.
 
-    That is queries, their lag, open files and why they are open, files not published and why.
+    The details are queries and their lag, and open and unpublished files with the reasons.
 
-    It ends with 4 where the whole log is lost.
+    The exit code is 4 if the whole log is lost.
     """
     status = ftfile.status(
         place.path, staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or (), **place.access
@@ -236,7 +238,7 @@ def _print_summary(status: "DirectoryStatus", path: str) -> None:
         ("store" if status.kind == "store" else "directory", status.path),
     ]
     if status.time_ms is None:
-        none = "none that can be read" if status.findings else "none: nothing was committed yet"
+        none = "no readable version" if status.findings else "none: nothing has been committed yet"
         print_fields([*fields, ("version", none)])
         return
     age = ago(status.time_ms, status.made_ms)
@@ -267,7 +269,7 @@ def _unneeded(status: "DirectoryStatus") -> str | None:
     if status.unneeded_files is None:
         return None
     staged = f"{count_text(status.unneeded_files, 'staged file')} of {bytes_text(status.unneeded_bytes or 0)}"
-    return f"{staged}: running tasks, lost attempts, or used up"
+    return f"{staged}: of running tasks, of lost attempts, or no longer needed"
 
 
 def _print_version(details: "VersionDetails", *, is_store: bool) -> None:

@@ -23,22 +23,27 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="PROGRAM",
-        help="That wrote the files: spark (its file sink), flink, kafka-connect, apex, delta, or files for any other.",
+        help="The program that wrote the files: spark (its file sink), flink, kafka-connect, apex, delta; or files for "
+        "any other.",
     ),
 ]
 Format = Annotated[
-    str | None, typer.Option("--format", metavar="FORMAT", help="Of the files; by default by their names.")
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="The format of the files; the default is derived from their names."
+    ),
 ]
 Schema = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMNS", help='Such as "id long, at timestamp", or the JSON of Spark; needed for json and csv.'
+        metavar="COLUMNS",
+        help='The columns, such as "id long, at timestamp", or the JSON of Spark; required for json and csv.',
     ),
 ]
 PartitionBy = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=TYPE", help="A column in the paths, outermost first, such as day=date. May be repeated."
+        metavar="NAME=TYPE", help="A partition column in the paths, outermost first, such as day=date. May be repeated."
     ),
 ]
 FormatOption = Annotated[
@@ -48,7 +53,8 @@ FormatOption = Annotated[
     ),
 ]
 Checkpoint = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Of the stopped query, which goes on with ftfile.")
+    str | None,
+    typer.Option(metavar="PATH", help="The checkpoint of the stopped query, which then continues with ftfile."),
 ]
 
 
@@ -62,18 +68,20 @@ def migrate(
     option: FormatOption = None,
     checkpoint: Checkpoint = None,
     leave_unfinished: Annotated[
-        bool, typer.Option("--leave-unfinished", help="Leave out files that the program has not finished.")
+        bool, typer.Option("--leave-unfinished", help="Omit files that the program has not finished.")
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo a migration, before the first new commit.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo a migration; possible until the first new commit.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
     threads: Threads = None,
     storage: Storage = None,
 ) -> None:
-    """Make the files of another program a directory of ftfile, by one record. No file is copied or changed.
+    """Make the files of another program an ftfile directory, with one record. No file is copied or changed.
 
-    Stop the program before. Each file is read once; then it asks.
+    Stop the program first. Each file is read once; then the command asks for confirmation.
     """
     settings: Any = {"storage": settings_of(storage)}
     if undo:
@@ -104,15 +112,15 @@ def migrate(
 def export(
     path: Path,
     *,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="delta or iceberg.")] = "delta",
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="The table format: delta or iceberg.")] = "delta",
     dry_run: DryRun = False,
     json: Json = False,
     storage: Storage = None,
     at_least_version: AtLeastVersion = None,
 ) -> None:
-    """Write the metadata of another table format beside the files, so that its readers see the newest version.
+    """Write the metadata of another table format next to the files, so that its readers see the newest version.
 
-    Files must be Parquet without encryption. It changes no file, and begins where the last export ended.
+    Files must be Parquet without encryption. It changes no file, and starts where the last export ended.
     """
     settings = settings_of(storage)
     with progress_bar("export") as progress:
@@ -135,7 +143,7 @@ def export(
             ("result", f"{verb} {count_text(report.versions, 'version')}"),
             ("readers see", "nothing yet" if report.version is None else f"version {report.version:,}"),
             ("rows in open files", count_text(report.open_rows) if report.open_rows else None),
-            ("versions waiting", f"{report.waiting:,}, for files to be published" if report.waiting else None),
+            ("versions waiting", f"{report.waiting:,}, until files are published" if report.waiting else None),
         ]
     )
 
@@ -146,7 +154,7 @@ def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: b
     in_files, in_paths = _columns(report)
     say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
     if moved := sum(file.moved for file in report.left_out):
-        say(f"{count_text(moved, 'file')} that do not count are moved out of the sight of readers")
+        say(f"{count_text(moved, 'file')} without committed rows are moved to a place that readers ignore")
     agree("Finish the migration?" if report.already_migrated else "Migrate?", yes=yes)
     return True
 
@@ -156,7 +164,7 @@ def _summary(report: "MigrateReport", begins: str) -> str:
     written = "" if report.source == "files" else f", written by {report.source}"
     summary = f"{files}, {bytes_text(report.size_bytes)}{written}"
     if report.already_migrated:
-        return f"Migrated already, as version {report.version}: {summary}. Nothing is recorded again"
+        return f"Already migrated, as version {report.version}: {summary}. Nothing is recorded again"
     return f"{begins} {summary}"
 
 
@@ -177,7 +185,7 @@ def _print_report(report: "MigrateReport") -> None:
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
-    print_fields([*fields, ("query goes on", query)])
+    print_fields([*fields, ("query continues", query)])
     if report.left_out:
         columns = [
             Column("left out", lambda file: file.path, folds=True),

@@ -30,7 +30,7 @@ class _Flush(Operation):
         query_ids = [status.query_id for status in place.open().status(lag=False).queries]
         if query not in query_ids:
             there = ", ".join(query_ids) or "none"
-            raise ConfigError(f"--query {query!r}: no such query wrote here; those that did: {there}")
+            raise ConfigError(f"--query {query!r}: this query has not written here. Queries that have: {there}")
 
 
 class _Compact(Operation):
@@ -47,7 +47,10 @@ class _Compact(Operation):
     def print(self, report: Report, path: str) -> None:
         super().print(report, path)
         if report.files_lost:
-            say(f"{count_text(report.files_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
+            say(
+                f"{count_text(report.files_lost, 'file')} were skipped: another process replaced them during the call",
+                "yellow",
+            )
 
 
 class _CompactStore(Operation):
@@ -58,7 +61,7 @@ class _CompactStore(Operation):
     def words(self, report: Report) -> str:
         runs = count_text(report.runs_replaced, "run")
         if report.dry_run:
-            return f"at first {runs} into about {report.runs_written:,}"
+            return f"first {runs} into about {report.runs_written:,}"
         return f"{runs} into {_written(report.runs_written, report)}"
 
 
@@ -73,8 +76,8 @@ class _Vacuum(Operation):
     nothing = ""
     reasons: ClassVar = {
         "retention": "within the retention: a running batch may need it",
-        "readers": "versions within the retention have it, for their readers",
-        "version": "no older than the newest record, or than the versions to be kept: it waits for a later one",
+        "readers": "versions within the retention contain it",
+        "version": "not older than the newest record or the kept versions: a later version must end it first",
     }
 
     def words(self, report: Report) -> str:
@@ -98,7 +101,7 @@ class _Vacuum(Operation):
             ]
             print_table(columns, sorted(sizes))
         if report.waiting:
-            heading("Files that wait")
+            heading("Files that cannot be deleted yet")
             columns = [
                 Column("files", lambda group: group.files, COUNT),
                 Column("bytes", lambda group: group.size_bytes, BYTES),
@@ -108,7 +111,7 @@ class _Vacuum(Operation):
             ]
             print_table(columns, report.waiting)
         if report.failed:
-            say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")
+            say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum retries", "yellow")
 
 
 class _Remove(Operation):
@@ -119,7 +122,7 @@ class _Remove(Operation):
 
     def words(self, report: Report) -> str:
         files, rows = count_text(report.files_written, "new file"), count_text(report.rows, "row")
-        rest = f"; {rows} of these files stay, in {files}" if report.files_written else ""
+        rest = f"; {rows} of these files are kept, in {files}" if report.files_written else ""
         removed = f"{count_text(report.rows_removed, 'row')} in {count_text(report.files_removed, 'file')}"
         if report.dry_run:
             return f"{removed} of {bytes_text(report.bytes_removed)}{rest}"
@@ -136,7 +139,7 @@ class _Restore(Operation):
         undone = report.undone_version
         number = report.restored_version if undone is None else undone
         version = "" if report.dry_run else f" as version {report.version}"
-        rows = f"{_rows_of(report.restored)} come back, {_rows_of(report.removed)} are removed"
+        rows = f"{_rows_of(report.restored)} are restored, {_rows_of(report.removed)} are removed"
         return f"version {number}{version}: {rows}"
 
     def is_ready(self, plan: Report) -> bool:
@@ -146,8 +149,13 @@ class _Restore(Operation):
         if not report.missing:
             super().print(report, path)
             return
-        say(f"Version {report.restored_version} cannot be restored: files are vacuumed, or gone. Nothing was changed")
-        heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+        say(
+            f"Version {report.restored_version} cannot be restored: vacuum or another program deleted files of it. "
+            "Nothing was changed"
+        )
+        heading(
+            f"Missing files, so the version cannot be restored: {count_text(len(report.missing), 'file')}", "bold red"
+        )
         put("\n".join(report.missing))
 
     def exit_code(self, report: Report, *, dry_run: bool) -> int:
@@ -168,7 +176,7 @@ def _rows_of(files: Sequence[Any]) -> str:
 class _Repair(Operation):
     verbs = ("takes", "do", "Done")
     changes = ("steps",)
-    question = "Rows or records are given up for good. Go on?"
+    question = "Rows or records are lost permanently. Continue?"
 
     def words(self, report: Report) -> str:
         return "\n  ".join([count_text(len(report.steps), "step"), *(step.action for step in report.steps)])
@@ -192,7 +200,7 @@ class _Repair(Operation):
             ]
             print_table(columns, report.steps)
         else:
-            put("Nothing that can be mended by itself" if report.findings else "Nothing to mend")
+            put("Nothing that can be repaired automatically" if report.findings else "Nothing to repair")
         print_findings(report.findings, path)
 
     def exit_code(self, report: Report, *, dry_run: bool) -> int:  # noqa: ARG002
@@ -203,7 +211,7 @@ def _target_bytes(text: str) -> int:
     try:
         return parse_size_bytes(text)
     except ValueError:
-        raise ConfigError(f"--target {text!r}: it takes a size such as 128MiB") from None
+        raise ConfigError(f"--target {text!r}: it must be a size such as 128MiB") from None
 
 
 def _flag(name: str, text: str) -> Option:
@@ -220,18 +228,22 @@ def _condition(text: str) -> Option:
 
 _CODE, _MERGE, _THREADS, _WHERE = Option(Code), Option(Merge), Option(Threads), Option(Where)
 _COMMIT_EVERY = option(
-    int | None, metavar="N", help="Record after this number of new files: an interruption loses no more."
+    int | None,
+    metavar="N",
+    help="Commit after this number of new files, so that an interruption loses no more than these.",
 )
 _TARGET = option(
-    str, "--target", metavar="SIZE", default="128MiB", callback=_target_bytes, help="The size of new files, about."
+    str, "--target", metavar="SIZE", default="128MiB", callback=_target_bytes, help="The approximate size of new files."
 )
-_FORCE = _flag("--force", "Accept less than 24 hours, where nothing else writes or reads.")
+_FORCE = _flag(
+    "--force", "Accept a retention of less than 24 hours. Use this only if no other process reads or writes."
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     _Flush(
         "flush",
-        "Finish the files that are open over batches, so that every reader sees their rows. No row is lost or changed.",
-        due_only=_flag("--due-only", "Finish only files whose rule has fired."),
+        "Finish open files, so that every reader sees their rows. No row is lost or changed.",
+        due_only=_flag("--due-only", "Finish only files that are due: a rule has ended them."),
         query_id=option(str | None, "--query", metavar="ID", help="Finish only files of this query."),
         code=_CODE,
         commit_every=_COMMIT_EVERY,
@@ -239,8 +251,9 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _Compact(
         "compact",
-        "Merge small files of the same directory into larger ones. No row is lost or changed.\n\n"
-        "--where chooses partitions. Readers of older versions read the replaced files until a vacuum.",
+        "Merge small files of the same directory into larger ones. No row is lost or changed.\n"
+        "\n"
+        "--where selects partitions. Older versions keep the replaced files until a vacuum.",
         where=_WHERE,
         target_bytes=_TARGET,
         commit_every=_COMMIT_EVERY,
@@ -248,73 +261,90 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _CompactStore(
         "kv.compact",
-        "Merge the runs that are due. No row is lost or changed.",
-        full=_flag("--full", "Leave one run in each bucket: reads are fastest then."),
+        "Run the due compactions. No row is lost or changed.",
+        full=_flag("--full", "Merge each bucket into one run, for the fastest reads."),
         merge=_MERGE,
         threads=_THREADS,
     ),
     _Repair(
         "repair",
-        "Mend what `verify` finds. By itself it does what loses no row, and it deletes nothing. Also of a keyed store."
-        "\n\nIt asks before it gives up rows or records. It ends with 1 where an error or a warning is left.",
-        full=_flag("--full", "Read every file, too."),
+        "Repair the damage that `verify` finds, also in a keyed store. By default no row is lost and no file is "
+        "deleted.\n"
+        "\n"
+        "Before rows or records are lost, it asks for confirmation. The exit code is 1 if an error or a warning "
+        "remains.",
+        full=_flag("--full", "Also read every file."),
         give_up=_files(
-            "A committed file that is lost for good, or a pattern such as 'month=7/*': readers go on without it. "
-            "May be repeated."
+            "A committed file that is permanently lost, or a pattern such as 'month=7/*': readers continue without "
+            "it. May be repeated."
         ),
-        quarantine=_files("A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated."),
+        quarantine=_files("A foreign file to move to the quarantine, or a pattern such as '*.tmp'. May be repeated."),
         accept_lost_records=_flag(
-            "--accept-lost-records", "Go on from the last version that can be read; stop queries before."
+            "--accept-lost-records", "Continue from the last readable version. Stop all queries first."
         ),
     ),
     _Vacuum(
         "vacuum",
-        "Delete files of failed attempts, files replaced long ago, and records no longer needed. Also of a keyed store."
-        "\n\nThe rows of the newest version stay; versions older than the retention can no longer be read, so it asks "
-        "before.",
-        retention=option(str, metavar="DURATION", default="7d", help="Versions of this time stay readable."),
+        "Delete files of failed attempts, files replaced before the retention, and unneeded records, also in a keyed "
+        "store.\n"
+        "\n"
+        "The rows of the newest version are kept. Versions older than the retention become unreadable, so it asks for "
+        "confirmation.",
+        retention=option(str, metavar="DURATION", default="7d", help="Versions of this time remain readable."),
         force=_FORCE,
     ),
     _Vacuum(
         "expire",
-        "End versions by age and by number, and delete what only they need. Also of a keyed store.\n\n"
-        "A version stays while it is younger than --older-than, or among the newest --keep-last. The rows of the "
-        "newest version always stay. It asks before.",
-        older_than=option(str, metavar="DURATION", default="7d", help="Versions younger than this stay."),
-        keep_last=option(int, metavar="N", default=1, help="The newest N stay, however old."),
+        "End versions by age and number, and delete the files that only they need, also in a keyed store.\n"
+        "\n"
+        "A version is kept if it is younger than --older-than or among the newest --keep-last. The rows of the newest "
+        "version are always kept. It asks for confirmation.",
+        older_than=option(str, metavar="DURATION", default="7d", help="Versions younger than this are kept."),
+        keep_last=option(int, metavar="N", default=1, help="The newest N versions are kept, regardless of their age."),
         force=_FORCE,
     ),
     _Remove(
         "drop",
-        "Remove all rows of the partitions that match, in one version. It asks before.\n\n"
+        "Remove all rows of the partitions that match, in one version. It asks for confirmation.\n"
+        "\n"
         "Older versions can be read until a vacuum.",
         where=_condition(
-            'Of partition columns, such as "month < 7" or "day < current_date() - interval 30 days"; or the word all.'
+            'A condition on partition columns, such as "month < 7" or "day < current_date() - interval 30 days"; or '
+            "the word all."
         ),
         directory_pattern=option(
             str | None,
             metavar="PATTERN",
-            help="As the option directoryPattern: a condition may then name directoryTime.",
+            help="The same as the option directoryPattern: a condition can then name directoryTime.",
         ),
     ),
     _Remove(
         "delete",
-        "Remove the rows that match, in one version: files that have some are written anew. It asks before.\n\n"
-        "Rows of open files are finished first. Older versions can be read until a vacuum.",
-        where=_condition("Of any columns, such as \"id = 70\" or \"name IN ('a', 'b') AND at < DATE '2024-07-01'\"."),
+        "Remove the rows that match, in one version. Files that contain such rows are rewritten. It asks for "
+        "confirmation.\n"
+        "\n"
+        "Open files are finished first. Older versions can be read until a vacuum.",
+        where=_condition(
+            "A condition on any columns, such as \"id = 70\" or \"name IN ('a', 'b') AND at < DATE '2024-07-01'\"."
+        ),
         code=_CODE,
         threads=_THREADS,
     ),
     _Restore(
         "restore",
-        "Make the rows of an older version those of the newest one, in one record. It asks before.\n\n"
-        "It is undone by another restore. Queries go on with their next batch.",
-        version=option(int | None, metavar="N", help="The version to go back to."),
-        timestamp=option(str | None, metavar="TIME", help="Or a time: the newest version then."),
+        "Make the rows of an older version the rows of the newest one, in one record. It asks for confirmation.\n"
+        "\n"
+        "Another restore undoes it. Queries continue with their next batch.",
+        version=option(int | None, metavar="N", help="The version to restore."),
+        timestamp=option(
+            str | None, metavar="TIME", help="A time, instead of a version: the version that was newest at this time."
+        ),
     ),
     _Undo(
         "undo",
-        "Take the last write back: make the rows before it those of the newest version, in one record. It asks before."
-        "\n\nAnother undo takes this one back. Queries go on with their next batch.",
+        "Undo the last write: restore the rows before it as the newest version, in one record. It asks for "
+        "confirmation.\n"
+        "\n"
+        "Another undo reverts this one. Queries continue with their next batch.",
     ),
 )

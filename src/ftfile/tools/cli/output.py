@@ -162,7 +162,7 @@ def shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
 def say_truncated(items: Sequence[Any], limit: int | None, noun: str) -> None:
     """Say that there are more items than are shown, if there are."""
     if limit is None and is_terminal() and len(items) > SHOWN:
-        say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")
+        say(f"Only the newest {SHOWN:,} {noun}: --limit sets another number, --json shows all", "dim")
 
 
 # The job, query or batch that a line of the log is about; of a command, there is one.
@@ -262,7 +262,7 @@ def agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not is_watched():
-        say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
+        say("ftfile: this needs a confirmation, and stdin is not a terminal: give --yes. Nothing was changed")
         raise typer.Exit(USAGE)
     try:
         if typer.confirm(printable(question, "\n"), err=True):
@@ -356,7 +356,7 @@ class Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            _print_error("interrupted. What was recorded stays, and nothing else was changed")
+            _print_error("interrupted. Recorded changes are kept, and nothing else was changed")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             # Python would flush what is left at its end, and complain.
@@ -384,7 +384,7 @@ def _text_of(error: Exception, path: str, command: str | None) -> str:
     hints = [hint for words, hint in _HINTS.items() if words in text]
     has_log = path != PATH and command != "migrate"
     if isinstance(error, CorruptData) and has_log and "`ftfile" not in in_commands(text):
-        hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all that is wrong, and changes nothing")
+        hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all damage and changes nothing")
     return "".join([in_commands(text, path), *hints])
 
 

@@ -36,12 +36,12 @@ Path = Annotated[
         metavar=PATH, help="The directory: a local path, or a URL such as s3://bucket/out.", callback=note_path
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with the field names of the Python function's result.")]
 KeyProvider = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Where the keys of an encrypted directory are, as in the option keyProvider.",
+        help="The source of the keys of an encrypted directory; the same as the option keyProvider.",
         rich_help_panel=_ACCESS,
     ),
 ]
@@ -51,44 +51,46 @@ Storage = Annotated[
         "--storage",
         "-S",
         metavar="NAME=VALUE",
-        help="A setting of the file system, as the option storage.NAME; may be repeated.",
+        help="A setting of the file system; the same as the option storage.NAME. May be repeated.",
         rich_help_panel=_ACCESS,
     ),
 ]
-Version = Annotated[int | None, typer.Option(metavar="N", help="Of this version; by default the newest one.")]
+Version = Annotated[int | None, typer.Option(metavar="N", help="Read this version; by default the newest one.")]
 Timestamp = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z."),
+    typer.Option(metavar="TIME", help="Read the version that was newest at this time, such as 2024-07-01T12:00:00Z."),
 ]
 AtLeastVersion = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=0,
-        help="Fail if the newest version is before this one, which there was.",
+        help="Fail if the newest version is before this known version.",
         rich_help_panel=_ACCESS,
     ),
 ]
-Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
+Columns = Annotated[
+    str | None, typer.Option("--columns", "-c", metavar="A,B", help="Print only these columns, in this order.")
+]
 Where = Annotated[
     str | None,
     typer.Option(
         "--where",
         "-w",
         metavar="CONDITION",
-        help="Of the rows for which this is true, such as \"month >= 7 AND city IN ('a', 'b')\".",
+        help="Only rows that match this condition, such as \"month >= 7 AND city IN ('a', 'b')\".",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the planned changes, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Code = Annotated[
-    list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported; repeatable.")
+    list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported. May be repeated.")
 ]
 Merge = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="As the option merge of writers: the class of yours by which values are merged."),
+    typer.Option(metavar="TEXT", help="The same as the option merge of writers: your class that merges values."),
 ]
-Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of threads; by default one for each core.")]
 
 
 def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
@@ -99,7 +101,7 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
     for text in storage:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
+            raise ConfigError(f"{text!r}: it must be NAME=VALUE, such as endpoint=http://localhost:9000")
         settings[name.removeprefix(prefix)] = value
     return settings
 
@@ -109,7 +111,7 @@ def version_of(directory: "Directory", version: int | None, timestamp: str | Non
     if timestamp is None:
         return version
     if version is not None:
-        raise ConfigError("--version and --timestamp both choose a version: give one of them")
+        raise ConfigError("--version and --timestamp both select a version: give only one of them")
     return directory.version_at(timestamp)
 
 
@@ -119,7 +121,7 @@ def columns_of(text: str | None) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ConfigError("--columns names no column: give names with commas between")
+        raise ConfigError("--columns names no column: give names separated by commas")
     return names
 
 

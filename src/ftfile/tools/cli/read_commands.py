@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.operate.details import AddedFile
 
 
-Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
+Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The number of rows.")]
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,24 @@ class Choice:
         if file is None and directory.is_store():
             if self.where is not None:
                 raise ConfigError(
-                    f"--where is for directories of files. Of a store, `ftfile kv get {PATH} KEY` and "
-                    f"`ftfile kv scan {PATH} --start KEY --end KEY` choose rows"
+                    f"--where is only for directories of files. To select rows of a store, use `ftfile kv get {PATH} "
+                    f"KEY` or `ftfile kv scan {PATH} --start KEY --end KEY`"
                 )
             return rows_of(place, version, columns_of(self.columns))
         return directory.to_batches(version, columns=columns_of(self.columns), where=self.where, file=file)
 
 
 def cat(place: Place, choice: Choice) -> None:
-    """Print the rows of a version, in the order of their commits; of a store, in that of their keys.
+    """Print the rows of a version, in the order of their commits; for a store, in the order of their keys.
 
-    PATH may be one finished file of a directory, too.
+    PATH can also be one finished file of a directory.
     """
     batches = choice.batches(place)
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(batches)
 
 
 def head(place: Place, rows: Rows = 10, *, choice: Choice) -> None:
-    """Print the first rows of a version, or of a finished file; no more files are read than these need."""
+    """Print the first rows of a version, or of a finished file; only the files of these rows are read."""
     batches = choice.batches(place)
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
 
@@ -79,13 +79,13 @@ def tail(
     place: Place,
     *,
     rows: Rows = 10,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with the rows that come, until Ctrl-C.")
-    ] = False,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks of --follow.")] = 1.0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new rows until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two reads of the log with --follow.")
+    ] = 1.0,
     choice: Choice,
 ) -> None:
-    """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
+    """Print the last rows, in the order of their commits; with --follow, also each new row, once."""
     directory = place.open()
     clock = SystemClock()
     where = choice.where
@@ -116,14 +116,14 @@ def count(
     timestamp: Timestamp = None,
     json: Json = False,
 ) -> None:
-    """Print the number of rows of a version. Without --where, and for partition columns, no file is read."""
+    """Print the number of rows of a version. Without --where, or for partition columns, no file is read."""
     directory = place.open()
     rows = directory.count(version_of(directory, version, timestamp), where=where)
     print_json(rows) if json else put(str(rows))
 
 
 def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None, json: Json = False) -> None:
-    """Show the columns of a version: their types as Spark's SQL has them, and all as text for .schema(…) of Spark."""
+    """Show the columns of a version with their types in Spark SQL, and as text for Spark's .schema(…)."""
     directory = place.open()
     version_schema = directory.schema(version_of(directory, version, timestamp))
     if json:
@@ -141,8 +141,12 @@ def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None
 
 def diff(
     place: Place,
-    old: Annotated[str, typer.Argument(metavar="A", help="A version, or a time: the newest version then.")],
-    new: Annotated[str | None, typer.Argument(metavar="B", help="Likewise; by default the newest version.")] = None,
+    old: Annotated[
+        str, typer.Argument(metavar="A", help="A version, or a time: the version that was newest at this time.")
+    ],
+    new: Annotated[
+        str | None, typer.Argument(metavar="B", help="A version or a time as well; by default the newest version.")
+    ] = None,
     *,
     json: Json = False,
 ) -> None:

@@ -23,7 +23,7 @@ Format = Annotated[
     RowFormat | None,
     typer.Option(
         "--format",
-        help="By default a table on a terminal, and csv in a pipe. text has each value of one column as a line.",
+        help="The default is a table on a terminal, and csv in a pipe. text prints each value of one column as a line.",
     ),
 ]
 
@@ -105,8 +105,8 @@ def _check_one_text(schema: "pa.Schema") -> None:
     texts = [field.name for field in schema if _is_text(field.type)]
     if len(schema) == 1 and texts:
         return
-    choice = f"choose one by --columns: {', '.join(texts)}; or" if texts else "here is none:"
-    raise ConfigError(f"--format text prints one column of strings or binary values: {choice} take table, json or csv")
+    choice = f"select one with --columns: {', '.join(texts)}; or" if texts else "this version has no such column:"
+    raise ConfigError(f"--format text prints one column of strings or binary values: {choice} use table, json or csv")
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
 
-_VALUES = "values with commas between, quoted as in CSV, or a JSON array"
+_VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Choice:
 
 def get(
     place: Place,
-    key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
+    key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"For a store with several key columns: {_VALUES}.")],
     *,
     choice: Choice,
 ) -> None:
-    """Print the rows of keys. It ends with 1 where a key has none."""
+    """Print the rows of keys. The exit code is 1 if a key has no row."""
     import pyarrow as pa
 
     with _opened(place, choice.version, choice.merge) as reader:
@@ -71,12 +71,12 @@ def get(
 def scan(
     place: Place,
     *,
-    start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
-    end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
-    rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
+    start: Annotated[str | None, typer.Option(metavar="KEY", help="Start at this key, or at its first values.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="KEY", help="End before this key.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="Only the first N rows.")] = None,
     choice: Choice,
 ) -> None:
-    """Print rows sorted by key, from one key on and before another."""
+    """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
         batches = _scanned(reader, columns_of(choice.columns), first, last)
@@ -84,7 +84,7 @@ def scan(
 
 
 def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
-    """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due compactions."""
+    """Print the keys and columns of a store, and its numbers of runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
     with _opened(place, version) as reader:
@@ -107,18 +107,18 @@ def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
             ("merged by", ", ".join(f"{name}: {_merged_by(how)}" for name, how in definition.merge.items())),
             ("buckets", count_text(definition.buckets)),
             ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
-            ("rows in runs", f"{stats.rows:,}: a key has one in each run that says something about it"),
+            ("rows in runs", f"{stats.rows:,}: a key has one in each run that contains it"),
             ("bytes", bytes_text(stats.size_bytes)),
             (
                 "compactions due",
-                f"{stats.due_compactions:,}, {stats.held_compactions:,} of them left out after failures",
+                f"{stats.due_compactions:,}, {stats.held_compactions:,} of them suspended after failures",
             ),
         ]
     )
 
 
 def verify(place: Place, *, version: Version = None, threads: Threads = None, json: Json = False) -> None:
-    """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
+    """Read every run of a version, and compare it with the log. The exit code is 1 if a run is damaged."""
     run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
     with progress_bar("verify") as progress, place.requiring_log():
         report = run(threads=threads, progress=progress)
@@ -129,7 +129,7 @@ def verify(place: Place, *, version: Version = None, threads: Threads = None, js
         runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
         put(f"Version {report.version}: {runs}, {damaged}")
         for name in report.not_asked:
-            put(f"Merged by {name}, not asked")
+            put(f"Merged by {name}, which was not loaded")
         if report.damaged:
             columns = [
                 Column("file", lambda run: run.path, folds=True),
@@ -194,7 +194,7 @@ def _merged_by(name: str) -> str:
     """Return a merge function in words; code of users is not imported."""
     from ftfile.kv.definition import code_of
 
-    return f"{name}, not asked" if code_of({"": name}) else name
+    return f"{name}, not loaded" if code_of({"": name}) else name
 
 
 @contextlib.contextmanager
@@ -224,9 +224,9 @@ def _parts_of(text: str) -> list[Any]:
             return values
         rows: list[list[str]] = [*csv.reader(StringIO(text, newline=""), strict=True)]
     except (ValueError, csv.Error) as error:
-        raise ConfigError(f"{text!r} is no key: {error}. It takes {_VALUES}") from None
+        raise ConfigError(f"{text!r} is not a key: {error}. A key is given as {_VALUES}") from None
     if len(rows) != 1:
-        raise ConfigError(f"{text!r} is no key: it is not one line of CSV. It takes {_VALUES}")
+        raise ConfigError(f"{text!r} is not a key: it is not one line of CSV. A key is given as {_VALUES}")
     return rows[0]
 
 
@@ -239,4 +239,4 @@ def _value_of(part: object, field: "pa.Field") -> Any:  # noqa: ANN401 - of any 
         return pa.scalar(part).cast(field.type).as_py()
     except (pa.ArrowException, OverflowError, TypeError):
         kind = sql_types(spark_schema_json(pa.schema([field])))[field.name]
-        raise ConfigError(f"{part!r} is no {kind} of column {field.name}") from None
+        raise ConfigError(f"{part!r} is not a {kind} for column {field.name}") from None

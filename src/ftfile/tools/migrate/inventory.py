@@ -72,7 +72,7 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     try:
         entries = list_own(fs, "")
     except NotADirectory as error:
-        raise ConfigError(f"this is no directory: {error.detail}. Give the directory of the files") from error
+        raise ConfigError(f"this is not a directory: {error.detail}. Give the directory of the files") from error
     files: dict[str, FileInfo] = {}
     root = stat_or_none(fs, "")
     passed = set() if root is None else {root.identity}
@@ -102,8 +102,8 @@ def _refuse_logs_below(directories: Iterable[str]) -> None:
     below = [(above, name) for above, _, name in parts if above and not is_hidden(above)]
     if logs := [f"{above}/{name}" for above, name in below if name in _LOGS_BELOW]:
         raise ConfigError(
-            f"directories below have logs of their own, which say which of their files count: {names_text(logs)}. "
-            "Migrate each of these directories by itself, or move it out of this one. Nothing was changed"
+            f"subdirectories have separate logs, which decide which of their files are committed: {names_text(logs)}. "
+            "Migrate each of these directories separately, or move it out of this one. Nothing was changed"
         )
 
 
@@ -112,13 +112,13 @@ def _refuse_others_below(files: Mapping[str, FileInfo]) -> None:
         table, checkpoint = _ICEBERG.fullmatch(path), _OFFSETS.fullmatch(path)
         if table is not None and not is_hidden(path):
             raise ConfigError(
-                f"{table['table']!r} is an Iceberg table, whose metadata says which of its files count: move it out "
-                "of this directory. Nothing was changed"
+                f"{table['table']!r} is an Iceberg table, whose metadata decides which of its files are committed: "
+                "move it out of this directory. Nothing was changed"
             )
         if checkpoint is not None and not is_hidden(path) and f"{checkpoint['checkpoint']}/metadata" in files:
             raise ConfigError(
-                f"{checkpoint['checkpoint']!r} is the checkpoint of a query of Spark, and readers take its files for "
-                "rows: move it out of this directory. Nothing was changed"
+                f"{checkpoint['checkpoint']!r} is the checkpoint of a Spark query, and readers would read its files "
+                "as rows: move it out of this directory. Nothing was changed"
             )
 
 
@@ -128,8 +128,8 @@ def read_entry(fs: FileSystem, path: str) -> bytes:
         return read_within(fs, path, FILE_BYTES_MAX)
     except CorruptData as error:
         raise ConfigError(
-            f"{path!r} has more than {FILE_BYTES_MAX} bytes, as no file of a log that ftfile reads: restore it from a "
-            "copy, or write the table anew with ftfile. Nothing was changed"
+            f"{path!r} has more than {FILE_BYTES_MAX} bytes, the largest log file that ftfile reads: restore it from "
+            "a copy, or rewrite the table with ftfile. Nothing was changed"
         ) from error
 
 
@@ -159,7 +159,7 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     entries = entries_of(fs)
     if not entries:
         raise ConfigError(
-            f"{SPARK_LOG!r} names no files: there is nothing to migrate. Delete that directory to write here"
+            f"{SPARK_LOG!r} names no files, so there is nothing to migrate. Delete {SPARK_LOG!r} to write here"
         )
     newest = max(entries)
     first = max((batch for batch, (_, is_compact) in entries.items() if is_compact), default=0)
@@ -196,14 +196,14 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
     lines = content.decode("utf-8", "replace").splitlines()
     if not lines or lines[0] != "v1":
         raise ConfigError(
-            f"{path!r} begins with {''.join(lines[:1])[:40]!r} instead of 'v1': it is damaged, or a Spark that ftfile "
-            "does not know wrote it"
+            f"{path!r} begins with {''.join(lines[:1])[:40]!r} instead of 'v1': it is damaged, or was written by an "
+            "unsupported version of Spark"
         )
     try:
         entries = [_entry(json_value(line.encode())) for line in lines[1:]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{path!r} is damaged, a line of it does not tell a file: restore it from a copy. Nothing was changed"
+            f"{path!r} is damaged: a line does not describe a file. Restore it from a copy. Nothing was changed"
         ) from error
     return entries
 
@@ -221,7 +221,7 @@ def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str,
     paths = {url: path.removeprefix(base) for url, path in plain.items()}
     if missing := [url for url, path in paths.items() if path not in listed_paths]:
         raise ConfigError(
-            f"{SPARK_LOG!r} names files that are not here: {names_text(missing)}. Restore them from a copy. Nothing "
+            f"{SPARK_LOG!r} names files that do not exist: {names_text(missing)}. Restore them from a copy. Nothing "
             "was changed"
         )
     return paths
@@ -247,10 +247,10 @@ _KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+
 _KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
 _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
 
-_BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint tells if its rows count"
-_BY_WINDOW = "Apex has not published it: only its window state tells if its rows count"
+_BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint shows if its rows are committed"
+_BY_WINDOW = "Apex has not published it: only its window state shows if its rows are committed"
 _NOT_COMPACTED = (
-    "Flink has not compacted it, or has not deleted it afterwards: only its state tells. `flink stop --drain` compacts"
+    "Flink has not compacted it, or has not deleted it since: only its state shows which. `flink stop --drain` compacts"
 )
 
 
@@ -293,7 +293,7 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             length = _valid_length(fs, path, part)
             if part is not None and part.size_bytes > length:
                 too_long.append((part, length))
-            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only says how long another file is", moved))
+            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only stores another file's length", moved))
         else:
             inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
     _require_cut(too_long)
@@ -310,14 +310,14 @@ def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
     content = fs.read(path, LENGTH_BYTES_MAX)
     digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
     if not digits.strip().isdigit() or len(content) > LENGTH_BYTES_MAX:
-        raise ConfigError(f"{path!r} should hold a number of bytes, and holds {content[:40]!r}. Nothing was changed")
+        raise ConfigError(f"{path!r} must contain a number of bytes, not {content[:40]!r}. Nothing was changed")
     length = int(digits)
     if info is None:
-        raise ConfigError(f"{path!r} says that a file of {length} bytes counts, and that file is gone")
+        raise ConfigError(f"{path!r} records a file of {length} bytes, and that file is missing")
     if info.size_bytes < length:
         raise ConfigError(
-            f"{info.path!r} has {info.size_bytes} bytes, and {path!r} says that {length} count: rows are missing. "
-            "Restore the file from a copy"
+            f"{info.path!r} has {info.size_bytes} bytes, and {path!r} records {length}: rows are missing. Restore the "
+            "file from a copy"
         )
     return length
 
@@ -329,10 +329,11 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
     examples = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
     info, length = too_long[0]
     raise ConfigError(
-        "Flink could not cut files after a failure, and only their first bytes count, as files .valid-length say: "
-        f"{examples}. Cut each, such as by `truncate -s {length} {shlex.quote(info.path)}` in the directory, on "
-        f"HDFS by `hdfs dfs -truncate -w {length} …/{shlex.quote(info.path)}`, or write its first bytes anew where a "
-        "store cannot cut; docs/migrating/flink.md shows it for many. Then migrate again. Nothing was changed"
+        "Flink could not truncate files after a failure, and only their first bytes are committed, as recorded in "
+        f"files .valid-length: {examples}. Truncate each file, for example with `truncate -s {length} "
+        f"{shlex.quote(info.path)}` in the directory, on HDFS by `hdfs dfs -truncate -w {length} "
+        f"…/{shlex.quote(info.path)}`, or rewrite its first bytes if the store cannot truncate; "
+        "docs/migrating/flink.md shows this for many files. Then migrate again. Nothing was changed"
     )
 
 
@@ -364,7 +365,7 @@ def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
     for path, info in files.items():
         if _KAFKA_TEMPORARY.fullmatch(path):
-            why = "The connector has not committed it: only its log tells if it will"
+            why = "The connector has not committed it: only the connector's log shows if it will"
             inventory.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
             continue
         if is_hidden(path):
@@ -380,20 +381,20 @@ def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         inventory.files.append(info)
     if strangers:
         raise ConfigError(
-            "not named as files of Kafka Connect, such as topic+0+0000000000+0000000999.avro: "
-            f"{names_text(strangers)}. Move them away, or let their names begin with an underscore"
+            "files do not have names of Kafka Connect, such as topic+0+0000000000+0000000999.avro: "
+            f"{names_text(strangers)}. Move them away, or rename them to begin with an underscore"
         )
     if len(topics) > 1:
         examples = ", ".join(f"{topic} ({path!r})" for topic, path in sorted(topics.items()))
         raise ConfigError(
-            f"there are files of several topics: {examples}. Migrate the directory of each topic by itself"
+            f"there are files of several topics: {examples}. Migrate the directory of each topic separately"
         )
     for some in ranges.values():
         some.sort()
         for (_, end, path), (start, _, other) in itertools.pairwise(some):
             if start <= end:
                 raise ConfigError(
-                    f"{path!r} and {other!r} both have offset {start}, whose row would be there twice: move away the "
-                    "one that does not count"
+                    f"{path!r} and {other!r} both contain offset {start}, so its row would be duplicated: move away "
+                    "the file that is not committed"
                 )
     return inventory

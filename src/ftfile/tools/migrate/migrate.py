@@ -158,8 +158,8 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
     if before != after or inventory.last_entry != now.last_entry:
         changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
         raise CommitError(
-            f"path={path!r} was written to while its files were read{f' ({names_text(changed)})' if changed else ''}: "
-            "its writer was not stopped, or was started again. Stop it, and migrate again. Nothing was changed"
+            f"path={path!r} was changed while its files were read{f' ({names_text(changed)})' if changed else ''}: "
+            "its writer is still running, or was started again. Stop the writer and migrate again. Nothing was changed"
         )
 
 
@@ -187,8 +187,8 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
     if checkpoint is None:
         if inventory.source == "spark" and inventory.last_entry is not None:
             _log.warning(
-                "no checkpoint is given: the query that wrote %s, up to batch %d, is refused here, and only a new one "
-                "can write. If it is to go on, give its checkpointLocation (--checkpoint, in Python checkpoint=)",
+                "no checkpoint is given: the query that wrote %s, up to batch %d, cannot write here again; only a new "
+                "query can. To continue the query, give its checkpointLocation (--checkpoint, in Python checkpoint=)",
                 SPARK_LOG,
                 inventory.last_entry,
             )
@@ -196,20 +196,20 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
     if inventory.source != "spark" or inventory.last_entry is None:
         raise ConfigError(
             "a checkpoint (--checkpoint, in Python checkpoint=) belongs to a directory of Spark's own sink, which has "
-            f"{SPARK_LOG}, and this directory has none: leave it out"
+            f"{SPARK_LOG}, and this directory has no {SPARK_LOG}: omit it"
         )
     where = os.fspath(checkpoint)
     query_id = read_query_id(where, context)
     if query_id is None:
         raise ConfigError(
-            f"checkpoint={where!r} has no file `metadata` with the id of a query: give the directory that the query "
-            "had as its checkpointLocation"
+            f"checkpoint={where!r} has no file `metadata` with the id of a query: give the checkpointLocation of the "
+            "query"
         )
     offsets = read_offsets(where, inventory.last_entry, context)
     if offsets is None:
         raise ConfigError(
             f"checkpoint={where!r} has no offsets of batch {inventory.last_entry}, the newest one in {SPARK_LOG}: it "
-            "is of another query, or an older copy, and going on with it would write rows again"
+            "belongs to another query or is an older copy, and a query that continues with it would write rows again"
         )
     return StreamAuthor(query_id, job_id, inventory.last_entry, offsets.hash, offsets.offsets)
 
@@ -219,7 +219,10 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
 
     def prepare(head: LogState, _: object) -> Body:
         if head.version >= 0:
-            raise ConfigError("another program was faster: the directory has a log of ftfile by now. See its history")
+            raise ConfigError(
+                "another process created an ftfile log in this directory during the migration: run `ftfile history "
+                "PATH`"
+            )
         return Body(
             adds=table.adds,
             schema=table.schema_key,
@@ -231,7 +234,7 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
 
     done = commit(log, author, prepare, _POLICY)
     if done.record is None:
-        raise ConfigError("another migration was faster: the directory has a log of ftfile by now. See its history")
+        raise ConfigError("another migration created an ftfile log in this directory: run `ftfile history PATH`")
     return done.version
 
 
@@ -241,11 +244,13 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     name = None if migration is None else migration["log"]
     is_in_place = name is not None and is_foreign(log.fs, name)
     if migration is None:
-        raise ConfigError(f"path={path!r} is a directory of ftfile from its first commit on: nothing is to be migrated")
+        raise ConfigError(
+            f"path={path!r} has been an ftfile directory since its first commit: there is nothing to migrate"
+        )
     if head.version > 0 and not is_in_place:
         raise ConfigError(
-            f"path={path!r} was migrated already, as version 0, and the newest version is {head.version}: nothing is "
-            "to be migrated"
+            f"path={path!r} was already migrated, as version 0, and the newest version is {head.version}: there is "
+            "nothing to migrate"
         )
     if name is not None and is_in_place:
         require_stopped(log.fs, name, migration["lastEntry"], path)

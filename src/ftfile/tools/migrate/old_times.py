@@ -71,9 +71,9 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
             first = _first(leaf.type)
             if first is not None and pc.less(pc.min(leaf), first).as_py():
                 raise SchemaError(
-                    f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
-                    "the Julian calendar: read it by Spark, if it is of Hive or Spark 2 with its options "
-                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it again with ftfile"
+                    f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which may use the Julian "
+                    "calendar. Read the file with Spark and write it again with ftfile. If Hive or Spark 2 wrote it, "
+                    "set Spark's options datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY"
                 )
 
 
@@ -95,6 +95,6 @@ def refuse_times_beyond_a_day(batch: pa.RecordBatch) -> None:
             bounds = pc.min_max(leaf.view(pa.int64())).as_py()
             if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < _DAY_US:
                 raise SchemaError(
-                    f"column `{field.name}` has times before 00:00 or after 23:59:59.999999. Write this file again "
+                    f"column `{field.name}` has times before 00:00 or after 23:59:59.999999. Rewrite this file "
                     "without them"
                 )

@@ -49,8 +49,8 @@ SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _UTC = pa.timestamp("us", tz="UTC")
 _EACH_KIND = (
-    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
-    "schema was given, give one that fits. Nothing was changed"
+    "Rewrite the files of one kind, or move them to a separate directory and migrate each directory. If a schema was "
+    "given, give one that fits. Nothing was changed"
 )
 # A name as SQL has it, in backticks if it has others than letters, and a type; then the next column, or the end.
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+([^`,(]+(?:\([^()]*\))?)\s*(?:,|$)")
@@ -75,7 +75,7 @@ def given_schema(schema: object) -> str:
     elif hasattr(schema, "json"):
         text = str(schema.json())  # a StructType
     else:
-        raise SchemaError(f"schema={schema!r}: it takes a StructType, a pyarrow.Schema, or a text as in 'id long'")
+        raise SchemaError(f"schema={schema!r}: it must be a StructType, a pyarrow.Schema, or a text such as 'id long'")
     arrow_schema(text)
     return as_nullable(text)
 
@@ -110,8 +110,8 @@ def _struct(fields: Sequence[Mapping[str, Any]]) -> str:
 
 def _not_simple(text: str) -> SchemaError:
     return SchemaError(
-        f"schema: {text!r} is not the name of a column and its simple type, as in 'id long'; a name with spaces, "
-        "commas or backticks is in backticks, and those in it are doubled. For nested types, give a StructType, on the "
+        f"schema: {text!r} is not a column name with a simple type, as in 'id long'. Quote a name with spaces, commas "
+        "or backticks in backticks, and double the backticks in it. For nested types, give a StructType, on the "
         "command line its JSON"
     )
 
@@ -128,7 +128,7 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SchemaError(f"its columns are described otherwise than Spark does it ({error!r})") from error
+        raise SchemaError(f"the description of its columns is not the one that Spark writes ({error!r})") from error
 
 
 def _of_parquet(file: BinaryIO) -> str:
@@ -146,8 +146,8 @@ def _of_orc(file: BinaryIO) -> str:
     for field in schema:
         if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
             raise SchemaError(
-                f"column {quoted_name(field.name)}: what a timestamp without a time zone means in ORC depends on its "
-                "writer's zone: write these files anew with ftfile"
+                f"column {quoted_name(field.name)}: the meaning of a timestamp without a time zone in ORC depends on "
+                "the time zone of the writer: rewrite these files with ftfile"
             )
     return spark_schema_json(_as_spark(schema, frozenset()))
 
@@ -209,9 +209,7 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
         texts = sql_types(schema)
         for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
             if user_schema is not None and name.lower() not in columns:
-                raise SchemaError(
-                    f"{path!r} has a column {quoted_name(name)} that the schema does not have: give all columns"
-                )
+                raise SchemaError(f"{path!r} has a column {quoted_name(name)} that the schema lacks: give all columns")
             spelled, text, where = columns.setdefault(name.lower(), (name, texts[name], repr(path)))
             if spelled != name:
                 raise SchemaError(
@@ -223,7 +221,7 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
             if user_schema is not None or not is_wider(merged_type, kind):
                 raise SchemaError(
                     f"column {quoted_name(name)} is {texts[name]} in {path!r}, and {text} in {where}: the second type "
-                    f"does not have all values of the first. {_EACH_KIND}"
+                    f"cannot represent all values of the first. {_EACH_KIND}"
                 )
             merged[name] = kind
             columns[name.lower()] = name, texts[name], repr(path)
@@ -285,14 +283,16 @@ class Reading(Work[FileInfo, FileFacts]):
     def _facts(self, file: InputFile, info: FileInfo) -> FileFacts:
         length, checksum = checksum_of(file)
         if length != info.size_bytes:
-            raise ConfigError(f"it had {info.size_bytes} bytes when it was listed and has {length}: stop its writer")
+            raise ConfigError(
+                f"it had {info.size_bytes} bytes when it was listed, and has {length} now: stop its writer"
+            )
         chain = Chain.for_reading(_filters(file))
         plain_bytes = sum(map(len, _plain_pieces(file, chain))) if chain.filters else length
         file_format = format_from_definition(self.definition)
         if chain.filters and not isinstance(file_format, LineFormat) and plain_bytes > FILE_BYTES_MAX:
             raise ConfigError(
-                f"it has {plain_bytes} bytes, decompressed, and is read in memory, in which it may have "
-                f"{FILE_BYTES_MAX}: decompress it, or write it anew with ftfile"
+                f"it has {plain_bytes} bytes when decompressed in memory, and at most {FILE_BYTES_MAX} are allowed: "
+                "decompress the file, or rewrite it with ftfile"
             )
 
         def plain() -> BinaryIO:
@@ -324,7 +324,7 @@ class Reading(Work[FileInfo, FileFacts]):
 def _filters(file: InputFile) -> tuple[str, ...]:
     found = filters_of_name(file.path)
     if "aes-gcm" in found:
-        raise ConfigError("it is encrypted, and the log of a directory that is not encrypted has no keys")
+        raise ConfigError("it is encrypted, and the log of an unencrypted directory contains no keys")
     return tuple(codec_as_written(codec, file.read_at) for codec in found)
 
 

@@ -52,9 +52,10 @@ class SparkRows:
             expected.update(batch)
         if expected.digest() != self._found.digest():
             raise SchemaError(
-                f"ftfile's format {definition['name']} would read {self._found.rows} rows, with other values or in "
-                f"another number than the {expected.rows} rows that Spark reads. Read the file with "
-                f"spark.readStream.format('ftfile') and fileFormat={definition['name']}, and write its rows with ftfile"
+                f"ftfile's format {definition['name']} would not return the rows that Spark reads: it reads "
+                f"{self._found.rows} rows and Spark reads {expected.rows}, or values differ. Read the file with "
+                f"spark.readStream.format('ftfile') and fileFormat={definition['name']}, and write its rows with "
+                "ftfile"
             )
 
 

@@ -72,12 +72,13 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     commits = commits_of(fs)
     if not commits:
         raise ConfigError(
-            f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are no Delta table"
+            f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are not a Delta "
+            "table"
         )
     if any(walk(fs, f"{DELTA_LOG}/{name}") for name in ("_staged_commits", "_commits")):
         raise ConfigError(
-            "a catalog keeps commits of this table, and only it knows which of them count: write the table anew, as by "
-            "spark.read.table(…).write.format('ftfile')"
+            "a catalog stores commits of this table, and only the catalog can tell which of them are valid: rewrite "
+            "the table, for example with spark.read.table(…).write.format('ftfile')"
         )
     adds, described = _replayed(fs, commits, max(commits))
     _check_protocol(described)
@@ -106,8 +107,9 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
     first = checkpoint + 1
     if missing := [version for version in range(first, newest + 1) if version not in commits]:
         raise ConfigError(
-            f"{DELTA_LOG!r} has no version {missing[0]}, nor a checkpoint that ftfile reads behind it: let the program "
-            "that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was changed"
+            f"{DELTA_LOG!r} has no version {missing[0]}, and no later checkpoint that ftfile can read. Have the "
+            "program that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was "
+            "changed"
         )
     try:
         for path in parts:
@@ -140,8 +142,8 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
     table = pq.read_table(io.BytesIO(content))
     if "sidecar" in table.column_names and table["sidecar"].null_count < len(table):
         raise ConfigError(
-            f"{DELTA_LOG!r} has a checkpoint with sidecars, which ftfile does not read: let the program that writes "
-            "the table write a classic one (delta.checkpointPolicy=classic). Nothing was changed"
+            f"{DELTA_LOG!r} has a checkpoint with sidecars, which ftfile cannot read. Have the program that writes "
+            "the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was changed"
         )
     columns = [name for name in _COLUMNS if name in table.column_names]
     for row in table.select(columns).to_pylist():
@@ -176,27 +178,28 @@ def _check_protocol(described: Mapping[str, Any]) -> None:
     mapping = settings.get("delta.columnMapping.mode", "none")
     if mapping != "none":
         raise ConfigError(
-            f"the table maps columns (delta.columnMapping.mode={mapping}): its files have other names of columns. "
-            "Write it anew, as by "
-            "spark.read.format('delta').load(…).write.format('ftfile')"
+            f"the table maps columns (delta.columnMapping.mode={mapping}), so its files have other column names. "
+            "Rewrite the table, for example with spark.read.format('delta').load(…).write.format('ftfile')"
         )
     if unknown := sorted(features - _KNOWN_FEATURES):
         raise ConfigError(
-            f"the table needs readers that know {', '.join(unknown)}, and ftfile does not: write it anew with ftfile"
+            f"the table requires the reader features {', '.join(unknown)}, which ftfile does not support: rewrite the "
+            "table with ftfile"
         )
 
 
 def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo], columns: tuple[str, ...]) -> None:
     if add.get("deletionVector"):
         raise ConfigError(
-            f"rows of {path!r} are deleted by a deletion vector: let Delta write such files anew by REORG TABLE … "
+            f"rows of {path!r} are deleted by a deletion vector: have Delta rewrite such files with REORG TABLE … "
             "APPLY (PURGE), then migrate"
         )
     info = files.get(path)
     if info is None or info.size_bytes != add["size"]:
-        actual = "is not here" if info is None else f"has {info.size_bytes} bytes here"
+        actual = "is missing" if info is None else f"has {info.size_bytes} bytes here"
         raise ConfigError(
-            f"{path!r}, of {add['size']} bytes by {DELTA_LOG!r}, {actual}: restore it from a copy. Nothing was changed"
+            f"{path!r}, with {add['size']} bytes in {DELTA_LOG!r}, {actual}: restore it from a copy. Nothing was "
+            "changed"
         )
     directory = layout.parent(path)
     values = dict(add.get("partitionValues") or {})
@@ -208,8 +211,8 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
     if columns_of_directory(directory) != columns or {column: values[column] or None for column in columns} != same:
         partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
         raise ConfigError(
-            f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory does not say "
-            "so: write the table anew with ftfile"
+            f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory name does "
+            "not: rewrite the table with ftfile"
         )
 
 
@@ -253,20 +256,20 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     """Return the files that count by the program that wrote them; for ConfigError see `migrate`."""
     if from_ != "auto" and from_ not in PROGRAMS:
         names = ", ".join(("auto", *PROGRAMS))
-        raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {names}")
+        raise ConfigError(f"{from_!r} is not a known program: --from, in Python from_=, takes {names}")
     logs = [name for name in _BY_LOG if fs.exists(name)]
     if len(logs) > 1:
         raise ConfigError(
-            f"path={url!r} has {' and '.join(logs)}, and each says which files count: move the one away that is not "
-            "valid any more"
+            f"path={url!r} has {' and '.join(logs)}, and each lists committed files: move away the log that is no "
+            "longer valid"
         )
     logged = _BY_LOG[logs[0]] if logs else None
     if logged is None:
         list_new_directory(fs, url)  # which refuses other tables
     elif from_ not in {"auto", logged.name}:
         raise ConfigError(
-            f"path={url!r} has {logged.log}, which says which files count: give --from {logged.name}, in Python "
-            f"from_={logged.name!r}; or move it away if it is not valid any more"
+            f"path={url!r} has {logged.log}, which lists the committed files: give --from {logged.name}, in Python "
+            f"from_={logged.name!r}; or move it away if it is no longer valid"
         )
     files = list_foreign(fs)
     program = logged or (detect(files) if from_ == "auto" else PROGRAMS[from_])
@@ -276,8 +279,8 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     inventory.files.sort()
     if not inventory.files:
         hidden = [path for path in files if is_hidden(path)]
-        but = f" ({names_text(hidden)}: names that begin with _ or . do not count)" if hidden else ""
-        raise ConfigError(f"path={url!r} has no files that count{but}. Is it the right directory?")
+        but = f" ({names_text(hidden)}: names that begin with _ or . are ignored)" if hidden else ""
+        raise ConfigError(f"path={url!r} has no files of rows{but}. Is it the right directory?")
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return inventory
 
@@ -288,7 +291,7 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
         raise ConfigError(
             f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
             f"{names_text([file.path for file in inventory.unfinished])}. {inventory.unfinished[0].why}. Start the "
-            "program again and stop it cleanly (with a savepoint, or so that it commits), or leave out their rows by "
+            "program again and stop it cleanly (with a savepoint, or so that it commits), or omit their rows with "
             "--leave-unfinished, in Python leave_unfinished=True. Nothing was changed"
         )
     inventory.left_out += inventory.unfinished
@@ -302,8 +305,8 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
             f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its writer "
-            "was not stopped, or was started again. Stop it, undo the migration by `ftfile migrate PATH --undo`, in "
-            "Python ftfile.undo_migration(path), and migrate again"
+            "is still running, or was started again. Stop the writer, undo the migration with `ftfile migrate PATH "
+            "--undo`, in Python ftfile.undo_migration(path), and migrate again"
         )
 
 

@@ -131,15 +131,15 @@ def _format_of(files: Sequence[FileInfo]) -> str:
         first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
     if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
         raise ConfigError(
-            f"these names do not tell a format: {names_text(of_none)}. If such files count, say what all files are by "
-            "--format, in Python file_format=, such as 'json'. If they do not, move them away, or let their names "
-            "begin with an underscore. Nothing was changed"
+            f"the format cannot be derived from these names: {names_text(of_none)}. If these files contain rows, give "
+            "the format of all files with --format, in Python file_format=, such as 'json'. Otherwise move them away, "
+            "or rename them to begin with an underscore. Nothing was changed"
         )
     if len(first) > 1:
         examples = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
         raise ConfigError(
-            f"files have different formats: {examples}. All files of a directory have one: move the others away. "
-            "Nothing was changed"
+            f"files have different formats: {examples}. All files of a directory must have the same format: move the "
+            "other files away. Nothing was changed"
         )
     return next(iter(first))
 
@@ -162,8 +162,8 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
             f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(example_paths.items())[:2]
         )
         raise ConfigError(
-            f"paths have different columns: {examples}. Move the files of one kind to a directory of their own, and "
-            "migrate each by itself. Nothing was changed"
+            f"paths have different columns: {examples}. Move the files of one kind to a separate directory, and "
+            "migrate each directory. Nothing was changed"
         )
     return next(iter(example_paths))
 
@@ -187,8 +187,8 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
     """Return the error for columns in paths, such as that of one file, whose types are not those that were given."""
     if not columns:
         return ConfigError(
-            f"no path has columns, see {path!r}: leave out the type of {', '.join(types)} (--partition-by, in Python "
-            "partition_by=)"
+            f"no path contains partition columns, for example {path!r}: omit the type of {', '.join(types)} "
+            "(--partition-by, in Python partition_by=)"
         )
     proposal = {column: types.get(column, "string") for column in columns}
     of_command = " ".join(f"--partition-by {shlex.quote(f'{name}={kind}')}" for name, kind in proposal.items())
@@ -205,7 +205,7 @@ def _refuse_variants(schema: str) -> None:
         if has_variant(field.type):
             raise SchemaError(
                 f"column {quoted_name(field.name)} is VARIANT: Spark may have stored parts of its values in other "
-                "columns, which ftfile does not read. Write these rows with ftfile instead"
+                "columns, which ftfile cannot read. Rewrite these rows with ftfile"
             )
 
 
@@ -215,8 +215,8 @@ def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
     for field in arrow_schema(in_paths):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             raise ConfigError(
-                f"the paths have times of the column `{field.name}` by the clocks of their writer: give its time zone, "
-                "such as -o timeZone=UTC, in Python options={'timeZone': 'UTC'}"
+                f"the paths contain times of the column `{field.name}` in the time zone of their writer: give this "
+                "time zone, such as -o timeZone=UTC, in Python options={'timeZone': 'UTC'}"
             )
 
 
@@ -229,8 +229,8 @@ def _given_columns(name: str, inventory: Inventory, schema: object, columns: Ite
     if schema is None:
         if name not in SELF_DESCRIBING:
             raise ConfigError(
-                f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
-                "'id long, at timestamp'"
+                f"files of format {name} do not contain their schema: give --schema, in Python schema=, such as 'id "
+                "long, at timestamp'"
             )
         return None
     return without_columns(given_schema(schema), columns)
@@ -245,19 +245,19 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
             values = parse_partition_path(directory, types)
         except CorruptData as error:
             raise ConfigError(
-                f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type by "
+                f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type with "
                 "--partition-by, in Python partition_by="
             ) from error
         try:
             expected = values_of_foreign_path(directory, types, UTC)
         except SourceError as error:
-            advice = "For migrate, give another type by --partition-by, in Python partition_by="
+            advice = "For migrate, give another type with --partition-by, in Python partition_by="
             raise ConfigError(f"{error}. {advice}") from error
         for name, value in values.items():
             if str(value) != str(expected[name]):  # the texts of NaN are equal
                 raise ConfigError(
                     f"the directory {directory!r} has {value.as_py()!r} for column {name!r}, and Spark reads "
-                    f"{expected[name].as_py()!r}: give another type by --partition-by, in Python partition_by="
+                    f"{expected[name].as_py()!r}: give another type with --partition-by, in Python partition_by="
                 )
 
 

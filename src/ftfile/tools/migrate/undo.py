@@ -115,8 +115,8 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
             delete_file(fs, source)
             return
         raise NameCollision(
-            f"{source!r} cannot be moved to {target!r}: a file is there. The other program went on here: move that "
-            "file away, and try again"
+            f"{source!r} cannot be moved to {target!r}: this file already exists, because the other program continued "
+            "to write. Move the existing file away and try again"
         ) from error
 
 
@@ -221,11 +221,13 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
     if head.version > 0:
         raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
     if name := own_export(fs):
-        raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it, then undo again")
+        raise ConfigError(
+            f"{name!r} is an export of ftfile, which is not valid without the log: delete it, then undo again"
+        )
     if foreign_files := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
         raise ConfigError(
-            f"the migration did not put them there, and undoing it deletes them: {names_text(foreign_files)}. Move "
-            "them away, then undo again"
+            "undoing the migration would delete files that the migration did not create: "
+            f"{names_text(foreign_files)}. Move them away, then undo again"
         )
 
 
@@ -247,6 +249,6 @@ def _delete_log(fs: FileSystem) -> None:
 
 
 _TOO_LATE = (
-    "the migration of {path!r} cannot be undone: version {version} was committed since. Other programs read the "
-    "directory by an export, such as `ftfile export PATH --to delta`, or by a copy that Spark makes"
+    "the migration of {path!r} cannot be undone: version {version} was committed after it. Other programs can read "
+    "the directory with an export, such as `ftfile export PATH --to delta`, or a copy made with Spark"
 )

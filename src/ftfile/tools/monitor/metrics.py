@@ -48,29 +48,29 @@ _OPERATION = ("directory", "operation")
 _QUERY = ("directory", "query")
 
 _TABLE = (
-    _counter("ftfile_commits_total", _OPERATION, "Versions that were created."),
-    _counter("ftfile_rows_total", _OPERATION, "Rows that batches and batch writes brought.", "version.rows"),
+    _counter("ftfile_commits_total", _OPERATION, "Versions created."),
+    _counter("ftfile_rows_total", _OPERATION, "Rows added by batches and batch writes.", "version.rows"),
     _counter(
         "ftfile_written_bytes_total", _OPERATION, "Bytes of the files, segments and runs added.", "version.size_bytes"
     ),
-    _counter("ftfile_files_total", _OPERATION, "Files added that plain readers see.", "version.files"),
+    _counter("ftfile_files_total", _OPERATION, "Finished files added, which plain readers see.", "version.files"),
     _counter(
         "ftfile_removed_files_total",
         _OPERATION,
-        "Files removed, as by compaction or an overwrite.",
+        "Files removed, for example by compaction or an overwrite.",
         "version.files_removed",
     ),
     _counter(
         "ftfile_removed_rows_total",
         _OPERATION,
-        "Rows that ended, as by an overwrite or a drop.",
+        "Rows removed, for example by an overwrite or a drop.",
         "version.rows_removed",
     ),
     _counter("ftfile_bad_records_total", _OPERATION, "Records that could not be written.", "version.bad_records"),
     _counter(
         "ftfile_finished_files_total",
         ("directory", "reason"),
-        "Files that were open over batches, by the reason why they ended.",
+        "Finished files that were open over several batches, by the reason why they ended.",
     ),
     _counter(
         "ftfile_merged_runs_total", _DIRECTORY, "Runs of a store that were merged into others.", "metrics.runs_merged"
@@ -84,28 +84,37 @@ _TABLE = (
     _counter(
         "ftfile_recoveries_total",
         _DIRECTORY,
-        "Versions published by a later commit, because their own commits had not.",
+        "Versions published by a later commit, because the original commit had not published them.",
         "metrics.recoveries",
     ),
     _counter(
-        "ftfile_replays_total", _DIRECTORY, "Batches that came again, found committed by the sink.", "metrics.replays"
+        "ftfile_replays_total", _DIRECTORY, "Replayed batches that the sink had already committed.", "metrics.replays"
     ),
-    _counter("ftfile_orphan_files_total", _DIRECTORY, "Files of tasks seen to be in no version.", "metrics.orphans"),
+    _counter(
+        "ftfile_orphan_files_total",
+        _DIRECTORY,
+        "Files of failed attempts, which no version contains.",
+        "metrics.orphans",
+    ),
     _counter(
         "ftfile_log_reads_total",
         _DIRECTORY,
-        "Records and log checkpoints that commits read to know the head.",
+        "Records and log checkpoints that commits read to find the newest version.",
         "metrics.log_reads",
     ),
-    _counter("ftfile_log_cache_hits_total", _DIRECTORY, "Commits that knew the head without reading."),
+    _counter(
+        "ftfile_log_cache_hits_total", _DIRECTORY, "Commits that found the newest version without reading the log."
+    ),
     _histogram("ftfile_write_seconds", _DIRECTORY, "Time of the slowest task of a batch.", "tasks.write_seconds"),
     _histogram(
-        "ftfile_assembly_seconds", _DIRECTORY, "Of that, making files of what was due.", "tasks.assembly_seconds"
+        "ftfile_assembly_seconds", _DIRECTORY, "Part of the write time: assembling due files.", "tasks.assembly_seconds"
     ),
     _histogram(
-        "ftfile_sync_seconds", _DIRECTORY, "Of that, making files durable and closing them.", "tasks.sync_seconds"
+        "ftfile_sync_seconds", _DIRECTORY, "Part of the write time: syncing and closing files.", "tasks.sync_seconds"
     ),
-    _histogram("ftfile_prepare_seconds", _DIRECTORY, "Time of a commit before its record.", "metrics.prepare_seconds"),
+    _histogram(
+        "ftfile_prepare_seconds", _DIRECTORY, "Time of a commit until it creates its record.", "metrics.prepare_seconds"
+    ),
     _histogram(
         "ftfile_create_seconds", _DIRECTORY, "Time to create the record; known one commit later.", "last.create_seconds"
     ),
@@ -115,44 +124,50 @@ _TABLE = (
         "Time to publish the files; known one commit later.",
         "last.publish_seconds",
     ),
-    _gauge("ftfile_up", _DIRECTORY, "1 if the log could be read at the last look, else 0."),
-    _gauge("ftfile_version", _DIRECTORY, "The newest version; -1 for none.", "head.version"),
-    _gauge("ftfile_last_commit_timestamp_seconds", _DIRECTORY, "When it was created, by the store's clock."),
+    _gauge("ftfile_up", _DIRECTORY, "1 if the last read of the log succeeded, else 0."),
+    _gauge("ftfile_version", _DIRECTORY, "The newest version; -1 if there is no version.", "head.version"),
     _gauge(
-        "ftfile_open_files", _DIRECTORY, "Files that stay open over batches; of a store, its runs.", "head.open_files"
+        "ftfile_last_commit_timestamp_seconds",
+        _DIRECTORY,
+        "Time when the newest version was created, by the store's clock.",
     ),
-    _gauge("ftfile_open_rows", _DIRECTORY, "Rows in them.", "head.open_rows"),
-    _gauge("ftfile_open_bytes", _DIRECTORY, "Bytes in them.", "head.open_bytes"),
+    _gauge("ftfile_open_files", _DIRECTORY, "Open files; for a store, its runs.", "head.open_files"),
+    _gauge("ftfile_open_rows", _DIRECTORY, "Rows in open files or runs.", "head.open_rows"),
+    _gauge("ftfile_open_bytes", _DIRECTORY, "Bytes in open files or runs.", "head.open_bytes"),
     _gauge(
         "ftfile_oldest_open_timestamp_seconds",
         _DIRECTORY,
-        "When the oldest of their rows were committed, by the driver's clock.",
+        "Time when the oldest open rows were committed, by the driver's clock.",
         "head.oldest_open_s",
     ),
-    _gauge(
-        "ftfile_due_files", _DIRECTORY, "Files, or compactions of a store, that are due and not made yet.", "head.due"
-    ),
-    _gauge(
-        "ftfile_failing_files", _DIRECTORY, "Those of them that could not be made when it was tried.", "head.failing"
-    ),
+    _gauge("ftfile_due_files", _DIRECTORY, "Due files; for a store, due compactions.", "head.due"),
+    _gauge("ftfile_failing_files", _DIRECTORY, "Due files or compactions whose last attempt failed.", "head.failing"),
     _gauge("ftfile_unpublished_versions", _DIRECTORY, "Versions whose files are not all published."),
-    _gauge("ftfile_oldest_unpublished_timestamp_seconds", _DIRECTORY, "When the oldest of these was first seen here."),
-    _gauge("ftfile_query_running", _QUERY, "1 while a query of this session runs, 0 once it has ended."),
+    _gauge(
+        "ftfile_oldest_unpublished_timestamp_seconds",
+        _DIRECTORY,
+        "Time when the monitor first saw the oldest unpublished version.",
+    ),
+    _gauge("ftfile_query_running", _QUERY, "1 while a query of this session runs, 0 after it has ended."),
     _counter("ftfile_query_starts_total", _QUERY, "Starts of a query in this session."),
-    _counter("ftfile_query_failures_total", _QUERY, "Runs of it that ended by an error."),
-    _counter("ftfile_query_replays_total", _QUERY, "Batches that were in the log when their run began."),
-    _histogram("ftfile_query_batch_seconds", _QUERY, "Time of a batch, as Spark tells it."),
+    _counter("ftfile_query_failures_total", _QUERY, "Runs of a query that ended with an error."),
+    _counter("ftfile_query_replays_total", _QUERY, "Replayed batches: the log contained them when their run began."),
+    _histogram("ftfile_query_batch_seconds", _QUERY, "Duration of a batch, as reported by Spark."),
     _gauge("ftfile_query_last_batch", _QUERY, "The newest committed batch of a query."),
-    _gauge("ftfile_query_last_commit_timestamp_seconds", _QUERY, "When that was committed, by the store's clock."),
+    _gauge(
+        "ftfile_query_last_commit_timestamp_seconds",
+        _QUERY,
+        "Time when the newest batch was committed, by the store's clock.",
+    ),
     _gauge(
         "ftfile_source_backlog",
         ("directory", "query", "unit"),
-        "How far a query's sources are behind, where they tell: `offsets`, `files` or `bytes`.",
+        "Unread data of a query's sources, if they report it: `offsets`, `files` or `bytes`.",
     ),
     _gauge(
         "ftfile_source_refused_files",
         _QUERY,
-        "Files that its sources cannot open, from Spark 4.2 on; they are tried again.",
+        "Files that the query's sources cannot open, from Spark 4.2 on; the sources try them again.",
     ),
 )
 METRICS = {metric.name: metric for metric in _TABLE}

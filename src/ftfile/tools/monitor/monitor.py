@@ -105,7 +105,7 @@ class Follower:
                 self._tally.set("ftfile_up", (self.url,), 0)
                 if self._is_up:
                     trace = None if isinstance(error, FtfileError) else error
-                    _log.warning("%s cannot be looked at: %s", self.url, error, exc_info=trace)
+                    _log.warning("the log of %s cannot be read: %s", self.url, error, exc_info=trace)
                 self._is_up = False
 
     def last_batch(self, query_id: str) -> int:
@@ -201,7 +201,7 @@ class Follower:
         """Log one line for all new versions together."""
         versions = [version_of(record, None) for record in records]
         _log.info(
-            "%s: %d versions up to %d brought %d rows, %d files, %d bytes; %d recoveries, %d replays, %d bad records",
+            "%s: %d versions up to %d added %d rows, %d files, %d bytes; %d recoveries, %d replays, %d bad records",
             self.url,
             len(versions),
             versions[-1].version,
@@ -274,7 +274,11 @@ class Monitor:
                 if len(self._followers) >= DIRECTORIES_MAX:
                     unused = next((url for url, candidate in self._followers.items() if not candidate.users), None)
                     if unused is None:
-                        _log.warning("%s is not followed: %d directories are", place.url, len(self._followers))
+                        _log.warning(
+                            "%s is not monitored: %d directories already are, which is the maximum",
+                            place.url,
+                            len(self._followers),
+                        )
                         return None
                     removed = self._followers.pop(unused)
                 follower = self._followers[place.url] = Follower(place, self.tally, self._context, self._interval_s)
@@ -364,5 +368,5 @@ def _checked_interval_s(interval: str | timedelta) -> float:
     except ValueError:
         seconds = 0.0
     if seconds <= 0:
-        raise ConfigError(f"interval={interval!r}: it takes a duration with its unit, such as '10s', or a timedelta")
+        raise ConfigError(f"interval={interval!r}: it must be a duration with a unit, such as '10s', or a timedelta")
     return seconds

@@ -23,7 +23,7 @@ try:
     from opentelemetry.metrics import Observation
 except ImportError as error:
     raise ConfigError(
-        f"metrics for OpenTelemetry need a package that is not there ({error}): pip install 'ftfile[opentelemetry]'"
+        f"metrics for OpenTelemetry need a package that is not installed ({error}): pip install 'ftfile[opentelemetry]'"
     ) from error
 
 
@@ -33,7 +33,7 @@ class Meter:
     def __init__(self, tally: Tally, provider: MeterProvider) -> None:
         if not hasattr(provider, "get_meter"):
             raise ConfigError(
-                f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "
+                f"meter_provider={provider!r}: it must be a meter provider of OpenTelemetry, such as "
                 "opentelemetry.metrics.get_meter_provider()"
             )
         self._tally = tally
@@ -78,7 +78,7 @@ try:
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise ConfigError(
-        f"metrics for Prometheus need a package that is not there ({error}): pip install 'ftfile[prometheus]'"
+        f"metrics for Prometheus need a package that is not installed ({error}): pip install 'ftfile[prometheus]'"
     ) from error
 
 
@@ -96,8 +96,8 @@ class PrometheusServer:
             self._server, self._thread = start_http_server(port, address, registry)
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"prometheus_port={port}: metrics cannot be served at {address!r}: {error}. Take another port, or 0 "
-                "for a free one"
+                f"prometheus_port={port}: metrics cannot be served at {address!r}: {error}. Give another port, or 0 "
+                "for a free port"
             ) from error
         self.url = f"http://{address}:{self._server.server_port}/metrics"
 

@@ -23,7 +23,7 @@ _SMALLEST_POWER = 10  # sizes below 1 KiB are one group
 
 _STAGES = {
     "write": ("Tasks write", "the slowest task, from its first row to its message"),
-    "assembly": ("of these, files assembled", "from pieces of open files that were due"),
+    "assembly": ("of these, files assembled", "parts of due files, from their segments"),
     "sync": ("of these, files made durable", "synced and closed, added up over the files of a task"),
     "prepare": ("Driver prepares", "reads the log, publishes earlier versions, checks files and names"),
     "create": ("Record created", "this is the commit"),
@@ -77,7 +77,7 @@ def _range(power: int, step: int) -> str:
 
 def reason_bars(commits: Commits) -> Bars:
     """Return why files ended that were open over batches."""
-    about = "Files that were open over batches, by the rule that ended them."
+    about = "Files that were open over several batches, by the rule that ended them."
     rows = [
         Bar(reason, REASONS.get(reason, POLICY.about), count / most, (count_text(count),))
         for reason, count, most in _counted(commits.reasons)
@@ -88,7 +88,7 @@ def reason_bars(commits: Commits) -> Bars:
 def operation_bars(commits: Commits) -> Bars:
     """Return the numbers of versions by operation."""
     rows = [Bar(name, "", count / most, (count_text(count),)) for name, count, most in _counted(commits.operations)]
-    return Bars("Operations", "Who created the versions that are kept.", ("operation", "versions"), rows)
+    return Bars("Operations", "Authors of the kept versions.", ("operation", "versions"), rows)
 
 
 def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:

@@ -123,7 +123,7 @@ _DAY_MS = 86_400_000
 # By the name of the field: what is counted, and what it means.
 _EVENTS = {
     "recoveries": ("Recoveries", "versions that another process had committed and not published"),
-    "replays": ("Replays", "batches that came again after a restart, and were committed already"),
+    "replays": ("Replays", "batches replayed after a restart that were already committed"),
     "task_retries": ("Task retries", "attempts of tasks that failed before another one succeeded"),
     "orphans": ("Orphans", "files of lost attempts; ftfile vacuum deletes them"),
     "bad_records": ("Bad records", "records that could not be written"),
@@ -207,14 +207,15 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
     group = int(np.diff(starts, append=len(columns)).max(initial=0))
     brought = "finished and open files" if not is_store else "its runs"
     figures = [
-        ("rows", "Rows per version", f"Rows that each commit brought, in {brought}.", COUNT, columns["rows"]),
-        ("bytes", "Bytes per version", f"Bytes on storage that each commit added, in {brought}.", BYTES,
+        ("rows", "Rows per version", f"Rows added by each commit, in {brought}.", COUNT, columns["rows"]),
+        ("bytes", "Bytes per version", f"Bytes added on storage by each commit, in {brought}.", BYTES,
          columns["size_bytes"]),
-        ("files", "Files per version", "Finished files that each commit added.", COUNT, columns["files"]),
+        ("files", "Files per version", "Finished files added by each commit.", COUNT, columns["files"]),
         ("seconds", "Latency per version",
-         "From the slowest task's first row to the last file at its name, where known.", SECONDS,
+         "From the first row of the slowest task to the publication of the last file, where known.", SECONDS,
          commits.seconds()),
-        ("pauses", "Time between versions", "Since the version before: triggers, idle times and stalls.", SECONDS,
+        ("pauses", "Time between versions", "Time since the previous version: triggers, idle times and stalls.",
+         SECONDS,
          commits.pauses()),
     ]  # fmt: skip
     events = {name: binned(columns[name], starts).total for name in _EVENTS}

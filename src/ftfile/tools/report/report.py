@@ -190,7 +190,7 @@ def of_files(files: LiveFiles, commits: Commits, *, was_vacuumed: bool) -> Itera
         yield find("small-files", "", f"files of {bytes_text(SMALL_BYTES)} or more", actual)
     removed = int(commits.columns["files_removed"].sum())
     if removed and not was_vacuumed:
-        actual = f"{count_text(removed, 'file')} were replaced or removed, and nothing was ever vacuumed"
+        actual = f"{count_text(removed, 'file')} were replaced or removed, and vacuum has never run"
         yield find("removed-files", "", "", actual)
 
 
@@ -241,7 +241,7 @@ def render(contents: Contents) -> str:
         import jinja2  # noqa: F401, PLC0415 - of an extra
     except ImportError as error:
         raise ConfigError(
-            f"a report needs a package that is not there ({error}): pip install 'ftfile[report]'"
+            f"a report needs a package that is not installed ({error}): pip install 'ftfile[report]'"
         ) from error
     return _template().render(_values(contents))
 
@@ -310,7 +310,7 @@ def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
 def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     """Yield names, values and what is beside them."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
-    nothing = "nothing was committed yet"
+    nothing = "nothing has been committed yet"
     age = nothing if status.time_ms is None else ago(status.time_ms, contents.made_ms)
     yield "Newest version", "none" if status.version < 0 else f"{status.version:,}", age
     yield "Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on"
@@ -322,7 +322,7 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))
     yield "Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average"
     if is_store:
-        yield "Merges due", f"{len(contents.jobs):,}", "the next batches do them"
+        yield "Merges due", f"{len(contents.jobs):,}", "the next batches run them"
         return
     due = sum(bool(file.reason) for file in status.open)
     yield "Open files", f"{len(status.open):,}", f"{due or 'none'} of them due"

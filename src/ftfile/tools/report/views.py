@@ -102,7 +102,7 @@ def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query:
         Column("read up to", lambda row: offset_text(row[1].kind, row[1].offset), keep=5, folds=True),
     ]
     sources = [(query, source) for query in queries if query.checkpoint for source in query.checkpoint.sources]
-    return View("Sources: what is left to read behind the newest batch that Spark has planned", columns, sources)
+    return View("Sources: unread data after the newest batch that Spark has planned", columns, sources)
 
 
 def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> View:
@@ -117,7 +117,7 @@ def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> View:
         Column("why it is open", lambda file: in_commands(file.waiting, path), keep=6, folds=True),
         Column("query", lambda file: file.query_id, keep=1),
     ]
-    return View("Open files: rows that are committed, and in no finished file yet", columns, files)
+    return View("Open files: committed rows that are in no finished file yet", columns, files)
 
 
 def view_of_unpublished(files: Sequence[UnpublishedFile], path: str) -> View:
@@ -132,7 +132,9 @@ def view_of_unpublished(files: Sequence[UnpublishedFile], path: str) -> View:
         Column("why", why, folds=True, style=lambda text: "" if text.startswith("the next") else "red"),
     ]
     return View(
-        "Not published: committed files that are not at their names, or removed ones that still are", columns, files
+        "Not published: committed files without their final names, or removed files that still have them",
+        columns,
+        files,
     )
 
 

@@ -82,18 +82,18 @@ def test_equal_json_has_equal_bytes() -> None:
 @pytest.mark.parametrize(
     ("part", "value", "text"),
     [
-        (Bytes(), "text", "no bytes"),
-        (Text(), b"bytes", "no str"),
+        (Bytes(), "text", "not bytes"),
+        (Text(), b"bytes", "not a str"),
         (Text(), "\ud800", "UTF-8"),
-        (Int64(), True, "int of 64 bits"),
-        (Int64(), TOP + 1, "int of 64 bits"),
-        (Int64(), 1.0, "int of 64 bits"),
+        (Int64(), True, "signed 64-bit int"),
+        (Int64(), TOP + 1, "signed 64-bit int"),
+        (Int64(), 1.0, "signed 64-bit int"),
         (Json(), float("nan"), "JSON"),
-        (Json(), {1: "name"}, "names are to be text"),
+        (Json(), {1: "name"}, "use text as names"),
         (Json(), {"set": {1}}, "JSON"),
         (ArrowRows(ROWS), {"other": 1}, "other"),
-        (ArrowRows(ROWS), {"n": 1 << 40}, "column 'n': 1099511627776 is no int32"),
-        (ArrowRows(ROWS), {"n": 1.5}, "column 'n': 1.5 is no int32: it would be taken for 1"),
+        (ArrowRows(ROWS), {"n": 1 << 40}, "column 'n': 1099511627776 cannot be stored as int32"),
+        (ArrowRows(ROWS), {"n": 1.5}, "column 'n': 1.5 cannot be stored as int32: it would be stored as 1"),
     ],
 )
 def test_values_that_have_no_bytes_are_refused(part: Any, value: Any, text: str) -> None:

@@ -52,7 +52,7 @@ def test_functions_by_name_are_those_of_the_text(fs: CrashingFileSystem) -> None
         open_store(fs, merge=same).close()
     with pytest.raises(ConfigError, match="merge: the store has n:sum, and m:sum is given"):
         open_store(fs, merge={"m": "sum"})
-    with pytest.raises(ConfigError, match="'x' is none of the value columns"):
+    with pytest.raises(ConfigError, match="'x' is not one of the value columns"):
         open_store(fs, merge={"x": "sum"})
     with pytest.raises(TypeError, match=r"merge=.*it takes a text, or a dictionary of texts"):
         open_store(fs, merge={"n": 5})
@@ -96,7 +96,7 @@ def test_a_store_of_keys_alone(tmp_path: Path) -> None:
             store.put(key, ())
         store.merge("d", {})
         store.end_window()
-        with pytest.raises(EncodingError, match=r"a row takes a value for each of the columns \(none\)"):
+        with pytest.raises(EncodingError, match=r"a row must have a value for each of the columns \(none\)"):
             store.put("e", 1)
     with kv.KeyValueStore(path, writer="w", maintenance="none") as store:
         assert (store.read("a"), store.get_uncommitted("d"), store.get("a")) == ((), (), None)

@@ -90,7 +90,7 @@ def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
     take_log(fs)
     assert ftfile.repair("operator://store", accept_lost_records=True, dry_run=False).ok
     for _ in range(2):
-        with pytest.raises(CorruptData, match=r"files of process 2, and the log knows none after 0.*restore=-1"):
+        with pytest.raises(CorruptData, match=r"files of process 2, and no opening after 0.*restore=-1"):
             open_store(fs, **SHAPE)
     for restore in (-1, None):
         with open_store(fs, restore=restore, **SHAPE) as store:
@@ -115,7 +115,7 @@ def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(ki
         fs.delete(path)
     fs.delete(layout.PUBLISHED_HINT)  # a copy that left it out
     for restore in (None, 3):
-        with pytest.raises(CorruptData, match=r"files of process 4, and the log knows none after 2.*restore=1"):
+        with pytest.raises(CorruptData, match=r"files of process 4, and no opening after 2.*restore=1"):
             open_store(fs, restore=restore)
     with open_store(fs, restore=1) as store:
         assert store.last_window == 1
@@ -134,7 +134,7 @@ def test_a_log_that_ends_within_an_opening(lost: int) -> None:
     for path in sorted(info.path for info in fs.list(layout.LOG))[-lost:]:
         fs.delete(path)
     fs.delete(layout.PUBLISHED_HINT)  # a copy that left it out
-    with pytest.raises(CorruptData, match=r"files of process 3, and the log knows none after 2.*restore=0"):
+    with pytest.raises(CorruptData, match=r"files of process 3, and no opening after 2.*restore=0"):
         open_store(fs)
     with open_store(fs, restore=0) as store:
         assert (store.recorded_window, store.last_window) == (0, 0)
@@ -151,7 +151,7 @@ def test_windows_of_a_process_that_lost_its_records_are_missed() -> None:
     for path in {info.path for info in fs.list(layout.LOG)} - before:
         fs.delete(path)
     fs.delete(layout.PUBLISHED_HINT)
-    with pytest.raises(CorruptData, match=r"windows behind 0 up to 2, which no record has.*restore=0"):
+    with pytest.raises(CorruptData, match=r"windows after 0 up to 2, which no record contains.*restore=0"):
         open_store(fs)
     with open_store(fs, restore=0) as store:
         assert (store.recorded_window, store.last_window) == (0, 0)
@@ -245,7 +245,7 @@ def test_windows_that_are_gone_before_others_are_verified() -> None:
     fs.delete(sorted(info.path for info in fs.list(writer))[1])
     (damage,) = verify(fs).findings
     assert (damage.code, damage.path) == ("damaged-windows", writer)
-    assert "windows behind 0 up to 1" in damage.expected
+    assert "windows after 0 up to 1" in damage.expected
 
 
 def test_windows_that_are_recorded_while_one_verifies_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_the_last_window_is_as_what_feeds_the_store_remembers_it(fs: CrashingFil
     fs.create_exclusive(layout.wal_path("w", name), content)
     with open_store(fs, expect_window=2) as store:
         assert store.last_window == 2
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="give only one of them"):
         open_store(fs, expect_window=2, restore=1)
     with pytest.raises(CorruptData, match=r"a window with the number 0 or a later one, found none"):
         open_store(fs, writer="another", expect_window=0)

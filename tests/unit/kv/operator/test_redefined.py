@@ -73,20 +73,20 @@ def numbers(path: str, **options: Any) -> list[int]:
 @parametrize(
     ("columns", "options", "clause"),
     [
-        ({"k": "string", "n": "integer"}, {}, "text is gone"),
+        ({"k": "string", "n": "integer"}, {}, "text was removed"),
         (COLUMNS | {"k": "long"}, {}, r"types of the key columns was \['string'\] and is \['int64'\]"),
         (COLUMNS | {"id": "string"}, {"keyColumns": "id"}, r"keyColumns was \['k'\] and is \['id'\]"),
         (COLUMNS, {"merge": "n:max"}, "merge was n:sum and is n:max"),
         (COLUMNS | {"n": "string"}, {"merge": "last"}, "n was int64 and is string"),
     ],
-    ids=["a column is gone", "type of the key", "key", "merge function", "type of a value"],
+    ids=["a column was removed", "type of the key", "key", "merge function", "type of a value"],
     quick=1,
 )
 def test_windows_that_do_not_fit_are_an_error_with_two_ways_out(
     path: str, columns: dict[str, str], options: dict[str, str], clause: str
 ) -> None:
     define(path, columns, **options)
-    ways = r"kv\.read_windows\('.*/store', 'w'\), and forget them by opening the store with restore=3$"
+    ways = r"kv\.read_windows\('.*/store', 'w'\), and discard them by opening the store with restore=3$"
     for _ in range(2):
         with pytest.raises(SchemaError, match=rf"windows 4 to 7 of writer 'w' have ended.*{clause}.*{ways}"):
             opened(path)

@@ -49,7 +49,7 @@ def out(tmp_path: Path) -> str:
         ("buckets", "4", "argument buckets="),
         ("MERGE", "sum", "argument merge="),
         ("deleteColumn", "value", r"call delete\(key\)"),
-        ("sequenceColumn", "value", "write it by Spark"),
+        ("sequenceColumn", "value", "write it with Spark"),
         ("tombstoneTtl", "1d", "for stores with a sequenceColumn"),
         ("badRecords", "drop", "for writes by Spark"),
         ("maxRecordBytes", "1m", "for writes by Spark"),
@@ -72,7 +72,7 @@ def test_options_that_are_arguments_or_have_no_effect(
 
 def test_a_store_with_a_sequence_column_is_written_by_spark_alone(out: str) -> None:
     query_of(out, sequenceColumn="n").run(0, [rows("a", n=2)])
-    with pytest.raises(ConfigError, match="sequenceColumn=n: it is written by Spark alone"):
+    with pytest.raises(ConfigError, match="sequenceColumn=n: only Spark can write it"):
         kv.KeyValueStore(out, writer="w", **SHAPE)
     with kv.open(out) as reader:
         assert reader.get("a") == 2

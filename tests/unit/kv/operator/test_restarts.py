@@ -126,7 +126,7 @@ def test_a_window_under_way_while_another_process_opens_counts_at_most_once(
     def record_fence_and_wait(*arguments: Any) -> Any:
         """Let the older process end a window before the newer one reads the files."""
         fence = record_fence(*arguments)
-        with pytest.raises(Fenced, match="its last_window says so"):
+        with pytest.raises(Fenced, match="check its last_window"):
             end_windows(zombie, 2)
         return fence
 

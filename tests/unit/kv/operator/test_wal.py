@@ -171,10 +171,10 @@ def test_20_windows_that_are_gone_are_an_error() -> None:
     for number in (2, 3):
         append(wal, window(number))
     paths = [layout.wal_path("w", name) for name in list_wal(fs, "w")]
-    for path, gone in zip(paths[:-1], ("windows behind -1 up to 1", "windows behind 1 up to 2"), strict=True):
+    for path, gone in zip(paths[:-1], ("windows after -1 up to 1", "windows after 1 up to 2"), strict=True):
         content = fs.read(path)
         fs.delete(path)
-        with pytest.raises(CorruptData, match=rf"{gone}, which no record has.*no file.*restore=-1"):
+        with pytest.raises(CorruptData, match=rf"{gone}, which no record contains.*no file.*restore=-1"):
             back(fs)
         fs.create_exclusive(path, content)
     fs.delete(paths[0])
@@ -192,7 +192,7 @@ def test_an_acknowledged_file_is_not_replaced_by_one_that_was_not(took_over: lis
     name = WalName(1, 2)
     content = fs.read(layout.wal_path("w", name))
     fs.delete(layout.wal_path("w", name))
-    with pytest.raises(CorruptData, match=r"windows behind .* up to 3, which no record has"):
+    with pytest.raises(CorruptData, match=r"windows after .* up to 3, which no record contains"):
         back(fs)
     assert numbers(back(fs, 3)) == [4]
     fs.create_exclusive(layout.wal_path("w", name), content)

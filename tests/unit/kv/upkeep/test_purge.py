@@ -96,7 +96,7 @@ class TestPurge:
 
     def test_it_ends_before_it_begins(self) -> None:
         write(counts(), 0)
-        with pytest.raises(ConfigError, match="no key"):
+        with pytest.raises(ConfigError, match="the range is empty"):
             kv.purge(PATH, "b", "a", context=current())
 
 

@@ -77,7 +77,7 @@ class TestRebucket:
         query = counts(buckets="4")
         write(query, 0)
         self._write_before_records(query, monkeypatch, times=100)
-        with pytest.raises(CommitError, match="stop the queries"):
+        with pytest.raises(CommitError, match="Stop the queries"):
             kv.rebucket(PATH, 8, context=current())
         assert rows_of(PATH) == expected(6)
 

@@ -76,7 +76,7 @@ def test_nothing_in_the_archive_is_written_over(files: Files, caplog: pytest.Log
     assert cleaner(files).clean([files.range("x")]) == 0
     assert (files.root / "x").read_bytes() == b"new\n"
     assert (files.root.parent / "archive/x").read_bytes() == b"old\n"
-    assert "cleanSource leaves" in caplog.text
+    assert "cleanSource skips" in caplog.text
 
 
 def test_an_archive_that_is_a_file_is_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,7 +84,7 @@ def test_an_archive_that_is_a_file_is_told(files: Files, caplog: pytest.LogCaptu
     (files.root.parent / "archive").write_bytes(b"")
     assert cleaner(files).clean([files.range("a=1/x")]) == 0
     assert names(files.root) == ["a=1/x"]
-    assert "cleanSource leaves" in caplog.text
+    assert "cleanSource skips" in caplog.text
 
 
 def test_a_move_that_was_interrupted_is_finished(files: Files) -> None:
@@ -122,7 +122,7 @@ def test_off_cleans_nothing(files: Files) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "delete"])
 def test_an_archive_to_which_nothing_is_moved(files: Files, mode: Any) -> None:
-    with pytest.raises(ConfigError, match="sourceArchiveDir is for cleanSource=archive"):
+    with pytest.raises(ConfigError, match="sourceArchiveDir is only for cleanSource=archive"):
         open_cleaner(str(files.root), mode, str(files.root.parent / "archive"), current())
 
 

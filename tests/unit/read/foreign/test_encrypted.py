@@ -175,7 +175,7 @@ class TestInTheClear:
         run = source.run(fileIdentity=identity)
         run.run()
         assert [row["value"] for row in run.rows] == WORDS[:100]
-        assert f"'in/{name}' is left out until it changes: keyProvider is set" in caplog.text
+        assert f"'in/{name}' is skipped until it changes: keyProvider is set" in caplog.text
         [status] = ftfile.source_status(str(source.root), stateLocation=str(source.state))
         assert [parked.path for parked in status.parked] == [f"in/{name}"]
         assert "allowClearFiles=true" in status.parked[0].reason
@@ -196,10 +196,10 @@ class TestInTheClear:
         files.write("a.log", CLEAR)
         planned = files.range("a.log")
         keys = {"key_provider": f"file:{ring}"}
-        with pytest.raises(CorruptData, match="allowClearFiles=true reads such files"):
+        with pytest.raises(CorruptData, match="allowClearFiles=true reads unencrypted files"):
             files.lines(planned, **keys)
         assert files.lines(planned, **keys, ignore_corrupt_files=True) == []
-        assert "one in the clear" in caplog.text
+        assert "an unencrypted file" in caplog.text
         assert files.lines(planned, **keys, allow_clear_files=True) == CLEAR.decode().splitlines()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import InputFile
 
 PAGE = Path(__file__).parents[4] / "docs/internals/protocol.md"
-DECISION = re.compile(r"'in/(\S+)' is (.+): behind byte (\d+)")
+DECISION = re.compile(r"'in/(\S+)' is (.+): from byte (\d+)")
 
 
 def lines(first: int, count: int) -> str:

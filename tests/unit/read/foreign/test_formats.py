@@ -152,7 +152,7 @@ def test_directories_of_other_programs_are_cast_as_spark_casts_them(files: Files
     with pytest.raises(SourceError, match=r"'day=soon' has 'soon' for column 'day' of type date32.*as STRING"):
         files.rows(files.range("day=soon/data"), schema, FileDecoding("text"))
     files.write("p=/data", b"x\n")
-    with pytest.raises(SourceError, match=r"'p=' has '' .*: it is empty. Leave the directory out"):
+    with pytest.raises(SourceError, match=r"'p=' has '' .*: it is empty. Exclude the directory"):
         files.rows(files.range("p=/data"), pa.schema([("p", pa.string())]), FileDecoding("text"))
 
 

@@ -159,7 +159,7 @@ class TestText:
 
     @pytest.mark.parametrize(("encoding", "line_sep"), [("GBK", "|"), ("gb18030", "0"), ("Shift_JIS", "ャ")])
     def test_a_separator_that_may_be_half_a_character_is_refused(self, encoding: str, line_sep: str) -> None:
-        with pytest.raises(ConfigError, match=f"lineSep='.': in {encoding.lower()}"):
+        with pytest.raises(ConfigError, match=f"lineSep='.': it cannot be encoded in {encoding.lower()}"):
             FileDecoding("text", encoding=encoding, line_sep=line_sep)
         FileDecoding("text", encoding=encoding, line_sep="\r\n")
 

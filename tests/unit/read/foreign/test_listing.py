@@ -87,8 +87,8 @@ def test_links_to_files_are_passed_over_unless_asked_for(tmp_path: Path, caplog:
     (tmp_path / "in/d=1/y.log").symlink_to(tmp_path / "other/x.log")
     os.mkfifo(tmp_path / "in/pipe")
     assert listed(tmp_path / "in") == ["in/a.log", "in/d=1/b.log"]
-    assert "3 links, or pipes, are not followed, the first 'file://" in caplog.text
-    assert "/in/d=1/y.log'; followLinks=true does" in caplog.text
+    assert "3 links or pipes are not followed, the first is 'file://" in caplog.text
+    assert "/in/d=1/y.log'; followLinks=true follows links" in caplog.text
     assert listed(tmp_path / "in/*.log") == ["a.log"]
     assert listed(tmp_path / "in/x.log") == []
     assert listed(tmp_path / "in/x.log", followLinks="true") == ["x.log"]
@@ -196,20 +196,23 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
     ("options", "text"),
     [
         ({"path": "in"}, "relative"),
-        ({}, "the stream has no `path`"),
-        ({"tail": "true", "fileFormat": "parquet"}, "tail=true is for text, json, csv without multiLine"),
-        ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is for"),
+        ({}, "the option `path` is missing"),
+        ({"tail": "true", "fileFormat": "parquet"}, "tail=true is only for text, json, csv without multiLine"),
+        ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is only for"),
         ({"encoding": "utf-16"}, "encoding='utf-16': growing files are cut into lines at the byte 0x0A"),
         ({"encoding": "UTF-16LE", "tail": "true"}, "Set tail=false, which reads a file once"),
-        ({"encoding": "utf-32", "tail": "false"}, "encoding='utf-32': it takes UTF-16, UTF-16LE, UTF-16BE, or one in"),
-        ({"encoding": "klingon"}, "encoding='klingon': it takes UTF-16"),
-        ({"encoding": "hex"}, "encoding='hex': it takes UTF-16"),
-        ({"encoding": "undefined"}, "encoding='undefined': it takes UTF-16"),
-        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it takes UTF-16"),
+        (
+            {"encoding": "utf-32", "tail": "false"},
+            "encoding='utf-32': it must be UTF-16, UTF-16LE, UTF-16BE, or an encoding in",
+        ),
+        ({"encoding": "klingon"}, "encoding='klingon': it must be UTF-16"),
+        ({"encoding": "hex"}, "encoding='hex': it must be UTF-16"),
+        ({"encoding": "undefined"}, "encoding='undefined': it must be UTF-16"),
+        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it must be UTF-16"),
         ({"lineSep": ""}, "lineSep=''"),
-        ({"lineSep": "||"}, "lineSep='||': it takes text that does not end as it begins"),
-        ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': in iso8859-1 it cannot be written"),
-        ({"lineSep": "|", "encoding": "GBK"}, "lineSep='|': in gbk it cannot be written, or its bytes may be part of"),
+        ({"lineSep": "||"}, "lineSep='||': its end must differ from its beginning"),
+        ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': it cannot be encoded in iso8859-1"),
+        ({"lineSep": "|", "encoding": "GBK"}, "lineSep='|': it cannot be encoded in gbk, or its bytes can be part of"),
         ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv, but fileFormat is text"),
         ({"filePattern": "["}, "a regular expression"),
         ({"fileIdentity": "inode"}, "one of `native`, `content`"),

@@ -47,13 +47,13 @@ def begin(path: str, state: str, **options: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("nowhere", "there is nothing at path='.*/nowhere', or a link to nothing: make the directory"),
-        ("nowhere/deep", "there is nothing at path='.*/nowhere/deep'"),
-        ("nowhere/*.log", "there is nothing at path='.*/nowhere', or a link to nothing"),
-        ("nowhere/*/deep", "there is nothing at path='.*/nowhere'"),
-        ("dangling", "there is nothing at path='.*/dangling', or a link to nothing"),
-        ("dangling/*.log", "leads through a file, or a link to nothing"),
-        ("a.log/b.log", "leads through a file, or a link to nothing, and nothing is below"),
+        ("nowhere", "path='.*/nowhere' does not exist, or is a broken link: create the directory"),
+        ("nowhere/deep", "path='.*/nowhere/deep' does not exist"),
+        ("nowhere/*.log", "path='.*/nowhere' does not exist, or is a broken link"),
+        ("nowhere/*/deep", "path='.*/nowhere' does not exist"),
+        ("dangling", "path='.*/dangling' does not exist, or is a broken link"),
+        ("dangling/*.log", "leads through a file or a broken link"),
+        ("a.log/b.log", "leads through a file or a broken link, so nothing can be below it"),
         ("a.log/*.log", "leads through a file"),
         ("a.log/b/*.log", "leads through a file"),
     ],
@@ -77,7 +77,7 @@ def test_an_input_is_there_or_may_come(source: Source, path: str) -> None:
 def test_the_input_is_a_link(source: Source) -> None:
     source.add("a.log")
     (source.path / "link.log").symlink_to(source.path / "a.log")
-    with pytest.raises(ConfigError, match=r"link.log': a link, .*\. followLinks=true reads files by links"):
+    with pytest.raises(ConfigError, match=r"link.log': it is a link, .*\. followLinks=true follows links"):
         begin(str(source.path / "link.log"), str(source.state))
 
 
@@ -131,7 +131,7 @@ def write_rows(path: Path) -> None:
 def test_rows_that_ftfile_writes_are_no_foreign_files(source: Source, path: str, options: dict[str, str]) -> None:
     write_rows(source.path / "out")
     part = next(source.path.glob("out/a=1/b=2/part-*"))
-    with pytest.raises(ConfigError, match=r"files of an ftfile directory, 'file://.*/in/out', .*leave fileFormat out"):
+    with pytest.raises(ConfigError, match=r"files of an ftfile directory, 'file://.*/in/out', .*omit fileFormat"):
         begin(str(source.path / path).replace("{PART}", part.name), str(source.state), **options)
 
 
@@ -144,7 +144,7 @@ def test_rows_that_ftfile_writes_may_come_later_and_be_left_out(source: Source) 
     run.run()
     source.check(run)
     write_rows(source.path / "out")
-    with pytest.raises(ConfigError, match=r"an ftfile directory, .*; or leave its files out by ignoreFilePattern"):
+    with pytest.raises(ConfigError, match=r"an ftfile directory, .*; or exclude its files with ignoreFilePattern"):
         run.run()
     for options in ({"ignoreFilePattern": r".*/out/.*"}, {"pathGlobFilter": "a.*"}):
         left = source.query(recursiveFileLookup="true", **options)
@@ -197,8 +197,8 @@ def guarded() -> Iterator[Callable[..., FaultyFileSystem]]:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("/nowhere", "there is nothing at path='guarded:/+nowhere'"),
-        ("/nowhere/*", "there is nothing at path='guarded:/+nowhere'"),
+        ("/nowhere", "path='guarded:/+nowhere' does not exist"),
+        ("/nowhere/*", "path='guarded:/+nowhere' does not exist"),
         ("/in/a.log/x", "leads through a file"),
         ("/in/a.log/*", "leads through a file"),
     ],
@@ -293,7 +293,7 @@ def test_a_directory_of_rows_or_of_one_source_is_no_place_for_states(source: Sou
     MicroBatch(str(rows), COLUMNS, {"fileFormat": "json"}).run(0, [[{"value": "x"}]])
     for place in (rows, source.log_of(run)):
         before = sorted(place.rglob("*"))
-        with pytest.raises(ConfigError, match=r"stateLocation=.* give the state a directory of its own"):
+        with pytest.raises(ConfigError, match=r"stateLocation=.* give the state a separate directory"):
             begin(str(source.path), str(place))
         assert sorted(place.rglob("*")) == before
 

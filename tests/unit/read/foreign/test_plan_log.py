@@ -129,7 +129,7 @@ def test_3_a_driver_that_was_stopped_for_long_ends(source: Source, monkeypatch: 
     for number in range(20):
         source.add(f"{number % 2}.log")
         run.run()
-    with pytest.raises(StateLost, match=r"plan 1 of .* is to be read, and the oldest that is kept is \d+"):
+    with pytest.raises(StateLost, match=r"plan 1 of .* must be read, and the oldest remaining plan is \d+"):
         late.run()
     source.check(run, kept_max=8)
 
@@ -167,7 +167,7 @@ class TestZombies:
             assert not fs.exists(layout.record_path(2))
 
         stopped = driver(_Stopping(fs, go_on))
-        with pytest.raises(StateLost, match="Stop this one"):
+        with pytest.raises(StateLost, match="Stop this run"):
             stopped.add(positions[1], plan_of(77))
         return positions
 
@@ -179,9 +179,9 @@ class TestZombies:
 
     def test_5_nobody_reads_it(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         positions = self.zombie(fs, monkeypatch)
-        with pytest.raises(StateLost, match="is another one"):
+        with pytest.raises(StateLost, match="is another plan"):
             driver(fs).read(positions[2], positions[1])
-        with pytest.raises(StateLost, match="the oldest that is kept"):
+        with pytest.raises(StateLost, match="the oldest remaining plan"):
             driver(fs).after(positions[1])
 
     @pytest.mark.slow
@@ -202,7 +202,7 @@ class TestZombies:
                         add_plans(driver(fs), 30, positions[-1])
                 return content
 
-        with pytest.raises(StateLost, match="the oldest that is kept"):
+        with pytest.raises(StateLost, match="the oldest remaining plan"):
             driver(Trimmed(fs.name)).after(positions[1])
 
     @pytest.mark.slow
@@ -281,14 +281,14 @@ class TestLostState:
         run.restart()
         shutil.rmtree(source.log_of(run))
         source.add("new.log")
-        with pytest.raises(StateLost, match=r"there is none|is gone"):
+        with pytest.raises(StateLost, match=r"there is no plan|is missing"):
             run.run()
 
     def test_7_while_the_driver_runs(self, source: Source) -> None:
         run = self.begun(source)
         shutil.rmtree(source.log_of(run))
         source.add("new.log")
-        with pytest.raises(StateLost, match="there is none"):
+        with pytest.raises(StateLost, match="there is no plan"):
             run.run()
 
     def test_7_its_newest_plan(self, source: Source) -> None:
@@ -296,7 +296,7 @@ class TestLostState:
         run.restart()
         (source.log_of(run) / layout.record_path(2)).unlink()
         source.add("new.log")
-        with pytest.raises(StateLost, match="the newest that there is is 1"):
+        with pytest.raises(StateLost, match="the newest plan is 1"):
             run.run()
 
     def test_7_a_batch_that_comes_again(self, source: Source) -> None:
@@ -306,7 +306,7 @@ class TestLostState:
         with pytest.raises(Killed):
             run.run()
         (source.log_of(run) / layout.record_path(3)).unlink()
-        with pytest.raises(StateLost, match=r"plan 3 of .* is gone"):
+        with pytest.raises(StateLost, match=r"plan 3 of .* is missing"):
             run.run()
 
     def test_7_another_history_of_it(self, source: Source) -> None:
@@ -322,10 +322,10 @@ class TestLostState:
         source.add("y.log")
         other.run()
         source.add("z.log")
-        with pytest.raises(StateLost, match="is not the one that the query has read"):
+        with pytest.raises(StateLost, match="is not the plan that the query has read"):
             run.run()
         run.restart()
-        with pytest.raises(StateLost, match="is not the one that the query has read"):
+        with pytest.raises(StateLost, match="is not the plan that the query has read"):
             run.run()
 
     def test_7_the_end_of_a_batch_that_does_not_follow_its_start(self, source: Source) -> None:
@@ -414,14 +414,14 @@ def test_30_two_sources_with_one_location_are_apart(source: Source, tmp_path: Pa
     ids=str,
 )
 def test_what_is_no_offset_of_files_is_refused(offset: Any) -> None:
-    with pytest.raises(ConfigError, match="is none of a source of files"):
+    with pytest.raises(ConfigError, match="does not belong to a source of files"):
         position_of(offset)
 
 
 def test_a_plan_of_an_hour_ago_is_checked_by_the_plan_behind_it(fs: MemoryFileSystem) -> None:
     positions = add_plans(driver(fs), 3)
     wrong = positions[0]._replace(nonce="x")
-    with pytest.raises(StateLost, match="is not the one"):
+    with pytest.raises(StateLost, match="is not the plan"):
         driver(fs).after(wrong)
     assert driver(fs).after(positions[0]) == positions[1]
 

@@ -320,7 +320,7 @@ def test_18_a_copy_first_seen_when_its_original_is_cut_off_is_named(caplog: pyte
     with caplog.at_level(logging.WARNING):
         tailing.settle()
     assert tailing.text == lines(0, 42)
-    assert "'in/a.log.1' is taken for a copy of 'in/a.log'" in caplog.text
+    assert "'in/a.log.1' is treated as a copy of 'in/a.log'" in caplog.text
 
 
 @pytest.mark.parametrize("grows", [True, False])
@@ -452,7 +452,7 @@ def test_21_a_file_that_vanished_with_unread_bytes_is_named(caplog: pytest.LogCa
         tailing.drain()
     unread = len(lines(0, 9)) - tailing.plans[0].ranges[0].end
     assert [record.getMessage() for record in caplog.records] == [
-        f"1 files, such as 'in/a.log', are gone, or were cut off, with {unread} bytes that were not read"
+        f"1 files, such as 'in/a.log', were deleted or truncated, and {unread} bytes of them were not read"
     ]
 
 
@@ -467,7 +467,7 @@ def test_21_a_file_that_vanished_with_unread_bytes_fails_the_query_if_so_told() 
     tailing.scan()
     tailing.delete("b.log")
     tailing.scan()
-    with pytest.raises(SourceError, match=r"1 files, such as 'in/b\.log', are gone"):
+    with pytest.raises(SourceError, match=r"1 files, such as 'in/b\.log', were deleted"):
         tailing.scan()
 
 
@@ -489,7 +489,7 @@ def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:
     tailing.scan()
     tailing.delete("a.log")
     tailing.restart()
-    with pytest.raises(SourceError, match="gone, or were cut off, with 287 bytes"):
+    with pytest.raises(SourceError, match="deleted or truncated, and 287 bytes"):
         tailing.scan(tailing.planner.list())
 
 
@@ -505,7 +505,7 @@ def test_21_what_was_cut_off_is_lost_at_once(rest: str, caplog: pytest.LogCaptur
             tailing.scan()
             tailing.scan()
         with pytest.raises(
-            SourceError, match=r"1 files, such as 'in/a\.log', are gone, or were cut off, with \d+ bytes"
+            SourceError, match=r"1 files, such as 'in/a\.log', were deleted or truncated, and \d+ bytes"
         ):
             tailing.scan()
     with caplog.at_level(logging.WARNING):
@@ -514,7 +514,7 @@ def test_21_what_was_cut_off_is_lost_at_once(rest: str, caplog: pytest.LogCaptur
         tailing.scan()
         tailing.write("a.log", rest)
         tailing.settle()
-    assert caplog.text.count("were cut off, with") == 1
+    assert caplog.text.count("were deleted or truncated") == 1
 
 
 def test_25_two_equal_files_are_both_read() -> None:

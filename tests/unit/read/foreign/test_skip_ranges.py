@@ -59,7 +59,7 @@ def test_a_range_with_these_bounds_has_no_rows(files: Files, there: bool, caplog
     else:
         file.unlink()
         assert files.lines(ranges[1], **skipped) == []
-    warning = "left out by skipRanges, which to remove once the batch is done: the bytes 40 to 80 of 'app.log'"
+    warning = "skipped by skipRanges; remove this option after the batch: the bytes 40 to 80 of 'app.log'"
     assert caplog.text.count(warning) == 1
 
 
@@ -129,7 +129,7 @@ def test_a_log_that_was_moved_beyond_reach_is_read_on_without_exactly_its_bytes(
     run.options = {**run.options, "skipRanges": option}
     run.restart()
     run.run()
-    assert "left out by skipRanges" in caplog.text
+    assert "skipped by skipRanges" in caplog.text
     assert sorted(row["value"] for row in run.rows) == sorted({*source.lines} - lost)
     run.options = {name: text for name, text in run.options.items() if name != "skipRanges"}
     source.add("app.log", 3)

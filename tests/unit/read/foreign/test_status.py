@@ -95,7 +95,10 @@ def test_files_that_are_left_out_are_named(source: Source) -> None:
     assert stream.latest_offset(first) != first
     found = status_of(source, **options)
     (torn,) = found.parked
-    assert (torn.path.rpartition("/")[2], torn.reason) == ("torn.parquet", "it does not end as parquet files do")
+    assert (torn.path.rpartition("/")[2], torn.reason) == (
+        "torn.parquet",
+        "its end is not the end of a complete parquet file",
+    )
     assert found.late == 1
     assert [late.path.rpartition("/")[2] for late in found.late_files] == ["old.parquet"]
     assert (found.files_behind, found.plan) == (0, 1)

@@ -52,7 +52,9 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
     with caplog.at_level(logging.WARNING):
         tailing.drain(seconds=10)
     assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/half"]
-    assert f"'in/half' is left out until it changes: it does not end as {file_format} files do" in caplog.text
+    assert (
+        f"'in/half' is skipped until it changes: its end is not the end of a complete {file_format} file" in caplog.text
+    )
     assert tailing.planner.report()["parked"] == 1
     tailing.restart()
     tailing.drain(seconds=60)
@@ -80,7 +82,7 @@ def test_22_a_parked_file_is_looked_at_once_by_each_new_process(caplog: pytest.L
         with caplog.at_level(logging.WARNING):
             assert [tailing.scan(seconds=11) for _ in range(9)] == [None] * 9
         assert opened.paths == ["in/a.log.gz"] * 2, "it is tried again as often as any other file"
-        assert caplog.text.count("'in/a.log.gz' is left out until it changes: it cannot be read") == 1
+        assert caplog.text.count("'in/a.log.gz' is skipped until it changes: it cannot be read") == 1
         assert tailing.planner.report()["refused"] == 0
     opened.error = None
     assert tailing.scan(seconds=11) is None
@@ -471,7 +473,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
             tailing.restart()
     assert not tailing.reads
     reasons = [(entry.path, entry.parked) for plan in tailing.plans for entry in parked(plan)]
-    reason = "its store does not tell how long it is: copy it to one that does"
+    reason = "its store does not report the length of the file: copy it to a store that does"
     assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
     assert caplog.text.count(reason) == 6, "each process says it once"
     assert tailing.planner.report() == {}

@@ -94,7 +94,7 @@ def test_source_names_refused_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ftfile, "source_status", lambda *_, **__: (status,))
     text = run("source", "/in").stdout
     assert "refused\t1\n" in text
-    assert "Refused: files that cannot be opened; they are tried again, ever more seldom" in text
+    assert "Refused: files that cannot be opened; the stream tries them again at growing intervals" in text
     assert "in/b.log\tpermission denied" in text
 
 

@@ -115,7 +115,7 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
     monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
     result = run("ls", out, code=CODES[error])
-    hint = f". `ftfile repair {out} --dry-run` finds all that is wrong, and changes nothing"
+    hint = f". `ftfile repair {out} --dry-run` finds all damage and changes nothing"
     assert result.stderr == f"ftfile: {error}{hint if isinstance(error, errors.CorruptData) else ''}\n"
     assert result.stdout == ""
 
@@ -172,8 +172,8 @@ def test_remedies_are_commands(
 def test_remedies_name_options_of_the_command(out: str) -> None:
     assert "such as --version 7, or a --timestamp" in run("restore", out, code=2).stderr
     told = run("source", out, "-o", "fileFormat=text", code=2).stderr
-    assert "by --checkpoint /data/checkpoint" in told
-    assert "by --option stateLocation=/data/state" in told
+    assert "with --checkpoint /data/checkpoint" in told
+    assert "with --option stateLocation=/data/state" in told
 
 
 def test_every_error_has_a_code() -> None:

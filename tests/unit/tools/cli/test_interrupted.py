@@ -232,7 +232,7 @@ def test_ctrl_c_harms_nothing(name: str, request: pytest.FixtureRequest) -> None
         # Of one run and another, some calls differ: those in the random order of names.
         is_interrupted = 0 < at <= watched.calls
         assert result.exit_code == (130 if is_interrupted else 0), f"{name} at call {at}: {result.output}"
-        assert not is_interrupted or "interrupted. What was recorded stays" in result.stderr
+        assert not is_interrupted or "interrupted. Recorded changes are kept" in result.stderr
         forget_caches()
         with mounted(fs) as url:
             assert worst_of(url) <= known, f"{name} at call {at}"

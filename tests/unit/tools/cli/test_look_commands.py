@@ -54,7 +54,7 @@ def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -
     newest = [file.path for file in ftfile.open(out).files(None, None)[-2:]]
     shown = run("ls", out)
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == newest
-    assert "newest 2 files alone" in shown.stderr
+    assert "Only the newest 2 files" in shown.stderr
     assert [line.split()[0] for line in run("history", out).stdout.splitlines()[1:]] == ["1", "2"]
     assert "alone" not in run("history", out, "-n", 3).stderr
     assert len(documents("history", out)) == 3
@@ -289,7 +289,7 @@ def test_status_counts_orphans_when_asked(rolled: str) -> None:
 def test_status_of_a_directory_whose_log_is_lost(out: str) -> None:
     for record in Path(out, layout.LOG).iterdir():
         record.unlink()
-    assert "none that can be read" in run("status", out, code=4).stdout
+    assert "no readable version" in run("status", out, code=4).stdout
     (found,) = documents("status", out, code=4)
     assert [each["code"] for each in found["findings"]] == ["lost-records"]
 
@@ -311,7 +311,7 @@ def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatc
     assert page.startswith("<!doctype html>")
     assert page.rstrip().endswith("</html>")
     assert {*tmp_path.iterdir()} == before
-    assert "take one of them" in run("report", out, "-o", "-", "--json", code=2).stderr
+    assert "use only one of them" in run("report", out, "-o", "-", "--json", code=2).stderr
 
 
 @pytest.mark.slow

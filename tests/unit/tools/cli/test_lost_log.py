@@ -51,7 +51,7 @@ def test_every_command_says_so(lost: str) -> None:
         # What changes something hears it from the log itself.
         assert "version 2" in result.stderr.splitlines()[-1], command
         assert "is corrupt: expected" in result.stderr, command
-    assert "versions\tnone that can be read" in run("verify", lost, code=1).stdout
+    assert "versions\tno readable version" in run("verify", lost, code=1).stdout
 
 
 def test_also_without_hints(lost: str) -> None:

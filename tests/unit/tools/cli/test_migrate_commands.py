@@ -40,7 +40,7 @@ def test_migrate(out: str) -> None:
     assert run("cat", out, "--format", "csv").stdout.splitlines()[1:] == ["1,1,1", "2,1,1"]
     assert documents("history", out)[0]["operation"] == "migrate"
     for again in (run("migrate", out, *arguments), run("migrate", out, *arguments, "--dry-run")):
-        assert again.stdout == f"Migrated already, as version 0: {told}. Nothing is recorded again\n{columns}"
+        assert again.stdout == f"Already migrated, as version 0: {told}. Nothing is recorded again\n{columns}"
     assert "\noperation\tmigrate\n" in run("show", out, 0).stdout
     assert documents("show", out, "day=1/a.csv")[0]["operation"] == "migrate"
     assert run("migrate", out, "--undo", "--dry-run").stdout == "The migration can be undone\n"

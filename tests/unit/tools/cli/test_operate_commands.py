@@ -42,7 +42,9 @@ def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
     (query,) = ftfile.open(rolled).status().queries
     for options in ((), ("--dry-run",)):
         told = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
-        assert told == f"ftfile: --query 'nobody': no such query wrote here; those that did: {query.query_id}\n"
+        assert (
+            told == f"ftfile: --query 'nobody': this query has not written here. Queries that have: {query.query_id}\n"
+        )
     assert ftfile.open(rolled).version() == 2
     assert run("flush", rolled, "--query", query.query_id).stdout.startswith("Finished 2 files")
     assert run("flush", rolled, "--query", query.query_id).stdout == "Nothing to finish\n"
@@ -88,9 +90,10 @@ def test_vacuum_says_what_waits(out: str) -> None:
     ftfile.compact(out)
     text = run("vacuum", out, "--dry-run").stdout
     assert text.startswith(
-        "Would delete nothing\n\nFiles that wait\nfiles\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
+        "Would delete nothing\n\nFiles that cannot be deleted yet\n"
+        "files\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
     )
-    assert text.endswith("\tversions within the retention have it, for their readers\n")
+    assert text.endswith("\tversions within the retention contain it\n")
     (report,) = documents("vacuum", out, "--dry-run")
     (group,) = report["waiting"]
     newest = ftfile.open(out).history()[-1].time_ms
@@ -106,8 +109,8 @@ def test_vacuum_says_what_is_younger_than_the_newest_record(out: str) -> None:
         os.utime(record, (at_s - 600, at_s - 600))
     os.utime(lost, (at_s - 300, at_s - 300))
     text = run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout
-    assert text.startswith("Deleted nothing\n\nFiles that wait\n")
-    assert "\n1\t0\t\t\tno older than the newest record, " in text
+    assert text.startswith("Deleted nothing\n\nFiles that cannot be deleted yet\n")
+    assert "\n1\t0\t\t\tnot older than the newest record " in text
     assert run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout.startswith("Deleted 1 file of 0 B. ")
 
 

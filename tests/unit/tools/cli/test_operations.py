@@ -58,7 +58,7 @@ class TestEach:
     def test_it_has_an_example_and_asks_if_it_may_lose_data(self, operation: Operation) -> None:
         assert EXAMPLES[operation.function.replace(".", " ")]
         assert bool(operation.question) == (operation.function in LOSE_DATA)
-        assert bool(operation.question) == ("asks before" in operation.description)
+        assert bool(operation.question) == ("asks for confirmation" in operation.description)
 
     @pytest.mark.slow
     def test_it_is_planned_agreed_to_and_run(
@@ -83,5 +83,5 @@ def test_a_plan_without_changes_is_not_carried_out(memory: str, monkeypatch: pyt
     (repair,) = (operation for operation in OPERATIONS if operation.function == "repair")
     write(memory)
     calls = runs_of(repair, monkeypatch)
-    assert run("repair", memory, "--full").stdout == "Nothing to mend\n"
+    assert run("repair", memory, "--full").stdout == "Nothing to repair\n"
     assert calls == [True]

@@ -97,8 +97,11 @@ def test_text_is_one_column(out: str, store: str) -> None:
         "\n日本日本\n日本\n日本日本日本\n"
     )
     stderr = run("cat", out, "--format", "text", code=2).stderr
-    assert "choose one by --columns: month, word; or take table, json or csv" in stderr
-    assert "here is none: take table, json or csv" in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    assert "select one with --columns: month, word; or use table, json or csv" in stderr
+    assert (
+        "this version has no such column: use table, json or csv"
+        in run("cat", out, "-c", "id", "--format", "text", code=2).stderr
+    )
     assert run("kv", "scan", store, "--columns", "word", "--format", "text").stdout == "a\nb\n日本\n"
 
 
@@ -133,7 +136,7 @@ def test_one_file_that_is_none(query: MicroBatch) -> None:
     assert f"in version 2: did you mean {file!r}" in stderr
     later = ftfile.open(query.path).files()[-1].path
     assert "there is no finished file" in run("cat", f"{query.path}/{later}", "--version", 0, code=2).stderr
-    assert "choose rows by a condition" in run("cat", f"{query.path}/month=7", code=2).stderr
+    assert "select rows with a condition" in run("cat", f"{query.path}/month=7", code=2).stderr
     assert "is not an ftfile directory" in run("cat", f"{query.path}x/month=7", code=2).stderr
 
 
@@ -231,7 +234,7 @@ def test_a_version_of_a_time(query: MicroBatch) -> None:
         found = documents(command, query.path, "--timestamp", "2024-07-01T12:00:30Z")
         assert len(found) == (4 if command != "ls" else 2)
     assert directory.version_at("2024-07-01T12:01:30Z") == 1
-    assert "give one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
+    assert "give only one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
     assert "is not an ISO 8601 time" in run("ls", query.path, "--timestamp", "yesterday", code=2).stderr
 
 

@@ -14,7 +14,7 @@ from tests.unit.tools.cli.running import documents, run
 
 @pytest.mark.slow
 def test_repair(out: str) -> None:
-    assert run("repair", out).stdout == "Nothing to mend\n"
+    assert run("repair", out).stdout == "Nothing to repair\n"
     Path(out, layout.RETIRED).rmdir()
     plan = run("repair", out, "--dry-run").stdout
     assert plan == f"Would do\nfinding\tstep\terror\nmissing-directory\tcreate the directory '{layout.RETIRED}'\t\n"
@@ -30,7 +30,7 @@ def test_repair(out: str) -> None:
 def test_giving_up_is_asked_for(out: str) -> None:
     gone = ftfile.open(out).files()[0].path
     Path(out, gone).unlink()
-    assert "Nothing that can be mended by itself" in run("repair", out, code=1).stdout
+    assert "Nothing that can be repaired automatically" in run("repair", out, code=1).stdout
     assert "--yes" in run("repair", out, "--give-up", gone, code=2).stderr
     assert ftfile.open(out).version() == 2
     (report,) = documents("repair", out, "--give-up", gone, "--yes")
@@ -57,7 +57,7 @@ def test_drop(out: str) -> None:
     assert run("drop", out, *where, "--yes").stdout == "Removed 6 rows in 3 files, in version 3\n"
     assert run("drop", out, *where).stdout == "Nothing to remove\n"
     assert documents("drop", out, *where)[0]["files_removed"] == 0
-    assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
+    assert "not one of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
 
 
@@ -76,12 +76,12 @@ def test_delete(out: str) -> None:
     assert run("delete", out, *where, "--yes", "--threads", 1).stdout.endswith(", in version 3\n")
     assert ftfile.open(out).count() == 12 - count
     assert run("delete", out, *where).stdout == "Nothing to remove\n"
-    assert "none of the columns" in run("delete", out, "--where", "nothing = 7", code=2).stderr
+    assert "not one of the columns" in run("delete", out, "--where", "nothing = 7", code=2).stderr
 
 
 def test_a_delete_says_what_stays(out: str) -> None:
     where = ("--where", "id < 2 AND month = '7'")
-    assert "of these files stay, in" in run("delete", out, *where, "--dry-run").stdout
+    assert "of these files are kept, in" in run("delete", out, *where, "--dry-run").stdout
 
 
 def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatc
 def test_restore(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     plan = run("restore", out, "--version", 2, "--dry-run").stdout
-    assert plan == "Would restore version 2: 6 rows in 3 files come back, 0 rows in 0 files are removed\n"
+    assert plan == "Would restore version 2: 6 rows in 3 files are restored, 0 rows in 0 files are removed\n"
     assert documents("restore", out, "--version", 2, "--dry-run")[0]["dry_run"] is True
     assert "--yes" in run("restore", out, "--version", 2, code=2).stderr
     assert ftfile.open(out).count() == 6
@@ -111,10 +111,10 @@ def test_restore(out: str) -> None:
 def test_undo(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     plan = run("undo", out, "--dry-run").stdout
-    assert plan == "Would undo version 3: 6 rows in 3 files come back, 0 rows in 0 files are removed\n"
+    assert plan == "Would undo version 3: 6 rows in 3 files are restored, 0 rows in 0 files are removed\n"
     assert "--yes" in run("undo", out, code=2).stderr
     assert ftfile.open(out).count() == 6
-    assert run("undo", out, "--yes").stdout.startswith("Undid version 3 as version 4: 6 rows in 3 files come back")
+    assert run("undo", out, "--yes").stdout.startswith("Undid version 3 as version 4: 6 rows in 3 files are restored")
     assert ftfile.open(out).count() == 12
     assert documents("undo", out, "--dry-run")[0]["undone_version"] == 4
 
@@ -129,7 +129,10 @@ def test_a_version_that_cannot_be_restored(out: str) -> None:
     assert gone.path in text
     for answer in ((), ("--yes",)):
         result = run("restore", out, "--version", 2, *answer, code=5)
-        assert result.stderr == "Version 2 cannot be restored: files are vacuumed, or gone. Nothing was changed\n"
+        assert (
+            result.stderr
+            == "Version 2 cannot be restored: vacuum or another program deleted files of it. Nothing was changed\n"
+        )
         assert gone.path in result.stdout
         assert "Restored" not in result.stdout
     assert len(json.loads(run("restore", out, "--version", 2, "--json", code=5).stdout)["missing"]) == 6

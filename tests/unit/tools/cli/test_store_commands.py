@@ -41,11 +41,11 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     assert len(documents("kv", "scan", path, "--start", "de")) == 2
     assert len(documents("kv", "scan", path, "--start", "at,2024-07-02")) == 3
     assert "columns country, day" in run("kv", "get", path, "de", code=2).stderr
-    assert run("kv", "get", path, "de,today", code=2).stderr == "ftfile: 'today' is no date of column day\n"
+    assert run("kv", "get", path, "de,today", code=2).stderr == "ftfile: 'today' is not a date for column day\n"
     assert "columns country, day" in run("kv", "get", path, "de,2024-07-02,1", code=2).stderr
     assert "as in CSV, or a JSON array" in run("kv", "get", path, '["de"', code=2).stderr
     assert "one line of CSV" in run("kv", "get", path, "", code=2).stderr
-    assert "is no date" in run("kv", "get", path, '["de", [1]]', code=2).stderr
+    assert "is not a date" in run("kv", "get", path, '["de", [1]]', code=2).stderr
     assert len(documents("kv", "scan", path, "--start", '["at", "2024-07-02"]')) == 3
 
 
@@ -70,7 +70,7 @@ def test_stats_verify_and_compact(store: str) -> None:
     assert stats["buckets"] == ftfile.kv.open(store).definition.buckets
     assert run("kv", "verify", store).stdout == "Version 2: 9 runs with 9 rows, whole\n"
     assert run("kv", "compact", store).stdout == "Nothing to merge\n"
-    assert run("kv", "compact", store, "--full", "--dry-run").stdout == "Would merge at first 9 runs into about 3\n"
+    assert run("kv", "compact", store, "--full", "--dry-run").stdout == "Would merge first 9 runs into about 3\n"
     assert documents("kv", "compact", store, "--full", "--dry-run")[0]["dry_run"] is True
     assert ftfile.kv.open(store).version == 2
     assert documents("kv", "compact", store, "--full", "--threads", 1)[0]["runs_written"] == 3

@@ -70,7 +70,7 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     (tmp_path / "part-3-0.pending").unlink()
     migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
     MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "3"}]])
-    with pytest.raises(ConfigError, match="version 1 was committed since"):
+    with pytest.raises(ConfigError, match="version 1 was committed after it"):
         ftfile.undo_migration(str(tmp_path))
     assert ftfile.open(str(tmp_path)).to_arrow().num_rows == 7
     assert before.keys() - tree(tmp_path).keys() == {"part-2-0.pending"}
@@ -79,8 +79,8 @@ def test_bucketing_sink(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("length", "match"),
     [
-        (2, "say: 2 of the 4 bytes of 'part-0-0'. .*`truncate -s 2 part-0-0`.*dfs -truncate -w 2 …/part-0-0`"),
-        (5, r"'part-0-0' has 4 bytes, and '_part-0-0.valid-length' says that 5 count: rows are missing"),
+        (2, "valid-length: 2 of the 4 bytes of 'part-0-0'. .*`truncate -s 2 part-0-0`.*dfs -truncate -w 2 …/part-0-0`"),
+        (5, r"'part-0-0' has 4 bytes, and '_part-0-0.valid-length' records 5: rows are missing"),
     ],
 )
 def test_a_file_of_which_not_all_counts(tmp_path: Path, length: int, match: str) -> None:
@@ -96,10 +96,10 @@ def test_a_file_of_which_not_all_counts(tmp_path: Path, length: int, match: str)
 def test_a_length_without_its_file(tmp_path: Path) -> None:
     put(tmp_path, "part-0-1")
     length_file(tmp_path, "_part-0-0.valid-length", 4)
-    with pytest.raises(ConfigError, match="a file of 4 bytes counts, and that file is gone"):
+    with pytest.raises(ConfigError, match="records a file of 4 bytes, and that file is missing"):
         ftfile.migrate(str(tmp_path), file_format="text")
     put(tmp_path, "_part-0-0.valid-length", text="what")
-    with pytest.raises(ConfigError, match="should hold a number"):
+    with pytest.raises(ConfigError, match="must contain a number"):
         ftfile.migrate(str(tmp_path), file_format="text")
 
 
@@ -152,9 +152,9 @@ def test_kafka_connect(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("partition=0/logs+0+0000000005+0000000011.json", "both have offset 5"),
+        ("partition=0/logs+0+0000000005+0000000011.json", "both contain offset 5"),
         ("partition=0/clicks+0+0000000010+0000000011.json", r"topics: clicks \('partition=0/clicks.*'\), logs"),
-        ("partition=0/other.json", "not named as files of Kafka Connect, .*: 'partition=0/other.json'. Move"),
+        ("partition=0/other.json", "do not have names of Kafka Connect, .*: 'partition=0/other.json'. Move"),
         ("+tmp/logs/partition=0/x_tmp.json", "not finished"),
     ],
 )
@@ -243,7 +243,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
         ftfile.undo_migration(str(tmp_path))
     query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
     query.run(0, [[{"id": 5, "day": "b"}]])
-    with pytest.raises(ConfigError, match="was migrated already, as version 0, and the newest version is 1"):
+    with pytest.raises(ConfigError, match="was already migrated, as version 0, and the newest version is 1"):
         ftfile.migrate(str(tmp_path), dry_run=False)
     ftfile.export(str(tmp_path), to="delta")
     assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 5]
@@ -297,11 +297,11 @@ META = {"schemaString": "{}", "partitionColumns": ["day"]}
 @parametrize(
     ("actions", "match"),
     [
-        ({"add": {"path": "day=a/x.parquet", "size": 1, "partitionValues": {"day": "a"}}}, "is not here"),
+        ({"add": {"path": "day=a/x.parquet", "size": 1, "partitionValues": {"day": "a"}}}, "is missing"),
         ({"add": {"path": "y.parquet", "partitionValues": {"day": "a"}}}, "y.parquet' in the partition day=a, and"),
         ({"add": {"path": "day=b/y.parquet", "partitionValues": {"day": "a"}}}, "in the partition day=a, and its"),
         ({"add": {"path": "y.parquet", "deletionVector": {"storageType": "u"}}}, "by a deletion vector"),
-        ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["typeWidening"]}}, "readers that know typeWidening"),
+        ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["typeWidening"]}}, "the reader features typeWidening"),
         ({"metaData": META | {"configuration": {"delta.columnMapping.mode": "name"}}}, "maps columns .*mode=name"),
         ({"add": 3}, "is damaged"),
     ],
@@ -324,7 +324,7 @@ def test_delta_refused(tmp_path: Path, actions: dict[str, Any], match: str) -> N
 def test_delta_with_a_hole(tmp_path: Path) -> None:
     delta(tmp_path)
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
-    with pytest.raises(ConfigError, match="no version 1, nor a checkpoint"):
+    with pytest.raises(ConfigError, match="no version 1, and no later checkpoint"):
         ftfile.migrate(str(tmp_path))
 
 

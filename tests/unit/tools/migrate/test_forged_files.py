@@ -128,7 +128,7 @@ class TestMigrate:
         if not text:
             lengthen(path)
         assert inventory.LENGTH_BYTES_MAX == 40
-        refused(tmp_path, "should hold a number of bytes", file_format="json")
+        refused(tmp_path, "must contain a number of bytes", file_format="json")
 
     def test_a_compressed_file_that_is_read_in_memory(self, tmp_path: Path) -> None:
         parquet(tmp_path / "a.parquet", range(5000))
@@ -136,7 +136,7 @@ class TestMigrate:
         assert len(plain) > 10_000
         (tmp_path / "a.parquet").unlink()
         (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(plain))
-        refused(tmp_path, r"a.parquet.gz.* has \d+ bytes, decompressed", file_format="parquet")
+        refused(tmp_path, r"a.parquet.gz.* has \d+ bytes when decompressed", file_format="parquet")
 
 
 class TestNotes:

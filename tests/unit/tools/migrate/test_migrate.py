@@ -101,9 +101,9 @@ def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     assert ids(out) == [1, 2, 3, 4, 5]
     check_directory(open_filesystem(str(out)), rows_of=rows_of)
     assert sorted(ftfile.open(str(out)).to_arrow(version=0)["id"].to_pylist()) == [1, 2, 3, 4]
-    with pytest.raises(ConfigError, match="version 2 was committed since"):
+    with pytest.raises(ConfigError, match="version 2 was committed after it"):
         ftfile.undo_migration(str(out))
-    with pytest.raises(ConfigError, match="was migrated already, as version 0, and the newest version is 2"):
+    with pytest.raises(ConfigError, match="was already migrated, as version 0, and the newest version is 2"):
         ftfile.migrate(str(out), dry_run=False)
 
 
@@ -153,7 +153,7 @@ def test_of_two_migrations_one_wins(out: Path) -> None:
         won.append(ftfile.migrate(str(out), partition_by=DAYS, dry_run=False))
         return True
 
-    with pytest.raises(ConfigError, match="faster"):
+    with pytest.raises(ConfigError, match="another process created an ftfile log"):
         ftfile.migrate(str(out), partition_by=DAYS, dry_run=False, confirm=other_first)
     assert won[0].version == ftfile.open(str(out)).version() == 0
     assert ids(out) == [1, 2, 3, 4]
@@ -229,7 +229,10 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
 def test_spark_without_its_checkpoint(out: Path, caplog: pytest.LogCaptureFixture) -> None:
     spark(out)
     ftfile.migrate(str(out))
-    assert "no checkpoint is given: the query that wrote _spark_metadata, up to batch 2, is refused here" in caplog.text
+    assert (
+        "no checkpoint is given: the query that wrote _spark_metadata, up to batch 2, cannot write here again"
+        in caplog.text
+    )
     assert "no checkpoint is given" in run("migrate", out, "--dry-run").stderr
     migrated(out)
     query = MicroBatch(str(out), {"id": "long"}, query_id="spark-query")
@@ -262,7 +265,9 @@ def test_spark_moved_and_escaped(out: Path) -> None:
     size = (out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet").stat().st_size
     (out / "_spark_metadata").mkdir()
     (out / "_spark_metadata/0").write_text(f"v1\n{json.dumps(entry | {'size': size, 'action': 'add'})}")
-    with pytest.raises(ConfigError, match="times of the column `at` by the clocks of their writer: give its time zone"):
+    with pytest.raises(
+        ConfigError, match="times of the column `at` in the time zone of their writer: give this time zone"
+    ):
         ftfile.migrate(str(out), partition_by={"at": "timestamp"})
     migrated(out, partition_by={"at": "timestamp"}, options={"timeZone": "Europe/Zurich"})
     (row,) = ftfile.open(str(out)).to_arrow().to_pylist()
@@ -277,21 +282,21 @@ def lose(out: Path, name: str) -> None:
     ("harm", "more", "match"),
     [
         (lambda out: lose(out, "_spark_metadata/1.compact"), {}, "lacks batch 1"),
-        (lambda out: lose(out, f"part-2-{UUID}-c000.snappy.parquet"), {}, "not here: .file:.*part-2-"),
+        (lambda out: lose(out, f"part-2-{UUID}-c000.snappy.parquet"), {}, "do not exist: .file:.*part-2-"),
         (
             lambda out: parquet(out / f"part-2-{UUID}-c000.snappy.parquet", range(9)),
             {},
             "in '_spark_metadata': another",
         ),
-        (lambda out: (out / "_spark_metadata/2").write_text("v2\n"), {}, "a Spark that ftfile does not know"),
+        (lambda out: (out / "_spark_metadata/2").write_text("v2\n"), {}, "an unsupported version of Spark"),
         (lambda out: (out / "_spark_metadata/2").write_text("v1\n{"), {}, "is damaged"),
         (lambda out: (out / "_delta_log").mkdir(), {}, "_spark_metadata and _delta_log"),
         (None, {"from_": "files"}, "--from spark, in Python from_='spark'"),
         (None, {"from_": "mine"}, "takes auto, spark, delta"),
         (None, {"checkpoint": "/nowhere"}, "no file `metadata`"),
-        (None, {"partition_by": DAYS}, "no path has columns, see 'part-0.*leave out"),
+        (None, {"partition_by": DAYS}, "no path contains partition columns, for example 'part-0.*omit"),
         (None, {"schema": "id string"}, "column `id` is bigint in 'part-0.*', and string in the schema"),
-        (None, {"schema": "no long"}, "a column `id` that the schema does not have"),
+        (None, {"schema": "no long"}, "a column `id` that the schema lacks"),
         (None, {"schema": "id what"}, "type what cannot be stored"),
         (None, {"schema": "id struct<a: long>"}, "For nested types, give a StructType"),
     ],
@@ -339,7 +344,7 @@ def test_a_writer_goes_on_while_the_files_are_read(out: Path, late: str) -> None
     if late == ".late":
         assert call().rows == 4, "no reader sees it"
         return
-    with pytest.raises(CommitError, match=r"was written to while .* its writer was not stopped.* Nothing was changed"):
+    with pytest.raises(CommitError, match=r"was changed while .* its writer is still running.* Nothing was changed"):
         call()
     assert tree(out) == changed[0]
 
@@ -354,7 +359,7 @@ def test_spark_goes_on_behind_the_record(out: Path, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr("ftfile.tools.migrate.migrate.commit", commit_late)
-        with pytest.raises(CommitError, match="its writer was not stopped"):
+        with pytest.raises(CommitError, match="its writer is still running"):
             ftfile.migrate(str(out), dry_run=False)
     assert (out / "_spark_metadata/3").exists()
     assert (out / "expired.parquet").exists(), "nothing is moved before it is known that Spark was stopped"
@@ -442,11 +447,11 @@ def put(path: Path, text: str = "") -> None:
 @parametrize(
     ("files", "more", "match"),
     [
-        ({}, {}, "no files that count"),
-        ({"_hidden.json": "{}"}, {}, "no files that count"),
-        ({"a.json": "{}\n"}, {}, "do not say what their columns are: give --schema"),
+        ({}, {}, "no files of rows"),
+        ({"_hidden.json": "{}"}, {}, "no files of rows"),
+        ({"a.json": "{}\n"}, {}, "do not contain their schema: give --schema"),
         ({"a.json": "{}\n", "b.csv": "1\n"}, {}, r"different formats: csv \('b.csv'\), json \('a.json'\)"),
-        ({"a.json": "{}\n", "readme": ""}, {}, "do not tell a format: 'readme'. .* --format"),
+        ({"a.json": "{}\n", "readme": ""}, {}, "cannot be derived from these names: 'readme'. .* --format"),
         ({"a.json": "{}"}, {"schema": "id long"}, r"'a.json' cannot be migrated: .* a line separator at the end"),
         ({"a.json": '{"id": "x"}\n'}, {"schema": "id long"}, r"'a.json' cannot be migrated"),
         ({"a.parquet": "no"}, {}, r"'a.parquet' cannot be migrated"),
@@ -460,14 +465,18 @@ def put(path: Path, text: str = "") -> None:
             {"schema": "id long", "partition_by": {"l": "int"}},
             "such as 'k=1/a.json' have columns; l is not among",
         ),
-        (dict.fromkeys("abcde", ""), {}, "do not tell a format: 'a', 'b', 'c' and 2 more. "),
+        (dict.fromkeys("abcde", ""), {}, "cannot be derived from these names: 'a', 'b', 'c' and 2 more. "),
         ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
         ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),
-        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b/_ftfile'. Migrate each of these directories by itself"),
-        ({"a/b/_spark_metadata/0": ""}, {}, "logs of their own, .*'a/b/_spark_metadata'"),
-        ({"a/_delta_log/0": ""}, {}, "logs of their own, .*'a/_delta_log'"),
-        ({"a/.hoodie/0": ""}, {}, "logs of their own, .*'a/.hoodie'"),
-        ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a query"),
+        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b/_ftfile'. Migrate each of these directories separately"),
+        ({"a/b/_spark_metadata/0": ""}, {}, "separate logs, .*'a/b/_spark_metadata'"),
+        ({"a/_delta_log/0": ""}, {}, "separate logs, .*'a/_delta_log'"),
+        ({"a/.hoodie/0": ""}, {}, "separate logs, .*'a/.hoodie'"),
+        (
+            {"c/metadata": "{}", "c/offsets/0": "v1\n"},
+            {"file_format": "text"},
+            "'c' is the checkpoint of a Spark query",
+        ),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
         ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),
@@ -511,7 +520,7 @@ def test_lines_that_spark_reads_as_other_values_are_refused(out: Path, name: str
 @pytest.mark.parametrize(("text", "kind"), [("1_0", "double"), ("inf", "float"), (" 1", "int"), ("%41", "binary")])
 def test_directories_that_spark_reads_as_other_values_are_refused(out: Path, text: str, kind: str) -> None:
     parquet(out / f"p={text}/a.parquet", [1])
-    with pytest.raises(ConfigError, match="give another type by --partition-by"):
+    with pytest.raises(ConfigError, match="give another type with --partition-by"):
         ftfile.migrate(str(out), partition_by={"p": kind})
 
 
@@ -520,7 +529,7 @@ def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
     spark(out)
     checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
     before = tree(out)
-    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
+    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a Spark query, .* move it out"):
         ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
     assert tree(out) == before
     (out / "checkpoint").rename(out / "_checkpoint")
@@ -552,6 +561,6 @@ def test_columns_that_differ(out: Path) -> None:
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no files that count"):
+    with pytest.raises(ConfigError, match="no files of rows"):
         ftfile.migrate(str(tmp_path / "nowhere"), dry_run=False)
     assert not (tmp_path / "nowhere").exists()

@@ -39,7 +39,7 @@ def test_names_survive_in_schemas(name: str, way: str) -> None:
     "text", ["", " ", "id", "id long,", ",", "`a` b` long", "`a`` long", "`` long", "a`b long", "id long name string"]
 )
 def test_texts_that_are_no_columns(text: str) -> None:
-    with pytest.raises(SchemaError, match="is not the name of a column and its simple type"):
+    with pytest.raises(SchemaError, match="is not a column name with a simple type"):
         given_schema(text)
 
 

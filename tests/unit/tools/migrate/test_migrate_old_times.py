@@ -28,7 +28,9 @@ UTC = pa.timestamp("us", "UTC")
 
 def check(out: Path, *, is_refused: bool) -> None:
     if is_refused:
-        with pytest.raises(ConfigError, match=r"`at` has values before .* by the Julian calendar: read it by Spark"):
+        with pytest.raises(
+            ConfigError, match=r"`at` has values before .* use the Julian calendar. Read the file with Spark"
+        ):
             ftfile.migrate(str(out))
     else:
         ftfile.migrate(str(out))

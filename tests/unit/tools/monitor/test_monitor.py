@@ -179,7 +179,7 @@ def test_a_log_that_cannot_be_read(
     record.write_bytes(b"x")
     for _ in range(2):
         assert value(scraped(monitor), "ftfile_up", out) == 0
-    assert len([each for each in caplog.records if "cannot be looked at" in each.getMessage()]) == 1
+    assert len([each for each in caplog.records if "cannot be read" in each.getMessage()]) == 1
     record.write_bytes(content)
     found = scraped(monitor)
     assert (value(found, "ftfile_up", out), value(found, "ftfile_version", out)) == (1, 1)
@@ -282,7 +282,7 @@ def test_the_oldest_directory_without_users_makes_room(
     paths = [str(tmp_path / f"out-{number}") for number in range(4)]
     for path in paths[:3]:
         monitor.watch(path)
-    assert "out-2 is not followed" in caplog.text
+    assert "out-2 is not monitored" in caplog.text
     monitor.leave(normalise(paths[0]), "watch")
     monitor.tally.add("ftfile_bad_records_total", (normalise(paths[1]), "stream"), 7)
     monitor.watch(paths[3])
@@ -322,7 +322,7 @@ def test_one_line_an_interval(monitor: Monitor, query: MicroBatch, out: str, cap
         monitor.look()
         monitor.look()
     [line] = [record.getMessage() for record in caplog.records if record.name.startswith("ftfile.tools.monitor")]
-    assert "3 versions up to 2 brought 9 rows, 3 files" in line
+    assert "3 versions up to 2 added 9 rows, 3 files" in line
 
 
 def test_the_interval_brings_values_by_itself(query: MicroBatch, out: str) -> None:
@@ -347,7 +347,7 @@ def test_closing_frees_the_port_and_ends_all_threads(query: MicroBatch, out: str
     query.run(0, [ROWS])
     scraped(monitor)
     port = int(str(monitor.url).split(":")[2].split("/")[0])
-    with pytest.raises(ConfigError, match="Take another port, or 0"):
+    with pytest.raises(ConfigError, match="Give another port, or 0"):
         ftfile.monitor(out, prometheus_port=port)
     monitor.close()
     monitor.close()

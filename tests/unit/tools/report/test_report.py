@@ -175,7 +175,7 @@ def test_many_small_files_and_removed_ones_are_told() -> None:
     assert not [*findings.of_files(large, commits, was_vacuumed=False)]
     commits.columns["files_removed"] = 1
     assert [each.actual for each in findings.of_files(few, commits, was_vacuumed=False)] == [
-        "10 files were replaced or removed, and nothing was ever vacuumed"
+        "10 files were replaced or removed, and vacuum has never run"
     ]
     assert not [*findings.of_files(few, commits, was_vacuumed=True)]
 

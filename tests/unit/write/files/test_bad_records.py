@@ -86,9 +86,9 @@ class TestFail:
                 {"partitionBy": "word"},
                 COLUMNS,
                 {"word": "x" * 300},
-                "'word' makes a directory name of 305 bytes",
+                "'word' gives a directory name of 305 bytes",
             ),
-            ({"partitionBy": "word"}, COLUMNS, {"word": ""}, "column 'word' is an empty string"),
+            ({"partitionBy": "word"}, COLUMNS, {"word": ""}, "column 'word' contains an empty string"),
             (
                 {"directoryPattern": "word:yyyy"},
                 {"id": "long", "word": "date"},
@@ -313,7 +313,9 @@ class TestEmptyPartitionValues:
     def test_are_refused_in_any_column(self, out: str) -> None:
         columns = {"id": "long", "word": "string", "n": "integer"}
         query = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "id,word"})
-        with pytest.raises(EncodingError, match=r"column 'word' is an empty string.* \(and 1 more of these rows\)"):
+        with pytest.raises(
+            EncodingError, match=r"column 'word' contains an empty string.* \(and 1 more of these rows\)"
+        ):
             query.run(0, [[{"id": 1, "word": "a"}, {"id": 1, "word": ""}, {"id": 2, "word": ""}]])
         query.run(0, [[{"id": 1, "word": None}]])
         assert ftfile.open(out).to_arrow(where="word IS NULL").num_rows == 1

@@ -391,7 +391,7 @@ class TestKeys:
     def test_old_ones_stay_readable(self, out: str, ring: Path) -> None:
         stream(out, ring).run(0, [rows_of("old")])
         write_ring(ring, first=FIRST, second=SECOND)
-        with pytest.raises(ConfigError, match="encryptionKeyId which of first, second"):
+        with pytest.raises(ConfigError, match="choose one with encryptionKeyId: first, second"):
             stream(out, ring).run(1, [rows_of("new")])
         stream(out, ring, encryptionKeyId="second").run(1, [rows_of("new")])
         assert committed(out) == ["new", "old"]

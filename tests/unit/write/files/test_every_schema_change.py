@@ -55,7 +55,7 @@ def test_a_change_is_refused_or_changes_no_value(tmp_path: Path, case: str) -> N
             first.check(opened.to_arrow(0))
             if case in AS_DATASET:
                 is_rounded = any(map(has_nearest, kinds, new))
-                with pytest.raises(ConfigError, match="err in their last digit") if is_rounded else nullcontext():
+                with pytest.raises(ConfigError, match="with errors in the last digit") if is_rounded else nullcontext():
                     changed.check(opened.dataset().to_table())
             shutil.rmtree(changed.path)
 

@@ -551,14 +551,17 @@ def test_every_flipped_bit_and_every_truncation_of_what_is_committed(
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"compression": "brotli"}, "compression='brotli': for lines it takes none, gzip"),
+        ({"compression": "brotli"}, "compression='brotli': for lines it must be none, gzip"),
         ({"compression": "gz"}, "compression='gz' is not understood: it takes one of `none`, `gzip`"),
-        ({"compression": "gzip", "compressionLevel": "10"}, "for gzip it takes 1 to 9"),
+        ({"compression": "gzip", "compressionLevel": "10"}, "for gzip it must be 1 to 9"),
         ({"compression": "snappy", "compressionLevel": "1"}, "this codec has no levels"),
         ({"compressionLevel": "1"}, "compressionLevel=1 without compression"),
         ({"filters": "unknown"}, "there is no filter 'unknown'"),
         ({"filters": "gzip"}, "filters=gzip is a codec: set compression=gzip"),
-        ({"fileFormat": "parquet", "compression": "xz"}, "compression='xz': for parquet it takes none, snappy, gzip"),
+        (
+            {"fileFormat": "parquet", "compression": "xz"},
+            "compression='xz': for parquet it must be one of none, snappy, gzip",
+        ),
     ],
 )
 def test_refused_options(out: str, options: dict[str, str], error: str) -> None:

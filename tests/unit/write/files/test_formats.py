@@ -198,7 +198,7 @@ class TestBadRecords:
             {"word": "string", "id": "long"},
             {"word": "good", "id": 1},
             {"word": "bad", "id": 2},
-            "Marked' gives null",
+            "Marked' returned null",
         ),
     )
 
@@ -227,7 +227,7 @@ class TestRefused:
                 {"fileFormat": "orc", "compression": "lz4"},
                 WORDS,
                 ConfigError,
-                "for orc it takes none, snappy, zlib, zstd",
+                "for orc it must be one of none, snappy, zlib, zstd",
             ),
             ({"fileFormat": "json", "encoder": "a:B"}, WORDS, ConfigError, "'encoder' is for fileFormat=binary"),
             ({"fileFormat": "binary", "encoder.x": "1"}, WORDS, ConfigError, "encoder.x is an option for your class"),

@@ -177,7 +177,7 @@ class TestTemplates:
 
     def test_a_directory_that_makes_the_name_too_long(self, out: str) -> None:
         long = query(out, partFileName="{directory}-{unique}", partitionBy="word")
-        with pytest.raises(EncodingError, match="where 255 are allowed"):
+        with pytest.raises(EncodingError, match="and 255 are allowed"):
             long.run(0, [rows("x" * 240)])
         assert visible(out) == []
         long.run(0, [rows("x")])

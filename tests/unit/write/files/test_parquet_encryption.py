@@ -126,7 +126,7 @@ def test_files_that_changed_places_are_detected(out: str, ring: Path) -> None:
     contents = first.read_bytes(), second.read_bytes()
     first.write_bytes(contents[1])
     second.write_bytes(contents[0])
-    with pytest.raises(CorruptData, match=r"the encrypted Parquet file 'part [0-9a-f]{12}@0', found that of"):
+    with pytest.raises(CorruptData, match=r"the encrypted Parquet file 'part [0-9a-f]{12}@0', found the file"):
         committed(out)
 
 
@@ -146,7 +146,7 @@ def test_a_file_in_the_clear_in_its_place_is_detected(out: str, ring: Path) -> N
     assert len(sink.getvalue()) == length
     for start in (b"PAR1", b"PARE"):
         part.write_bytes(start + sink.getvalue()[4:])
-        with pytest.raises(CorruptData, match="found one in the clear"):
+        with pytest.raises(CorruptData, match="found an unencrypted or incomplete file"):
             committed(out)
 
 
@@ -194,7 +194,7 @@ def test_another_key_ends_open_files(out: str, ring: Path) -> None:
 
 
 def test_other_formats_are_refused(out: str, ring: Path) -> None:
-    with pytest.raises(ConfigError, match="encryption=parquet is for fileFormat=parquet, and fileFormat is json"):
+    with pytest.raises(ConfigError, match="encryption=parquet is only for fileFormat=parquet, and fileFormat is json"):
         encrypted(out, ring, fileFormat="json").config()
 
 

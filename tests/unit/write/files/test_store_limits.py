@@ -81,7 +81,7 @@ class TestPaths:
     def test_of_directories_that_are_too_long_together(self, out: str, rolling: dict[str, str]) -> None:
         query = MicroBatch(out, COLUMNS, TEXT | rolling)
         with pytest.raises(
-            EncodingError, match=r"would be written to a file such as 'a=x.*come to \d+ bytes, where .* 975 below"
+            EncodingError, match=r"would be written to a file such as 'a=x.*can have \d+ bytes, and .* 975 below"
         ):
             query.run(0, [[row("good"), row("bad", size=240)]])
         query.options = TEXT | rolling | {"badRecords": "deadLetter"}
@@ -125,7 +125,7 @@ class TestPaths:
         for pattern, text in {
             f"yyyy'{'x' * 252}'": "256 bytes, but a part may have at most 255",
             f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this store allows 975",
-            "yyyy' '": "begins or ends with a blank",
+            "yyyy' '": "begins or ends with a space",
         }.items():
             query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "directoryPattern": pattern} | rolling)
             with pytest.raises(ConfigError, match=text):
@@ -157,13 +157,13 @@ class TestPaths:
 
 def test_a_directory_that_leaves_too_little_room_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(f"{out}/{'/'.join(['x' * 200] * 4 + ['x' * 80])}", {"value": "string"}, {"fileFormat": "text"})
-    with pytest.raises(ConfigError, match=r"the sink would write a file '_ftfile/staged/.*may come to"):
+    with pytest.raises(ConfigError, match=r"the sink would write a file '_ftfile/staged/.*can have"):
         query.plan()
 
 
 def test_a_marker_that_the_store_does_not_keep_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "successFile": "_SUCCESS "})
-    with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a blank"):
+    with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a space"):
         query.plan()
 
 
@@ -173,7 +173,7 @@ def test_what_stands_before_what_records_say_may_shield_it(out: str) -> None:
     query.run(0, [[{"value": "a", "name": " a"}]])
     assert values(out) == ["a"]
     query.options = options | {"partFileName": "{name}-{unique}"}
-    with pytest.raises(EncodingError, match="begins or ends with a blank"):
+    with pytest.raises(EncodingError, match="begins or ends with a space"):
         query.run(1, [[{"value": "a", "name": " a"}]])
 
 
@@ -186,7 +186,7 @@ def path_check(**options: str) -> Callable[..., str | None]:
 def test_names_that_repeat_the_directory_count_it_twice() -> None:
     fault = path_check(partFileName="{directory}-{unique}")("x" * 243, "")
     assert fault is not None
-    assert re.search("come to 2.. bytes, where 255 are", fault)
+    assert re.search("of up to 2.. bytes, and 255 are", fault)
     assert path_check(partFileName="{directory}-{unique}")("x" * 242, "") is None
 
 

@@ -287,7 +287,8 @@ class Conversions:
     def _misfit(self, avro: AvroType, target: pa.DataType, where: str) -> SchemaError:
         return SchemaError(
             f"{self.path!r}: `{where}` is {avro} in the file, and cannot be read as {_sql(target)}. Spark's Avro "
-            f"source does not read it so either: give the column the type {_suggested(avro)}, and convert it by a query"
+            f"source cannot read it as this type either: give the column the type {_suggested(avro)}, and convert it "
+            "in a query"
         )
 
 
@@ -316,8 +317,8 @@ def place_of(name: str, record: AvroType, prefix: str, path: str) -> int | None:
     if len(places) > 1:
         spellings = ", ".join(record.names[place] for place in places)
         raise SchemaError(
-            f"{path!r}: column `{prefix}{name}` is one of several fields of the file, whose names differ in case "
-            f"only: {spellings}. Leave the column out, or have its writer rename the fields"
+            f"{path!r}: column `{prefix}{name}` is one of several fields of the file whose names differ only in case: "
+            f"{spellings}. Omit the column, or have the writer rename the fields"
         )
     return places[0] if places else None
 

@@ -228,10 +228,11 @@ class ColumnCast:
         try:
             pa.nulls(0, stored).cast(plain)
         except pa.ArrowException:
-            problems.append(f"column `{column}` is {stored} there, which ftfile does not read")
+            problems.append(f"column `{column}` is {stored} in the file, which ftfile cannot read")
         if problems:
             raise SchemaError(
-                f"{'; '.join(problems)}. Read the column as a type that has all its values, and cast it in the query"
+                f"{'; '.join(problems)}. Read the column as a type that can represent all its values, and cast it in "
+                "the query"
             )
         return cls(file_format, plain, spelled, target, times)
 
@@ -260,7 +261,7 @@ def _problems(
         for name, stored_part, target_part in pairs:
             yield from _problems(file_format, f"{column}.{name}", stored_part, target_part, times)
     elif convert_of(file_format, stored, target) is None:
-        yield f"column `{column}` is {stored} there, and cannot be read as {target}"
+        yield f"column `{column}` is {stored} in the file, and cannot be read as {target}"
     elif problem := times.problem(stored, target):
         yield f"column `{column}` {problem}"
 

@@ -75,7 +75,7 @@ def objects_of(text: str, kind: pa.StructType) -> list[Any]:
     start = behind_space(text, 0)
     document = _value_at(text, start)
     if behind_space(text, document.end) < len(text):
-        raise ValueError(f"text behind the value that ends at {document.end}")
+        raise ValueError(f"text after the value that ends at {document.end}")
     if _HALF_PAIR.search(text):
         _decode_with_names_checked(text, start)
     objects = _items(document) if isinstance(document.parsed, list) else [document]
@@ -168,7 +168,7 @@ def _number(spelled: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as man
             return int(spelled)
         if pa.types.is_timestamp(kind) and kind.tz:  # seconds since 1970
             return f"{np.datetime64(int(spelled), 's')}Z"
-    raise ValueError(f"the number {spelled} is no {kind}")
+    raise ValueError(f"the number {spelled} is not a {kind}")
 
 
 def _floating(spelled: str, kind: pa.DataType) -> float:

@@ -135,7 +135,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
         _, end = scan(text, position)
         yield position, end
     if behind_space(text, end) < len(text):
-        raise ValueError(f"text behind the value that ends at {end}: with multiLine, a file is one object or array")
+        raise ValueError(f"text after the value that ends at {end}: with multiLine, a file must be one object or array")
 
 
 def _behind_item(text: str, end: int) -> int:

@@ -85,7 +85,7 @@ class RangeContent:
     def require_range(self) -> None:
         """Raise `FileChanged` if the file was changed while it was read."""
         if not self.has_range():
-            raise FileChanged(f"{self.planned.path!r} was changed while it was read")
+            raise FileChanged(f"{self.planned.path!r} changed while it was read")
 
     def stored_pieces(self, start: int, end: int, step: int = _READ_BYTES) -> Iterator[bytes]:
         """Yield the bytes `[start, end)` as they are stored, `step` at a time; `FileChanged` if there are fewer."""

@@ -113,8 +113,8 @@ class ColumnsReader:
             shown = self._shown(batch, number, misfit)
             if self._fails:
                 raise SourceError(
-                    f"{shown}. Give the column a type that has the value, drop such records with badRecords=drop, or "
-                    f"keep their text in a column {self._corrupt_name} string"
+                    f"{shown}. Give the column a type that can represent the value, drop such records with "
+                    f"badRecords=drop, or keep their text in a column {self._corrupt_name} string"
                 )
             _log.warning("dropped %d records of %s, the first: %s", len(bad), self._path, shown)
         is_good = np.ones(batch.num_rows, np.bool_)

@@ -93,7 +93,7 @@ def _floats(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
     if not all_finite(numbers):
         spelled = texts.filter(pc.invert(pc.is_finite(numbers)))
         if pc.all(pc.match_substring_regex(spelled, _NOT_FINITE)).as_py() is False:
-            raise ValueError("a value is not a number: NaN, Inf and Infinity are spelled like this")
+            raise ValueError("a value is not a number: only the spellings NaN, Inf and Infinity are accepted")
     return numbers
 
 
@@ -115,7 +115,7 @@ def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa
 
 def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> pa.Array:
     if target.tz is not None and pc.any(pc.match_substring_regex(texts, _WRONG_ZONE)).as_py():
-        raise ValueError("an offset behind a time without seconds, or of more than 18 hours")
+        raise ValueError("an offset after a time without seconds, or of more than 18 hours")
     try:
         return texts.cast(target)  # nearly all files spell all of them in one way: with a zone where there is one
     except pa.ArrowInvalid:
@@ -211,7 +211,7 @@ def joined_lines(records: Sequence[bytes]) -> Lines:
     used = b"".join(records)
     stand_in = next((character for character in _STAND_INS if character.encode() not in used), None)
     if stand_in is None:
-        raise SourceError(f"records with line feeds within cannot have all of the characters {_STAND_INS!r}, too")
+        raise SourceError(f"records that contain line feeds cannot also contain all of the characters {_STAND_INS!r}")
     return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
 
 
@@ -223,8 +223,8 @@ def with_line_feeds(text: str, path: str) -> str:
     """
     first_end = _LINE_END.search(text)
     if first_end is not None and first_end[0] == "\r":
-        expected = "lines that end with a line feed, by the first of them"
-        raise CorruptData(path, expected, "a single carriage return, at which Spark ends all lines")
+        expected = "lines that end with a line feed, as the first line does"
+        raise CorruptData(path, expected, "a single carriage return, with which Spark ends all lines")
     if first_end is not None and first_end[0] == "\r\n":
         text = text.replace("\r\n", "\n")
     return text

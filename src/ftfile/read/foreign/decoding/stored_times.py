@@ -29,7 +29,7 @@ FIRST_GREGORIAN_SECOND = _FIRST_DAY * 86_400
 _EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, it is that day in all zones
 _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
-_NO_CALENDAR = "before 1582-10-15 in a file that does not name its calendar, Julian or Gregorian"
+_NO_CALENDAR = "before 1582-10-15 in a file that does not state its calendar, Julian or Gregorian"
 _CLOCK = pa.timestamp("us")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -50,10 +50,10 @@ class StoredTimes:
             return None
         if target == pa.timestamp("us"):
             return None
-        writer_zone = self.writer_zone or "of several zones, or in a codec that ftfile does not decompress"
+        writer_zone = self.writer_zone or "of several time zones, or in a codec that ftfile cannot decompress"
         return (
-            f"has the clocks of a writer whose time zone is {writer_zone}, and the reader's timeZone is {self.zone}. "
-            "Set the option timeZone to the writer's zone, or read the column as TIMESTAMP_NTZ"
+            f"has local times of a writer whose time zone is {writer_zone}, and the reader's timeZone is {self.zone}. "
+            "Set the option timeZone to the writer's time zone, or read the column as TIMESTAMP_NTZ"
         )
 
     def converted(self, array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -95,7 +95,9 @@ def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Arra
         if stored.times == "unknown":
             raise ValueError(f"a time {_NO_CALENDAR}")
     elif stored.times == "unknown" or target == pa.timestamp("us"):
-        raise ValueError("a time before 1900-01-01, which Spark stored in its legacy mode by another calendar or zone")
+        raise ValueError(
+            "a time before 1900-01-01, which Spark stored in its legacy mode with another calendar or time zone"
+        )
     days, rest = np.divmod(instants, _DAY_SECONDS * per_second)
     rebased = np.where(days < _FIRST_DAY, _from_hybrid(days), days)
     return _with_values(array, np.where(is_old, rebased * (_DAY_SECONDS * per_second) + rest, instants))
@@ -107,7 +109,7 @@ def _check_clocks(array: pa.Array) -> None:
     instants = values_of(array, np.int64)
     is_fraction = (instants < _EPOCH_SECOND * per_second) & (instants % per_second != 0)
     if (is_valid(array) & (is_fraction | (instants < _FIRST_SECOND * per_second))).any():
-        raise ValueError("a time before 1900, or before 1970 with a fraction of a second, by clocks of another zone")
+        raise ValueError("a time before 1900, or before 1970 with a fraction of a second, in another time zone")
 
 
 def _check_instants(array: pa.Array) -> None:

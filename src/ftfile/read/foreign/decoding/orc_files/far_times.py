@@ -85,9 +85,9 @@ def _may_have_far_times(statistics: bytes) -> bool:
 def _check_bounds(column: str, statistics: bytes) -> None:
     if _bounds(first_values(statistics)):
         raise SchemaError(
-            f"column `{column}` has times before 1677-09-21 or after 2262-04-11, which ftfile does not read from ORC "
-            "files in the codecs LZ4 and LZO. Leave the column out of the schema, or write the file again with the "
-            "codec zstd"
+            f"column `{column}` has times before 1677-09-21 or after 2262-04-11, which ftfile cannot read from ORC "
+            "files with the codecs LZ4 and LZO. Omit the column from the schema, or rewrite the file with the codec "
+            "zstd"
         )
 
 
