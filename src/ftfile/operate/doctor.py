@@ -129,7 +129,10 @@ def _java() -> Finding:
     is_client = _version("pyspark") is None or os.environ.get("SPARK_REMOTE", "").startswith("sc://")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
     expected = f"a JDK {JAVA_LEAST} or later"
-    remedy = f"Install {expected}, and set JAVA_HOME to its directory: Spark on this machine needs it"
+    remedy = (
+        f"To run Spark on this machine, install {expected}, from the package manager or https://adoptium.net, and set "
+        "JAVA_HOME to its directory"
+    )
     if program is None or not os.path.exists(program):
         actual = f"JAVA_HOME={home!r} has no bin/java" if home else "there is no java on the PATH"
         return replace(
@@ -142,7 +145,7 @@ def _java() -> Finding:
 
 
 def _worker_command() -> tuple[str, str]:
-    """Return what Spark starts for a data source: the variable that sets it, and a path or a name on PATH."""
+    """Return the variable by which Spark finds the Python of a data source, and its value: a path or a name on PATH."""
     for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):  # Spark's order, also for workers
         command = os.environ.get(variable)
         if command:

@@ -6,6 +6,7 @@ import glob
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ def check_start(program: str, variable: str = "PYSPARK_PYTHON") -> list[Finding]
             actual += f", which is compiled at each start; {installed.start_s:.2f} s with the installed pyspark"
             remedy = f"Set {assignment} before the session is created"
     elif not start.has_byte_code:
-        remedy = f"Compile it: {program} -m compileall -q {package}"
+        remedy = f"Compile it: {shlex.quote(program)} -m compileall -q {shlex.quote(package)}"
         actual += ", which has no byte code"
     if start.pandas_s:
         actual += f"; tasks that import pandas take {start.pandas_s:.2f} s more"

@@ -167,7 +167,12 @@ def test_the_start_of_another_python_is_not_measured(tmp_path: Path, monkeypatch
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", ""))
     started: list[str] = []
-    monkeypatch.setattr(looking, "check_start", lambda path, _: started.append(path) or [])
+
+    def note_start(path: str, _: str) -> list[Finding]:
+        started.append(path)
+        return []
+
+    monkeypatch.setattr(looking, "check_start", note_start)
     ftfile.doctor()
     assert started == []
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
