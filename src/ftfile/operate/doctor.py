@@ -1,4 +1,4 @@
-"""`ftfile.doctor`: faults of this machine, and of a directory as it is seen from here, each with its remedy."""
+"""`ftfile.doctor`: checks of this machine, and of a directory that it reads; each fault has a remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PYTHON_LEAST = (3, 10)
 JAVA_LEAST = 17
-ANSWER_S = 60  # seconds for another program to tell its version, on a busy machine
+ANSWER_S = 60  # seconds for another program to print its version, on a busy machine
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
@@ -43,7 +43,7 @@ _NEEDED = (
     *("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4"),
     *("numpy", "pyarrow", "requests", "xxhash"),
 )
-# By extra: the module that it brings, and for what.
+# By extra: the module that it installs, and its use.
 _EXTRAS = {
     "s3": ("botocore", "s3:// and s3a:// URLs"),
     "hdfs": ("hdfs_native", "hdfs:// URLs"),
@@ -54,9 +54,9 @@ _EXTRAS = {
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
-    CorruptData: "ftfile.open(path).verify() says what is damaged",
-    PermissionDenied: "Check credentials, and permissions of the store and directory",
-    ConfigError: "Check the path, and where the keys are",
+    CorruptData: "Run ftfile.open(path).verify() to find the damaged files",
+    PermissionDenied: "Check the credentials, and the permissions of the store and the directory",
+    ConfigError: "Check the path, and the provider of the keys",
     StorageError: "Check the URL, the settings, the network and the credentials",
 }
 
@@ -140,7 +140,7 @@ def _java() -> Finding:
         )
     text = _output([program, "-version"])
     match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
-    actual = f"{match[0][9:-1]} at {program}" if match else f"{program} does not tell its version: {text[:200]!r}"
+    actual = f"{match[0][9:-1]} at {program}" if match else f"{program} does not print its version: {text[:200]!r}"
     return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
@@ -204,7 +204,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         time_ms = created_ms(log, head.version) if head.version >= 0 else None
         if time_ms is not None:
             now_ms = log.fs.context.clock.now_ms()
-            times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
+            times = f"the newest version was written at {time_text(time_ms)}, and the time here is {time_text(now_ms)}"
             yield check("clock", "clocks that agree", times, is_passed=time_ms - now_ms <= CLOCK_AHEAD_MS)
     if is_local(url):
         yield from _local(parse(url).path)

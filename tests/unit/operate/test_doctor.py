@@ -98,7 +98,7 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_output", lambda _: 'java version "1.8.0_402"')
     assert (the("java").severity, "JDK 17" in the("java").remedy) == ("error", True)
     monkeypatch.setattr(looking, "_output", lambda _: "nothing")
-    assert "does not tell its version" in the("java").actual
+    assert "does not print its version" in the("java").actual
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(looking, "_version", {"pyspark-client": "4.3.0"}.get)
