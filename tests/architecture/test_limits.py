@@ -21,6 +21,7 @@ PAGE = ROOT / "docs/internals/testing.md"
 ROOMS = ("log", "write", "operate", "kv", "tools/migrate")
 MODULES = [
     ROOT / "src/ftfile/core/context.py",
+    ROOT / "src/ftfile/core/extensions.py",
     ROOT / "src/ftfile/storage/calls.py",
     ROOT / "src/ftfile/read/foreign/plan_log.py",
     *(ROOT / "src/ftfile/read").glob("log_*.py"),

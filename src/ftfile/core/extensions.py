@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pkgutil
 import re
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import ConfigError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
+
+SPARK_LEAST = 4  # a major version
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -94,7 +97,7 @@ def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, ba
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, which raises an ImportError for names that need a missing pyspark.
+    """Return the `__getattr__` of a package, which raises an ImportError for names that need another pyspark.
 
     Functions check their arguments; see `core.arguments`. `homes` has where each name is, as `module:attribute`, or
     as `module` where it is called the same there; or it is a module itself, as `module:`.
@@ -116,7 +119,15 @@ def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyspark":
             raise
-        raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
+        version = getattr(sys.modules.get("pyspark"), "__version__", "")
+        if not version:
+            raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
+        if int(version.partition(".")[0]) >= SPARK_LEAST:
+            raise
+        raise ImportError(
+            f"{package}.{name} needs pyspark {SPARK_LEAST}.0 or later, but pyspark {version} is installed: "
+            f"pip install 'pyspark>={SPARK_LEAST}.0'"
+        ) from error
     if not isfunction(value):
         return value
     value = checked(value)

@@ -1,4 +1,4 @@
-"""`ftfile.doctor`: faults of this machine, and of a directory as it is seen from here, each with its remedy."""
+"""`ftfile.doctor`: checks of this machine, and of a directory that it reads; each fault has a remedy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
+from ftfile.core.extensions import SPARK_LEAST
+from ftfile.core.interpreter import is_plain, launcher_of, setting
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.operate.findings import DirectoryReport, check, find, worst_first
@@ -32,9 +34,8 @@ if TYPE_CHECKING:
 
 
 PYTHON_LEAST = (3, 10)
-SPARK_LEAST = 4  # a major version
 JAVA_LEAST = 17
-ANSWER_S = 60  # seconds for another program to tell its version, on a busy machine
+ANSWER_S = 60  # seconds for another program to print its version, on a busy machine
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
@@ -42,7 +43,7 @@ _NEEDED = (
     *("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4"),
     *("numpy", "pyarrow", "requests", "xxhash"),
 )
-# By extra: the module that it brings, and for what.
+# By extra: the module that it installs, and its use.
 _EXTRAS = {
     "s3": ("botocore", "s3:// and s3a:// URLs"),
     "hdfs": ("hdfs_native", "hdfs:// URLs"),
@@ -53,9 +54,9 @@ _EXTRAS = {
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
-    CorruptData: "ftfile.open(path).verify() says what is damaged",
-    PermissionDenied: "Check credentials, and permissions of the store and directory",
-    ConfigError: "Check the path, and where the keys are",
+    CorruptData: "Run ftfile.open(path).verify() to find the damaged files",
+    PermissionDenied: "Check the credentials, and the permissions of the store and the directory",
+    ConfigError: "Check the path, and the provider of the keys",
     StorageError: "Check the URL, the settings, the network and the credentials",
 }
 
@@ -82,9 +83,11 @@ def doctor(
         context: see `ftfile.open`.
         measure_start: start the Python of Spark's workers and measure it, which takes about two seconds.
     """
-    findings = [_python(), _packages(), _spark(), _java(), _worker(), *_extras()]
-    if measure_start and (program := shutil.which(_worker_command())) is not None:
-        findings += check_start(program)
+    worker = _worker()
+    findings = [_python(), _packages(), _spark(), _java(), worker, *_extras()]
+    variable, command = _worker_command()
+    if measure_start and worker.severity == "ok" and (program := shutil.which(command)) is not None:
+        findings += check_start(program, variable)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
     return DirectoryReport(findings=worst_first(findings))
@@ -99,46 +102,70 @@ def _python() -> Finding:
 def _packages() -> Finding:
     missing = [name for name in _NEEDED if _version(name) is None]
     actual = f"not installed: {', '.join(missing)}" if missing else f"pyarrow {_version('pyarrow')}, and all others"
-    return check("packages", "all that ftfile needs", actual, f"pip install {' '.join(missing)}", is_passed=not missing)
+    remedy = f"Install the missing packages: pip install {' '.join(missing)}"
+    return check("packages", "all packages that ftfile needs", actual, remedy, is_passed=not missing)
 
 
 def _spark() -> Finding:
-    expected, version = f"pyspark {SPARK_LEAST}.0 or later", _version("pyspark") or _version("pyspark-client")
+    expected = f"pyspark {SPARK_LEAST}.0 or later"
+    package = "pyspark" if _version("pyspark") or not _version("pyspark-client") else "pyspark-client"
+    version = _version(package)
     if version is None:
-        remedy = "For streams: pip install 'ftfile[spark]', or the pyspark of your cluster"
+        remedy = (
+            "For streams, install pyspark, in the version of your cluster if there is one: pip install 'ftfile[spark]'"
+        )
         return replace(find("spark", "", expected, "pyspark is not installed here", remedy=remedy), severity="info")
-    return check("spark", expected, f"pyspark {version}", is_passed=int(version.split(".")[0]) >= SPARK_LEAST)
+    remedy = (
+        f"Replace {package} {version} by {package} {SPARK_LEAST}.0 or later: "
+        f"pip install '{package}>={SPARK_LEAST}.0'. A cluster must run the same version of Spark"
+    )
+    is_passed = int(version.split(".")[0]) >= SPARK_LEAST
+    return check("spark", expected, f"{package} {version}", remedy, is_passed=is_passed)
 
 
 def _java() -> Finding:
+    """Check the Java that Spark would start. Clients of a Spark Connect server need no Java."""
     home = os.environ.get("JAVA_HOME")
+    is_client = _version("pyspark") is None or os.environ.get("SPARK_REMOTE", "").startswith("sc://")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
     expected = f"a JDK {JAVA_LEAST} or later"
-    remedy = f"For Spark on this machine: install {expected}, and set JAVA_HOME"
+    remedy = (
+        f"To run Spark on this machine, install {expected}, from the package manager or https://adoptium.net, and set "
+        "JAVA_HOME to its directory"
+    )
     if program is None or not os.path.exists(program):
         actual = f"JAVA_HOME={home!r} has no bin/java" if home else "there is no java on the PATH"
-        return replace(find("java", "", expected, actual, remedy=remedy), severity="error" if home else "info")
+        return replace(
+            find("java", "", expected, actual, remedy=remedy), severity="info" if is_client and not home else "error"
+        )
     text = _output([program, "-version"])
     match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
-    actual = f"{match[0][9:-1]} at {program}" if match else f"{program} does not tell its version: {text[:200]!r}"
+    actual = f"{match[0][9:-1]} at {program}" if match else f"{program} does not print its version: {text[:200]!r}"
     return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
-def _worker_command() -> str:
-    """Return the program that Spark starts for its workers: a path, or a name on PATH."""
-    return os.environ.get("PYSPARK_PYTHON") or "python3"
+def _worker_command() -> tuple[str, str]:
+    """Return the variable by which Spark finds the Python of a data source, and its value: a path or a name on PATH."""
+    for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):  # Spark's order, also for workers
+        command = os.environ.get(variable)
+        if command:
+            return variable, command
+    return "PYSPARK_PYTHON", "python3"
 
 
 def _worker() -> Finding:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
-    command = _worker_command()
+    variable, command = _worker_command()
     program = shutil.which(command)
     own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     expected = f"Python {own_version} with ftfile {__version__}, as here"
-    remedy = f"Set PYSPARK_PYTHON={sys.executable}, or install the same Python and ftfile there"
+    remedy = f"Start the application with {setting(variable, launcher_of(sys.executable))}"
     if program is None:
-        actual = f"{command!r}, which Spark starts, is no program"
+        actual = f"{command!r}, which Spark starts, is not a program"
         return replace(find("workers", "", expected, actual, remedy=remedy), severity="error")
+    if not is_plain(command):
+        actual = f"{command!r}: Spark finds no program by a path with spaces, quotes or operators of a shell"
+        return replace(find("workers", "", "a path that Spark finds", actual, remedy=remedy), severity="error")
     code = "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core as own; print(own.__version__)"
     lines = _output([program, "-c", code]).split()
     version = lines[0] if lines else "unknown"
@@ -163,7 +190,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         return
     extra = _SCHEMES.get(parse(url).scheme)
     if extra is not None and importlib.util.find_spec(_EXTRAS[extra][0]) is None:
-        remedy = f"pip install 'ftfile[{extra}]'"
+        remedy = f"Install the package for {_EXTRAS[extra][1]}: pip install 'ftfile[{extra}]'"
         yield find("driver", "", f"ftfile[{extra}]", f"{_EXTRAS[extra][1]} need a package", remedy=remedy)
         return
     try:
@@ -177,7 +204,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         time_ms = created_ms(log, head.version) if head.version >= 0 else None
         if time_ms is not None:
             now_ms = log.fs.context.clock.now_ms()
-            times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
+            times = f"the newest version was written at {time_text(time_ms)}, and the time here is {time_text(now_ms)}"
             yield check("clock", "clocks that agree", times, is_passed=time_ms - now_ms <= CLOCK_AHEAD_MS)
     if is_local(url):
         yield from _local(parse(url).path)

@@ -173,12 +173,20 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "checkpoint-unread": "The progress of a query is unknown: its checkpoint was not read"
     },
     # Of the doctor: this machine, and the directory as it is seen from here.
-    ("error", "no", "Install the expected version"): {
-        "python": "Python is too old for ftfile",
-        "packages": "Packages that ftfile needs are missing",
-        "spark": "Spark is missing here, or too old",
-        "java": "Java is missing here, or too old",
-        "driver": "The package for this kind of store is missing",
+    ("error", "no", "Install Python 3.10 or later, and install ftfile with that Python"): {
+        "python": "Python is too old for ftfile"
+    },
+    ("error", "no", "Install the packages that ftfile needs: pip install --upgrade ftfile"): {
+        "packages": "Packages that ftfile needs are missing"
+    },
+    ("error", "no", "Install pyspark 4.0 or later: pip install 'pyspark>=4.0'"): {
+        "spark": "Spark is missing here, or too old"
+    },
+    ("error", "no", "Install a JDK 17 or later, and set JAVA_HOME to its directory: Spark needs it on this machine"): {
+        "java": "Java is missing here, or too old"
+    },
+    ("error", "no", "Install the package for this kind of store: pip install 'ftfile[s3]' or 'ftfile[hdfs]'"): {
+        "driver": "The package for this kind of store is missing"
     },
     ("info", "no", "Install the package"): {"extra": "An optional package is missing"},
     ("info", "no", "Set PYSPARK_PYTHON=ftfile-python"): {"worker-start": "Python processes of Spark start slowly"},

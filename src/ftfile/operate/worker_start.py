@@ -6,10 +6,12 @@ import glob
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.core.interpreter import LAUNCHER, setting
 from ftfile.operate.findings import check
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ("check_start", "spark_archives")
 
-LAUNCHER = "ftfile-python"
 # In seconds of the processor: a start that saves less is not worth a setting.
 SAVING_S = 0.1
 # In seconds, on a busy machine.
@@ -72,11 +73,12 @@ def spark_archives() -> list[str]:
     return sorted(glob.glob(f"{folder}/pyspark.zip") + glob.glob(f"{folder}/py4j-*-src.zip"))
 
 
-def check_start(program: str) -> list[Finding]:
+def check_start(program: str, variable: str = "PYSPARK_PYTHON") -> list[Finding]:
     """Start the Python of Spark's workers as Spark does, and return how long it takes and what makes it faster.
 
     Args:
         program: path of the interpreter, or of `ftfile-python`.
+        variable: environment variable that sets the program for Spark.
 
     Returns:
         One finding; none without Spark, or if the program cannot import pyspark, which other checks report.
@@ -87,19 +89,19 @@ def check_start(program: str) -> list[Finding]:
     start = _measured(program, archives)
     if start is None:
         return []
-    launcher = os.path.join(os.path.dirname(program), LAUNCHER)
+    assignment = setting(variable, os.path.join(os.path.dirname(program), LAUNCHER))
     remedy = ""
     package = start.file.rpartition(f"{os.sep}sql{os.sep}")[0]
     actual = f"{start.start_s:.2f} s of the processor, with pyspark from {start.archive or package}"
     if start.archive:
         installed = _measured(program, [])
         if installed is None:
-            remedy = f"Install the same pyspark for {program}, and set PYSPARK_PYTHON={launcher}"
+            remedy = f"Install the same pyspark for {program}, and set {assignment}"
         elif start.start_s - installed.start_s >= SAVING_S:
             actual += f", which is compiled at each start; {installed.start_s:.2f} s with the installed pyspark"
-            remedy = f"Set PYSPARK_PYTHON={launcher} before the session is created"
+            remedy = f"Set {assignment} before the session is created"
     elif not start.has_byte_code:
-        remedy = f"Compile it: {program} -m compileall -q {package}"
+        remedy = f"Compile it: {shlex.quote(program)} -m compileall -q {shlex.quote(package)}"
         actual += ", which has no byte code"
     if start.pandas_s:
         actual += f"; tasks that import pandas take {start.pandas_s:.2f} s more"

@@ -12,6 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.operate import doctor as looking
+from ftfile.operate.findings import find
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start no other program unless a test checks that."""
-    monkeypatch.setattr(looking, "check_start", lambda _: [])
+    monkeypatch.setattr(looking, "check_start", lambda *_: [])
     monkeypatch.setattr(looking, "_output", lambda command: "" if "-c" in command else 'openjdk version "17.0.9"')
 
 
@@ -97,16 +98,93 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "_output", lambda _: 'java version "1.8.0_402"')
     assert (the("java").severity, "JDK 17" in the("java").remedy) == ("error", True)
     monkeypatch.setattr(looking, "_output", lambda _: "nothing")
-    assert "does not tell its version" in the("java").actual
+    assert "does not print its version" in the("java").actual
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(looking, "_version", {"pyspark-client": "4.3.0"}.get)
     assert the("java").severity == "info"
+
+
+def test_spark_needs_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(looking, "_version", {"pyspark": "4.3.0"}.get)
+    found = the("java")
+    assert (found.severity, found.actual) == ("error", "there is no java on the PATH")
+    assert "a JDK 17 or later" in found.remedy
+    assert "JAVA_HOME" in found.remedy
+    for remote, severity in (("local[2]", "error"), ("sc://host:15002", "info")):
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+        assert the("java").severity == severity
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The programs of an environment with this Python, behind a path with a space; it is not activated."""
+    folder = tmp_path / "my env/bin"
+    program(folder / "python3", "")
+    program(folder / "ftfile-python", "")
+    monkeypatch.setattr(sys, "executable", f"{folder}/python3")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    return folder
+
+
+def test_the_setting_for_an_environment_that_is_not_activated(environment: Path, tmp_path: Path) -> None:
+    assert the("workers").remedy == (
+        f"Start the application with PATH='{environment}':\"$PATH\" PYSPARK_PYTHON=ftfile-python"
+    )
+    plain = environment.parent.rename(tmp_path / "env")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", f"{plain}/bin/python3")
+        assert the("workers").remedy == f"Start the application with PYSPARK_PYTHON={plain}/bin/ftfile-python"
+        patch.setenv("PYSPARK_DRIVER_PYTHON", "ipython")
+        assert "with PYSPARK_DRIVER_PYTHON=" in the("workers").remedy
+        (plain / "bin/ftfile-python").unlink()
+        assert the("workers").remedy.endswith(f"={plain}/bin/python3")
+
+
+def test_spark_finds_no_program_behind_a_path_with_a_space(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    monkeypatch.setattr(looking, "_output", lambda _: f"{here} {ftfile.__version__}")
+    monkeypatch.setenv("PYSPARK_PYTHON", f"{environment}/ftfile-python")
+    found = the("workers")
+    assert (found.severity, found.expected) == ("error", "a path that Spark finds")
+    assert found.remedy.endswith(f"with PATH='{environment}':\"$PATH\" PYSPARK_PYTHON=ftfile-python")
+    monkeypatch.setenv("PATH", str(environment))
+    monkeypatch.setenv("PYSPARK_PYTHON", "ftfile-python")
+    assert the("workers").severity == "ok"
+
+
+def test_the_variable_that_spark_prefers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", program(tmp_path / "jupyter", "exit 1"))
+    assert the("workers").actual == f"Python unknown with ftfile none at {tmp_path}/jupyter"
+
+
+def test_the_start_of_another_python_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", ""))
+    started: list[str] = []
+
+    def note_start(path: str, _: str) -> list[Finding]:
+        started.append(path)
+        return []
+
+    monkeypatch.setattr(looking, "check_start", note_start)
+    ftfile.doctor()
+    assert started == []
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    monkeypatch.setattr(looking, "_output", lambda _: f"{here} {ftfile.__version__}")
+    ftfile.doctor()
+    assert started == [f"{tmp_path}/other"]
 
 
 @pytest.mark.slow
 def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "nothing"))
-    assert "is no program" in the("workers").actual
+    assert "is not a program" in the("workers").actual
     monkeypatch.undo()
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", "echo 2.7"))
     assert "Python 2.7" in the("workers").actual
@@ -129,11 +207,22 @@ def test_a_program_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monk
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"pyspark": "3.5.1", "pyarrow": "26.0.1"}
     monkeypatch.setattr(looking, "_version", versions.get)
-    assert the("spark").severity == "error"
+    assert (the("spark").severity, the("spark").actual) == ("error", "pyspark 3.5.1")
+    assert "pip install 'pyspark>=4.0'" in the("spark").remedy
     assert "cryptography" in the("packages").remedy
     del versions["pyspark"]
     assert the("spark").severity == "info"
+    versions["pyspark-client"] = "4.0.0"
+    assert (the("spark").severity, the("spark").actual) == ("ok", "pyspark-client 4.0.0")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     extras = [each for each in ftfile.doctor().findings if each.code == "extra"]
     assert (extras[0].severity, extras[0].remedy) == ("info", "pip install 'ftfile[s3]'")
-    assert the("driver", "s3://bucket/out").remedy == "pip install 'ftfile[s3]'"
+    remedy = "Install the package for s3:// and s3a:// URLs: pip install 'ftfile[s3]'"
+    assert the("driver", "s3://bucket/out").remedy == remedy
+
+
+def test_remedies_are_sentences_by_themselves() -> None:
+    for code in ("python", "packages", "spark", "java", "driver"):
+        remedy = find(code, "", "", "").remedy
+        assert remedy.startswith("Install ")
+        assert "expected" not in remedy

@@ -87,11 +87,11 @@ def test_without_an_installed_pyspark(spark_home: Path, tmp_path: Path) -> None:
 
 def test_without_byte_code(spark_home: Path, tmp_path: Path) -> None:
     write_spark(spark_home)
-    installed = write_installed(tmp_path / "site", is_compiled=False)
+    installed = write_installed(tmp_path / "a site", is_compiled=False)
     program = write_program(tmp_path / "bin/python", own_path=installed, keeps_archives=False)
     (found,) = check_start(program)
     assert found.severity == "info"
-    assert found.remedy == f"Compile it: {program} -m compileall -q {installed}/pyspark"
+    assert found.remedy == f"Compile it: {program} -m compileall -q '{installed}/pyspark'"
 
 
 def test_pandas(spark_home: Path, tmp_path: Path) -> None:
@@ -130,7 +130,10 @@ def test_doctor_measures_the_python_that_spark_starts(
 ) -> None:
     write_spark(spark_home)
     installed = write_installed(tmp_path / "site", is_compiled=True)
-    monkeypatch.setenv("PYSPARK_PYTHON", write_program(tmp_path / "bin/python", own_path=installed))
+    (source,) = ftfile.__path__
+    own_path = f"{installed}:{source.removesuffix('/ftfile')}"
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", write_program(tmp_path / "bin/python", own_path=own_path))
     codes = [finding.code for finding in ftfile.doctor().findings]
     assert "worker-start" in codes
     assert "worker-start" not in [finding.code for finding in ftfile.doctor(measure_start=False).findings]

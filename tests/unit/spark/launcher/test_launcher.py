@@ -7,7 +7,7 @@ import subprocess
 import sys
 import venv
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -155,7 +155,32 @@ def test_a_link_runs_the_interpreter_of_its_target(place: Place, tmp_path: Path)
     link = tmp_path / "linked"
     link.symlink_to(place.launcher)
     assert place.run(program=link) == OWN
+    prefix = ("-c", "import sys; print(sys.prefix)")
+    assert place.run(*prefix, program=link) == str(place.environment)
+    relative, cache = tmp_path / "relative", tmp_path / "cache/ftfile-python"
+    relative.symlink_to("linked")
+    assert place.run(*prefix, program=relative) == str(place.environment)
+    cache.parent.mkdir()
+    place.launcher.rename(cache)
+    place.launcher.symlink_to(cache)
+    assert place.run(*prefix, program=relative) == str(place.environment)
+
+
+def test_a_path_with_a_space_is_linked(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark finds no program behind such a path."""
+    monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(place.home))
+    link = Path(interpreter.python())
+    assert link.parent == place.home / ".cache/ftfile"
+    assert interpreter.python() == str(link)
     assert place.run("-c", "import sys; print(sys.prefix)", program=link) == str(place.environment)
+    link.unlink()
+    link.symlink_to("another environment")
+    assert interpreter.python() == str(place.launcher)
+    for cache in ("/dev/null", f"{tmp_path}/a cache"):
+        monkeypatch.setenv("XDG_CACHE_HOME", cache)
+        assert interpreter.python() == str(place.launcher)
 
 
 def test_modules_that_are_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +196,9 @@ def test_modules_that_are_not_installed(place: Place, monkeypatch: pytest.Monkey
 
 
 def test_the_path_for_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = place.environment.with_name("plain")
+    plain.symlink_to(place.environment)
+    place = replace(place, environment=plain)
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
     assert ftfile.spark.python() == str(place.launcher)
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python"))

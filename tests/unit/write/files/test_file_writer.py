@@ -547,6 +547,22 @@ def test_without_spark_the_error_says_what_to_install() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("3.5.9", "needs pyspark 4.0 or later, but pyspark 3.5.9 is installed: pip install 'pyspark>=4.0'"),
+        ("4.9.0", "ModuleNotFoundError: No module named 'pyspark.sql'"),
+    ],
+)
+def test_an_old_spark_is_named_in_the_error(tmp_path: Path, version: str, error: str) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text(f"__version__ = {version!r}")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport ftfile; ftfile.FtFileDataSource"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith(error)
+
+
+@pytest.mark.slow
 def test_queries_in_threads_of_one_process(out: str) -> None:
     def run(query_id: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "onNewQuery": "continue"}, query_id)

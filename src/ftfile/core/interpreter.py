@@ -1,0 +1,41 @@
+"""The program that Spark should start for its Python processes, and the settings by which Spark finds it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+__all__ = ("LAUNCHER", "is_plain", "launcher_of", "setting")
+
+LAUNCHER = "ftfile-python"
+# Spark searches its Python by `sh -c "command -v PROGRAM"` without quotes. If that fails, Spark finds no data source.
+_OF_SHELL = re.compile(r"""[\s"'$&();<>\\`|]""")
+
+
+def launcher_of(executable: str) -> str:
+    """Return the path of `ftfile-python`, which starts an interpreter faster for Spark.
+
+    If the launcher is not installed next to the interpreter, or starts another one, return the path of the interpreter.
+    """
+    directory = os.path.dirname(executable)
+    launcher = os.path.join(directory, LAUNCHER)
+    started = os.path.join(directory, "python3")
+    is_own = os.access(launcher, os.X_OK) and os.path.exists(started) and os.path.samefile(started, executable)
+    return launcher if is_own else executable
+
+
+def is_plain(program: str) -> bool:
+    """Return True if Spark finds a program by this path or name: it has no spaces, quotes or operators of a shell."""
+    return _OF_SHELL.search(program) is None
+
+
+def setting(variable: str, program: str) -> str:
+    """Return the assignments for a shell by which Spark starts a program.
+
+    If the path is not plain, Spark finds the program only by its name on PATH.
+    """
+    if is_plain(program):
+        return f"{variable}={program}"
+    directory, name = os.path.split(program)
+    return f'PATH={shlex.quote(directory)}:"$PATH" {variable}={name}'
