@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ftfile.spark.shipping import acknowledge_at_once
+from ftfile.spark.workers.tuning import acknowledge_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

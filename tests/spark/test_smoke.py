@@ -345,7 +345,7 @@ def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSessi
         import zipfile
         from zipimport import zipimporter
 
-        from ftfile.spark.shipping import tune_worker
+        from ftfile.spark.workers.tuning import tune_worker
 
         versions = []
         sys.path.append(archive)
@@ -359,6 +359,6 @@ def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSessi
         yield versions, zipimporter.invalidate_caches.__module__
 
     is_tuned = spark.version.startswith(("4.0.", "4.1."))
-    module = "ftfile.spark.shipping" if is_tuned else "zipimport"
+    module = "ftfile.spark.workers.tuning" if is_tuned else "zipimport"
     for _ in range(2):
         assert spark.sparkContext.parallelize([0], 1).mapPartitions(run).collect() == [([1, 2], module)]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
-    from ftfile.spark.launcher.interpreter import python
     from ftfile.spark.listener import attach, detach
     from ftfile.spark.maintenance import compact, delete, flush, verify
     from ftfile.spark.native_load import load, load_plan
     from ftfile.spark.query_metrics import listen, unlisten
     from ftfile.spark.store_lookup import lookup
+    from ftfile.spark.workers.interpreter import python
 
 
 __all__ = (
@@ -33,7 +33,7 @@ __all__ = (
 
 # Workers import this package and never need what is here.
 _HOMES = {
-    "launcher.interpreter": ("python",),
+    "workers.interpreter": ("python",),
     "listener": ("attach", "detach"),
     "maintenance": ("compact", "delete", "flush", "verify"),
     "native_load": ("load", "load_plan"),

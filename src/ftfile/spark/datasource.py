@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import pkgutil
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +13,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from ftfile.core.context import is_worker
 from ftfile.spark.shipping import Shipped, SourceType
+from ftfile.spark.workers.tuning import importing
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -98,12 +97,5 @@ class FtKvDataSource(_LazySource):
 
 def _named(name: str) -> Any:  # noqa: ANN401 - classes and functions
     """Return a class or function by its name, `module:name` below `ftfile.spark`."""
-    is_collecting = gc.isenabled()
-    gc.disable()  # imports create objects that stay: collections would free nothing, and take 20 ms of each process
-    try:
+    with importing():
         return pkgutil.resolve_name(f"ftfile.spark.{name}")
-    finally:
-        if is_worker():
-            gc.freeze()  # later collections skip the imported objects
-        if is_collecting:
-            gc.enable()

@@ -13,7 +13,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
 from ftfile.spark.settings import absolute_options
-from ftfile.spark.shipping import Shipped, only_commits, tune_worker
+from ftfile.spark.shipping import Shipped, only_commits
+from ftfile.spark.workers.tuning import tune_worker
 from ftfile.write.batch import abort_batch, commit_batch, plan_write, write_task
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.write.options import WriteConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import pickle
@@ -21,7 +22,7 @@ from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.file_writers import sink_config
 from ftfile.spark.settings import absolute_options
-from ftfile.spark.shipping import acknowledge_at_once
+from ftfile.spark.workers.tuning import SWITCH, acknowledge_at_once, importing, tune_worker
 from ftfile.spark.writers import SessionValues, TaskMessage, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -189,6 +190,40 @@ def test_acknowledging_at_once_leaves_connections_as_they_are() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
             client.sendall(b"still open")
             assert accepted.recv(20) == b"still open"
+
+
+def test_nothing_is_tuned_where_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def noted(call: str) -> list[int]:
+        calls.append(call)
+        return []
+
+    monkeypatch.setattr("ftfile.spark.workers.tuning.is_worker", lambda: True)
+    monkeypatch.setattr("ftfile.spark.workers.tuning._freeze_modules", lambda: calls.append("frozen"))
+    monkeypatch.setattr("ftfile.spark.workers.tuning._sockets", lambda: noted("sockets"))
+    was_enabled = []
+
+    def use() -> None:
+        tune_worker()
+        acknowledge_at_once()
+        with importing():
+            was_enabled.append(gc.isenabled())
+        assert gc.isenabled()
+
+    use()
+    assert (calls, was_enabled) == (["frozen", "sockets"], [False])
+    monkeypatch.setenv(SWITCH, "false")
+    use()
+    assert (calls, was_enabled) == (["frozen", "sockets"], [False, True])
+
+
+def test_programs_of_users_are_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc.freeze", lambda: pytest.fail("frozen"))
+    tune_worker()
+    tune_worker()
+    with importing():
+        assert gc.isenabled()
 
 
 def test_what_a_task_gets_first_acknowledges_at_once(monkeypatch: pytest.MonkeyPatch, written: str) -> None:

@@ -15,8 +15,8 @@ from zipimport import zipimporter
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from ftfile.spark import shipping as worker
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.workers import tuning as worker
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 

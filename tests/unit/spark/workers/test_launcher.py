@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import ftfile.spark
-from ftfile.spark.launcher import interpreter
-from ftfile.spark.launcher.archives import are_installed
+from ftfile.spark.workers import interpreter
+from ftfile.spark.workers.archives import are_installed
 
 ROOT = Path(__file__).parents[4]
-LAUNCHER = ROOT / "src/ftfile/spark/launcher/ftfile-python"
+LAUNCHER = ROOT / "src/ftfile/spark/workers/ftfile-python"
 VERSION = "__version__ = '4.1.0'\n"
 
 

@@ -1,0 +1,1 @@
+"""The start and the tuning of the Python processes that Spark starts."""
