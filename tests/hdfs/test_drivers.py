@@ -207,8 +207,8 @@ def test_a_token_is_shown_with_every_request(
     [
         (b"nonsense", "not a token file"),
         (b"HDTS\x02...", "not a token file"),
-        (b"HDTS\x01\x0b\x0a...", "cut short"),
-        (b"HDTS\x00\x01\x01a\x05id", "cut short"),
+        (b"HDTS\x01\x0b\x0a...", "truncated"),
+        (b"HDTS\x00\x01\x01a\x05id", "truncated"),
     ],
 )
 def test_a_token_file_that_cannot_be_read_is_named(
@@ -373,7 +373,7 @@ def test_a_no_without_a_reason_is_an_error(
     with pytest.raises(expected):
         fs.rename(source, target)
     monkeypatch.setattr(webhdfs_client.WebClient, "make_directories", lambda *_: False)
-    with pytest.raises(StorageError, match="no directory"):
+    with pytest.raises(StorageError, match="did not create the directory"):
         fs.make_directories("a")
     monkeypatch.setattr(webhdfs_client.WebClient, "remove", lambda *_: False)
     with pytest.raises(NotFound):

@@ -445,7 +445,7 @@ class TestSettings:
             ("s3://bucket", {"accessKeyVariable": "A"}, "give both"),
             ("s3://bucket", {"sessionTokenVariable": "A"}, "give both"),
             ("s3://bucket", {"accessKeyVariable": "NOT_SET", "secretKeyVariable": "B"}, "NOT_SET"),
-            ("s3://bucket", {"accessKeyVariable": "A", "secretKeyVariable": "B", "profile": "p"}, "leave one out"),
+            ("s3://bucket", {"accessKeyVariable": "A", "secretKeyVariable": "B", "profile": "p"}, "omit one of them"),
         ],
     )
     def test_what_is_refused(self, url: str, settings: dict[str, str], error: str) -> None:
