@@ -203,7 +203,7 @@ def test_new_columns_end_the_query_and_the_next_one_reads_them(
             paths["out"], {**COLUMNS, "more": "double"}, {"fileFormat": "json", "onSchemaChange": "widen"}
         )
         wide.run(2, [[{"id": 4, "word": "even", "more": 1.5}]])
-        with pytest.raises(Exception, match=r"SchemaError.* from version 2 on the directory has other columns"):
+        with pytest.raises(Exception, match=r"SchemaError.* from version 2 on, the directory has other columns"):
             query.processAllAvailable()
     finally:
         query.stop()

@@ -208,7 +208,7 @@ def test_columns_of_the_users_own(spark: SparkSession, by_day: str) -> None:
     wide = reader.schema("N bigint, DAY bigint, none string").load(by_day)
     assert sorted(wide.where("day = 3").collect()) == [(n, 3, None) for n in range(3, 60, 6)]
     for columns, told in (
-        ("day int, word string, n string", "n is int64, and string is asked for"),
+        ("day int, word string, n string", "n is int64, but string was requested"),
         ("word int, n int", "word is string, but int32 was requested; n is int64, but int32 was requested"),
     ):
         text = message(reader.schema(columns).load(by_day).collect)
