@@ -106,7 +106,7 @@ def test_a_stream_looks_up_what_is_stored(spark: SparkSession, paths: Paths, sec
     assert lookup(known.select("word"), out, "word", version=0).count() == 2
     for wrong, text in (
         (lambda: lookup(known, out, "word"), "the DataFrame has columns n, note, too"),
-        (lambda: lookup(known.select("n"), out, "n"), "column 'n' is int32, and string, the type of the key column"),
+        (lambda: lookup(known.select("n"), out, "n"), "column 'n' is int32, but string, the type of the key column"),
         (lambda: lookup(known.select("word"), out, "word", ["n", "N"]), "a column is named twice"),
         (lambda: lookup(known, out, ["word", "n"]), "the key of the store has the columns word"),
         (lambda: lookup(known, str(tmp_path), "word"), "nothing was ever committed"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -40,8 +42,11 @@ def run(home: Path, python: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("is_launched", [True, False])
 def test_modules_from_archives(tmp_path: Path, *, is_launched: bool) -> None:
-    launcher = ftfile.spark.python()
-    assert launcher == str(Path(sys.executable).with_name("ftfile-python"))
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tuning.md").read_text(), re.DOTALL)
+    with mock.patch.dict(os.environ):
+        exec(example)
+        launcher = os.environ["PYSPARK_PYTHON"]
+    assert launcher == ftfile.spark.python() == str(Path(sys.executable).with_name("ftfile-python"))
     archived = run(tmp_path / "home", launcher if is_launched else sys.executable)
     assert archived.keys() == {"udf", "plan", "write", "commit"}
     if is_launched:

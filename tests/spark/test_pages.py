@@ -42,6 +42,7 @@ ELSEWHERE = {
     "docs/report.md": "tests/unit/tools/report/test_report.py",
     "docs/questions.md": "tests/unit/tools/cli/test_questions.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
+    "docs/tuning.md": "tests/spark/test_launcher.py",
     "docs/python.md": "tests/unit/read/test_python_page.py",
     "docs/restoring.md": "tests/unit/operate/test_restore.py",
     **{
