@@ -432,7 +432,7 @@ class TestSettings:
         [
             ("s3:///x", {}, "names no bucket"),
             ("s3://key@bucket/x", {}, "names no bucket"),
-            ("s3://bucket", {"colour": "red"}, "no setting storage.colour: it has endpoint"),
+            ("s3://bucket", {"colour": "red"}, "no setting storage.colour: its settings are endpoint"),
             ("s3://bucket", {"timeout": "soon"}, "storage.timeout='soon'"),
             ("s3://bucket", {"patience": "-1"}, "storage.patience='-1'"),
             ("s3://bucket", {"partSize": "1MiB"}, "5MiB or more"),

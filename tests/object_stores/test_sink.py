@@ -283,7 +283,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
         ({"publish": "sideways"}, "it takes one of"),
         ({"replication": "2"}, "no replicas"),
         ({"storage.replication": "2"}, "write replication"),
-        ({"storage.colour": "red"}, "no setting storage.colour: it has endpoint, region"),
+        ({"storage.colour": "red"}, "no setting storage.colour: its settings are endpoint, region"),
     ],
 )
 def test_what_is_refused_at_start(sink: Sink, options: dict[str, str], error: str) -> None:

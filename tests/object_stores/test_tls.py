@@ -130,7 +130,7 @@ def hasty() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
-    ("is_right", "said"), [(True, "certificate is not trusted (self-signed certificate): let SSL_CERT_FILE"),
+    ("is_right", "said"), [(True, "certificate is not trusted (self-signed certificate): set SSL_CERT_FILE"),
                            (False, "the server speaks TLS at this port: write https://")],
 )  # fmt: skip
 def test_gcsfs_and_a_server_of_tls(google: GcsStore, is_right: bool, said: str) -> None:
