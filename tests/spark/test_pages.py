@@ -183,7 +183,6 @@ def test_encryption(page: Page) -> None:
 
 def test_following(page: Page) -> None:
     page.write_months()
-    page.names["offset"] = None
     page.run(*examples("docs/following.md"))
     assert ftfile.open(str(page.home / "next")).count() == 8
     assert page.names["batch"].num_rows
@@ -270,7 +269,7 @@ def test_a_job_of_a_scheduler(page: Page, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rolling(page: Page) -> None:
-    page.names["out"] = str(page.home / "out")
+    page.names |= {name: str(page.home / name) for name in ("out", "checkpoint")}
     page.stream({"word": "string"}, {"word": "a"})
     page.run(*examples("docs/rolling.md"))
     ftfile.spark.detach(page.spark)

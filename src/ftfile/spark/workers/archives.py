@@ -14,7 +14,7 @@ __all__ = ("are_installed", "main")
 
 # Folders of the archives that an installed pyspark lacks. Programs of users do not import them.
 _NOT_INSTALLED = {"tests", "benchmark"}
-_CACHE_BYTES_MAX = 1 << 16  # some hundred results; the launcher reads all of them
+_CACHE_BYTES_MAX = 1 << 14  # some dozen results; the launcher reads twice as much
 
 
 def are_installed(archives: list[str]) -> bool:
@@ -80,6 +80,8 @@ def main(archives: str, cache: str, key: str) -> int:
 
 def _append(cache: Path, result: str) -> None:
     cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if cache.exists() and not cache.is_file():
+        return  # opening it could block
     is_full = cache.exists() and cache.stat().st_size > _CACHE_BYTES_MAX
     with cache.open("w" if is_full else "a", encoding="utf-8", errors="surrogateescape") as file:
         file.write(result)

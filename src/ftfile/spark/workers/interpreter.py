@@ -7,9 +7,12 @@ import os
 import sys
 import zlib
 
-from ftfile.core.interpreter import LAUNCHER, is_plain, launcher_of
+from ftfile.core.interpreter import LAUNCHER, is_plain, launcher_of, setting
+from ftfile.core.logs import get_logger
 
 __all__ = ("python",)
+
+_log = get_logger(__name__)
 
 
 def python() -> str:
@@ -19,25 +22,34 @@ def python() -> str:
     not installed next to this interpreter, or starts another one, this is the path of this interpreter.
 
     Spark finds no data source if the path contains a space. Then this is the path of a link to the launcher, which is
-    created on this machine below `~/.cache/ftfile`.
+    created on this machine below `~/.cache/ftfile`. If that is not possible, a warning contains settings that work.
     """
     program = launcher_of(sys.executable)
-    if is_plain(program) or os.path.basename(program) != LAUNCHER:  # a link to an interpreter leaves its environment
+    if is_plain(program):
         return program
-    return _linked(program)
+    link = _linked(program) if os.path.basename(program) == LAUNCHER else None  # an interpreter needs its own path
+    if link is None:
+        _log.warning(
+            "Spark finds no data source, because the path of its Python contains a space or another special character: "
+            "%r. Start the program with %s",
+            program,
+            setting("PYSPARK_PYTHON", program),
+        )
+    return link or program
 
 
-def _linked(program: str) -> str:
-    """Return the path of a link to a program; the path of the program if there can be no link."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+def _linked(program: str) -> str | None:
+    """Return the path of a link to a program, or None if no link can be created."""
+    home = os.environ.get("HOME")
+    cache = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     link = os.path.join(cache, "ftfile", f"python-{zlib.crc32(os.fsencode(program)):08x}")
-    if not is_plain(link):
-        return program
+    if not is_plain(link) or not os.path.isabs(link):
+        return None
     try:
         os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # an earlier application created the link
             os.symlink(program, link)
         is_linked = os.readlink(link) == program
     except OSError:  # such as a home that cannot be written
-        return program
-    return link if is_linked else program
+        return None
+    return link if is_linked else None

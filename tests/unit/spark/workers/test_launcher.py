@@ -142,6 +142,38 @@ def test_without_a_home_packages_are_compared_each_time(place: Place, home: str)
     assert [place.run(home=home), place.run(home=home)] == [OWN, OWN]
 
 
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "large", "noise"])
+def test_another_file_in_the_place_of_the_cache(place: Place, kind: str) -> None:
+    cache = place.home / ".cache/ftfile/same-pyspark"
+    cache.parent.mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(cache)
+    elif kind == "device":
+        cache.symlink_to("/dev/zero")
+    elif kind == "directory":
+        cache.mkdir()
+    elif kind == "large":
+        cache.write_text("same\n" * 5_000_000)
+    else:
+        cache.write_bytes(os.urandom(3_000_000))
+    assert [place.run(), place.run()] == [OWN, OWN]
+    if kind in {"large", "noise"}:
+        assert cache.stat().st_size < 5_000
+
+
+@pytest.mark.parametrize("is_dangling", [True, False])
+def test_without_an_interpreter_next_to_it(tmp_path: Path, *, is_dangling: bool) -> None:
+    """Another Python on PATH could lack ftfile, and would say nothing of it."""
+    launcher = tmp_path / "ftfile-python"
+    launcher.write_bytes(LAUNCHER.read_bytes())
+    launcher.chmod(0o755)
+    if is_dangling:
+        (tmp_path / "python3").symlink_to("/nowhere/python3")
+    done = subprocess.run([str(launcher), "-c", "print(1)"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert f"there is no Python that can be run in {tmp_path}" in done.stderr
+
+
 def test_what_cannot_be_compared_changes_nothing(place: Place) -> None:
     missing = os.pathsep.join([place.archives[0], "/nowhere/py4j-0.10-src.zip"])
     assert place.run(path=missing) == missing
@@ -166,7 +198,9 @@ def test_a_link_runs_the_interpreter_of_its_target(place: Place, tmp_path: Path)
     assert place.run(*prefix, program=relative) == str(place.environment)
 
 
-def test_a_path_with_a_space_is_linked(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_a_space_is_linked(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Spark finds no program behind such a path."""
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -175,12 +209,18 @@ def test_a_path_with_a_space_is_linked(place: Place, tmp_path: Path, monkeypatch
     assert link.parent == place.home / ".cache/ftfile"
     assert interpreter.python() == str(link)
     assert place.run("-c", "import sys; print(sys.prefix)", program=link) == str(place.environment)
+    assert not caplog.messages
     link.unlink()
     link.symlink_to("another environment")
     assert interpreter.python() == str(place.launcher)
-    for cache in ("/dev/null", f"{tmp_path}/a cache"):
+    for cache in ("/dev/null", f"{tmp_path}/a cache", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", cache)
         assert interpreter.python() == str(place.launcher)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "")
+    assert interpreter.python() == str(place.launcher)
+    assert len(caplog.messages) == 5
+    assert f"PATH='{place.environment}/bin':\"$PATH\" PYSPARK_PYTHON=ftfile-python" in caplog.messages[0]
 
 
 def test_modules_that_are_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
