@@ -175,6 +175,9 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 # `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too; `make demo SHORT=1` kills twice, on a local disk.
 FS := local
 SHORT :=
+ifneq ($(and $(SHORT),$(filter hdfs,$(FS))),)
+$(error SHORT=1 is for a local disk: leave out SHORT or FS=hdfs)
+endif
 demo: java demo-environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; SHORT=1: two kills, a minute; FS=hdfs: on HDFS, whose servers die, too)
 	@$(demo_python) -m tests.demos.files --fs $(FS) $(if $(SHORT),--quick)
 

@@ -83,8 +83,8 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite, stream=stream)
     if stream and config.replacement is not None:
         raise ConfigError(
-            "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
-            "of complete mode has all rows, and replaces everything"
+            "partitionOverwriteMode=dynamic and replaceWhere are only for batch writes, as in foreachBatch: each "
+            "batch of complete mode has all rows, and replaces everything"
         )
     for to in config.publishing.export_to:
         _check_export(config, to)

@@ -128,7 +128,7 @@ class _Flusher(StreamingQueryListener):
                 if str(query.runId) in self._places:
                     query.stop()
         except Exception as error:  # of Py4J, if the JVM has ended before
-            _log.debug("the queries that run could not be stopped", exc_info=error)
+            _log.debug("the running queries could not be stopped", exc_info=error)
         for run_id in [*self._places]:
             self._finish(run_id)
         with self._ending:  # what another thread finishes is whole
@@ -161,7 +161,7 @@ def _tend(place: WrittenPlace, *, due_only: bool) -> None:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                 _log.debug("nothing was ever committed to %s", path)
                 return
-            again = "runs could not be merged, ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
+            again = "runs could not be merged; ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
             _log.error("%s(%r) tries again: %s", again, path, error)
 
 
@@ -171,7 +171,7 @@ _CONTINUOUS = (
     "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
     "trigger(processingTime='1 second')"
 )
-_NOT_FINISHED = "files could not be finished, ftfile.flush"
+_NOT_FINISHED = "files could not be finished; ftfile.flush"
 
 
 def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - of the JVM

@@ -85,7 +85,7 @@ class SparkTasks(Workers):
         place = replace(self.place, storage=(*written.items(), *self.place.storage))
         packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
         task = _Shares(place, self.job_id, work, packed)
-        _log.info("%d pieces of work go to %d tasks", len(pieces), len(shares))
+        _log.info("%d pieces of work are divided among %d tasks", len(pieces), len(shares))
 
         def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return task.read(batches)
@@ -343,5 +343,5 @@ def _tasks_of(spark: SparkSession, tasks: int | None) -> int:
             raise ConfigError(f"tasks={tasks}: there must be at least one")
         return tasks
     if not hasattr(spark, "_jsparkSession"):
-        raise ConfigError("a session of Spark Connect does not know the cores of its cluster: give a number of `tasks`")
+        raise ConfigError("a Spark Connect session does not know the cores of its cluster: set the number of `tasks`")
     return spark.sparkContext.defaultParallelism

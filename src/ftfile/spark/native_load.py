@@ -131,7 +131,7 @@ def _snapshot(
 ) -> tuple[Directory, Snapshot]:
     """Return a directory that executors see, too, and the version that is read."""
     if version is not None and timestamp is not None:
-        raise ConfigError("version and timestamp both say which version to read: give one of them")
+        raise ConfigError("version and timestamp both select the version to read: give only one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
     directory = Directory(place, access)
     check_shared(directory.file_system, place)
@@ -244,7 +244,7 @@ class _Loading:
         except PySparkException as error:
             return f"Spark refuses them: {str(error).splitlines()[0]}"
         if not _reads_exactly(frame, group):
-            return "the session reads sink logs or formats in its own way"
+            return "the session has its own reader of sink logs or formats"
         if self.check_files:
             try:
                 frame = compare_files(frame, time_unit_ms)

@@ -207,7 +207,7 @@ def plan_groups(
 def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> NativeGroup | str:
     """Return the group of the parts of an encoding, without any, or why ftfile reads them."""
     if encoding.get("fileName"):
-        return "names of files hold a column"
+        return "names of files contain a column"
     definition, in_file = encoding["format"], recorded_schema(encoding["schema"])
     kind = definition["name"]
     if kind not in _OPTIONS:

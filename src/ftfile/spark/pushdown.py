@@ -44,11 +44,11 @@ def check_pushdown_enabled() -> None:
     if not hasattr(DataSourceReader, "pushFilters"):
         raise ConfigError(
             "filterPushdown=true: Spark gives filters to Python sources from 4.1 on, with "
-            "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark filters what is read"
+            "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark then filters the rows"
         )
     _log.warning(
-        "filterPushdown=true: call load() for each query, and for each side of a join or a union. Spark keeps what the "
-        "filters of one left, and another query of the same DataFrame or view may find these rows only"
+        "filterPushdown=true: call load() for each query, and for each side of a join or a union. Spark caches the "
+        "filtered rows of a query, and another query of the same DataFrame or view may find only these rows"
     )
 
 

@@ -42,7 +42,7 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
     except ConfigError as error:
         if not isinstance(error.__cause__, NotFound):
             raise
-        hint = "A stream may wait for the first commit with .schema(…), and reads files of others with fileFormat"
+        hint = "With .schema(…), a stream waits for the first commit; with fileFormat, it reads files of other programs"
         raise ConfigError(f"{error}. {hint}") from error
     return struct_type(directory.spark_schema(version))
 
@@ -145,7 +145,7 @@ def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | No
     directory.require_files()
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:
-        raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
+        raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
     return directory, version if time is None else directory.version_at(time), parsed
 
 

@@ -91,7 +91,8 @@ def check_shared(fs: FileSystem, path: str) -> None:
     """Raise a ConfigError unless all of Spark's Python processes see the same files."""
     if not fs.capabilities.shared_between_processes:
         raise ConfigError(
-            f"path={path!r} lives inside one process: executors, writers and readers could not see each other's files"
+            f"path={path!r} exists only inside one process: executors, writers and readers could not see each other's "
+            "files"
         )
 
 

@@ -184,7 +184,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
     if parsed["versionAsOf"] is not None and parsed["timestampAsOf"] is not None:
-        raise ConfigError("versionAsOf and timestampAsOf both say which version to read: set one of them")
+        raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
     access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
     version = parsed["versionAsOf"] if parsed["timestampAsOf"] is None else parsed["timestampAsOf"]
     cache_bytes = parsed["cacheBytes"]

@@ -76,8 +76,8 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
         return struct_type(spark_schema_json(schema))
     raise ConfigError(
         f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
-        "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "
-        "which may not be there yet"
+        "spark.readStream.format('ftfile').schema('id long, word string'). They are never inferred from the files, "
+        "which may not exist yet"
     )
 
 
@@ -129,7 +129,9 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         if self._stream is None:
             self._stream = self._open()
             if ReadAllAvailable is None and self._config.settings.has_limits:
-                _log.warning("on this Spark, trigger(availableNow=True) ends after one batch of the limits' size")
+                _log.warning(
+                    "on this version of Spark, trigger(availableNow=True) ends after one batch within the limits"
+                )
         return self._stream
 
 

@@ -185,7 +185,7 @@ def stream_task() -> TaskIdentity:
     context = task_context()
     properties = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     if not all(properties.values()):
-        raise ConfigError(f"this task is no micro-batch that ftfile knows: Spark set only {properties}")
+        raise ConfigError(f"this task belongs to no micro-batch that ftfile supports: Spark set only {properties}")
     query_id, batch_id, run_id = (str(properties[name]) for name in _PROPERTIES)
     writer = StreamIdentity(query_id, run_id, int(batch_id))
     return TaskIdentity(writer, context.partitionId(), context.attemptNumber())

@@ -344,7 +344,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="is not an ftfile directory"):
             run(call, Session(), out)
         written("memory://by-tasks/out")
-        with pytest.raises(ConfigError, match="lives inside one process"):
+        with pytest.raises(ConfigError, match="exists only inside one process"):
             run(call, Session(), "memory://by-tasks/out")
         written(out)
         with pytest.raises(ConfigError, match="tasks=0"):

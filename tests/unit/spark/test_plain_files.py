@@ -46,7 +46,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
         ({"id": "long"}, {"fileFormat": "json", "compression": "bzip2"}, "filters are bzip2"),
         ({"id": "long"}, {"fileFormat": "arrow"}, "Spark has no reader for arrow"),
         ({"id": "long"}, {"ifExists": "fail", "partFileName": "{index}{ext}"}, "names of files may be used again"),
-        ({"id": "long", "f": "string"}, {"fileNameColumn": "f"}, "names of files hold a column"),
+        ({"id": "long", "f": "string"}, {"fileNameColumn": "f"}, "names of files contain a column"),
         ({"id": "long", "f": "string"}, {"partitionBy": "f", "directoryPattern": "yyyy"}, "directories are more than "),
         ({"id": "long"}, {"directoryPattern": "yyyy"}, None),
     ],

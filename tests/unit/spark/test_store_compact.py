@@ -235,7 +235,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="Nothing was ever committed there"):
             run(Session(), out)
         query_at("memory://spark-compact/store").run(0, [[{"k": "a", "n": 1}]])
-        with pytest.raises(ConfigError, match="lives inside one process"):
+        with pytest.raises(ConfigError, match="exists only inside one process"):
             run(Session(), "memory://spark-compact/store")
 
     @pytest.mark.parametrize("argument", [{"where": {"k": "a"}}, {"target_bytes": 1}, {"commit_every": 1}], ids=str)

@@ -104,7 +104,7 @@ def test_older_versions_are_read(store: Builder) -> None:
     store.delete(*[(day, "a") for day in range(5)])
     assert len(read(source(store.path).reader(SCHEMA))) == len(ROWS) - 5
     assert in_order(read(source(store.path, versionAsOf="0").reader(SCHEMA))) == as_rows(ROWS)
-    with pytest.raises(ConfigError, match="set one of them"):
+    with pytest.raises(ConfigError, match="set only one of them"):
         source(store.path, versionAsOf="0", timestampAsOf="2024-01-01").schema()
     with pytest.raises(ConfigError, match="version"):
         source(store.path, versionAsOf="7").schema()
