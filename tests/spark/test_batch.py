@@ -350,7 +350,7 @@ class TestExports:
         ("options", "column", "text"),
         [
             ({"fileFormat": "orc"}, "id", "exportTo=delta: files are orc"),
-            ({}, "id as `a b`", "exportTo=delta: column 'a b': Delta takes no blank"),
+            ({}, "id as `a b`", "exportTo=delta: column 'a b': Delta accepts no blank"),
         ],
     )
     def test_what_a_format_cannot_say_is_refused_before_a_row_is_written(
