@@ -47,6 +47,7 @@ def main(home: Path) -> None:
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     (home / "user_module.py").write_text(MODULE)
     spark.sparkContext.addPyFile(str(home / "user_module.py"))
+    # In the folder that addPyFile has put on the path.
     import user_module  # type: ignore[import-not-found]
 
     @udf("string")

@@ -45,6 +45,7 @@ def tune_worker() -> None:
     if is_worker() and _is_switched_on():
         _freeze_modules()
         if spark_version.startswith(_INVALIDATING_SPARKS):
+            # Python offers no hook for this method.
             zipimporter.invalidate_caches = _read_changed_archive  # type: ignore[assignment, method-assign]
 
 
