@@ -32,7 +32,7 @@ def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: 
     assert "ftfile.monitor(path)" in result["listen"]
     assert (result["loaded"], result["finished"], result["whole"]) == (12, 1, True)
     assert ftfile.open(tmp_path / "next").count() == 12
-    assert "give a number of `tasks`" in result["compact"]
+    assert "set the number of `tasks`" in result["compact"]
     with ftfile.kv.open(tmp_path / "store") as store:
         assert result["merged"] == len(store.runs()) == 2
         assert store.multi_get(range(5)) == [3] * 5

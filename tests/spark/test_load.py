@@ -489,7 +489,7 @@ def test_where_is_checked(spark: SparkSession, tmp_path: Path) -> None:
     assert "GreaterThanOrEqual(" in plan_of(frame)
     with pytest.raises(ConfigError, match="a condition as text"):
         load(spark, out, where=["id"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="give only one of them"):
         load(spark, out, version=0, timestamp="2024-07-01")
     with pytest.raises(ConfigError, match="there is no version 7: the newest is 0"):
         load(spark, out, version=7)
