@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -76,8 +77,29 @@ def environment(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
     return found
 
 
-def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options: str) -> list[tuple[str, str | None]]:
-    """Run the application, and return where its executors found ftfile, and how their Python was started."""
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory, wheel: Path, filters: Path) -> Path:
+    """A virtual environment packed as `venv-pack` does it, with ftfile and its launcher installed from the wheel."""
+    home = tmp_path_factory.mktemp("launched")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "environment"], check=True)
+    (packages,) = (home / "environment").glob("lib/python3*/site-packages")
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if "ftfile" not in package.name:
+            (packages / package.name).symlink_to(package)
+    for archive in (wheel, filters):
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(packages)
+    (launcher,) = packages.glob("*.data/scripts/ftfile-python")
+    shutil.move(launcher, home / "environment/bin")
+    (home / "environment/bin/ftfile-python").chmod(0o755)
+    found = home / "environment.tar.gz"
+    with tarfile.open(found, "w:gz") as packed:
+        packed.add(home / "environment", ".")
+    return found
+
+
+def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options: str) -> list[dict[str, str | None]]:
+    """Run the application, and return where its tasks found ftfile and pyspark, and how their Python was started."""
     (home / "in").mkdir()
     (home / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     settings = {
@@ -98,7 +120,8 @@ def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options:
     result = json.loads((home / "result.json").read_text())
     assert result["rows"] == list(range(10))
     assert result["places"]
-    return [(place, started) for place, started in result["places"]]
+    places: list[dict[str, str | None]] = result["places"]
+    return places
 
 
 def test_a_wheel_by_py_files(
@@ -107,7 +130,7 @@ def test_a_wheel_by_py_files(
     wheel, filters = packages
     variables = plain_environment | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     found = submitted(tmp_path, cluster, variables, "--py-files", f"{wheel},{filters}")
-    assert all("/ftfile.zip/" in place for place, _ in found), found
+    assert all("/ftfile.zip/" in str(place["ftfile"]) for place in found), found
 
 
 def test_a_wheel_and_an_environment_by_archives(
@@ -126,6 +149,22 @@ def test_a_wheel_and_an_environment_by_archives(
     archives = f"{environment}#environment,{wheel}#ftfile,{filters}#filters"
     path = "spark.executorEnv.PYTHONPATH=./ftfile:./filters"
     found = submitted(tmp_path, cluster, variables, "--archives", archives, "--conf", path)
-    assert all(place.startswith(f"{cluster.home}/") for place, _ in found), found
-    assert all(place.endswith("/ftfile/ftfile/core/__init__.py") for place, _ in found), found
-    assert all(started == "./environment/bin/python" for _, started in found), found
+    expected = f"{cluster.home}/.*/ftfile/ftfile/core/__init__.py"
+    assert all(re.fullmatch(expected, str(place["ftfile"])) for place in found), found
+    assert all(place["python"] == "./environment/bin/python" for place in found), found
+
+
+def test_the_launcher_in_an_environment_by_archives(
+    cluster: Cluster, plain_environment: dict[str, str], launched: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "environment").mkdir()
+    subprocess.run(["tar", "-xzf", launched, "-C", tmp_path / "environment"], check=True)
+    # A Spark home with pyspark.zip, as those of clusters: the one of quick tests has none.
+    variables = plain_environment | {"PYSPARK_PYTHON": "./environment/bin/ftfile-python", "HOME": str(tmp_path)}
+    variables |= {"SPARK_HOME": str(SPARK_HOME)}
+    del variables["PYSPARK_DRIVER_PYTHON"]
+    found = submitted(tmp_path, cluster, variables, "--archives", f"{launched}#environment")
+    installed = f"{cluster.home}/.*/environment/lib/python3[^/]*/site-packages"
+    assert all(re.fullmatch(f"{installed}/ftfile/core/__init__.py", str(place["ftfile"])) for place in found), found
+    assert all(re.fullmatch(f"{installed}/pyspark/__init__.py", str(place["pyspark"])) for place in found), found
+    assert all("pyspark.zip" not in str(place["path"]) for place in found), found

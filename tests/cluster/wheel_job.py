@@ -26,12 +26,20 @@ def main() -> None:
     writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out")).awaitTermination()
     rows = spark.read.format("ftfile").load(str(home / "out")).collect()
 
-    def places(_: Iterable[int]) -> Iterable[tuple[str, str | None]]:
+    def places(_: Iterable[int]) -> Iterable[dict[str, str | None]]:
         import os
+        import sys
+
+        import pyspark
 
         from ftfile import core
 
-        yield str(core.__file__), os.environ.get("STARTED_AS")
+        yield {
+            "ftfile": core.__file__,
+            "pyspark": pyspark.__file__,
+            "path": ":".join(sys.path),
+            "python": os.environ.get("STARTED_AS"),
+        }
 
     found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
     (home / "result.json").write_text(json.dumps({"rows": sorted(row.id for row in rows), "places": found}))
