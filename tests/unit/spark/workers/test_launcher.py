@@ -174,9 +174,14 @@ def test_without_an_interpreter_next_to_it(tmp_path: Path, *, is_dangling: bool)
     assert f"there is no Python that can be run in {tmp_path}" in done.stderr
 
 
+@pytest.mark.parametrize("entry", ["{{PWD}}/pyspark.zip<CPS>{{PWD}}/py4j-0.10.9.9-src.zip", "/nowhere/pyspark.zip"])
+def test_an_entry_that_is_no_file_stays(place: Place, entry: str) -> None:
+    """Spark on YARN begins PYTHONPATH with an entry that it means to expand, and adds the archives after it."""
+    assert place.run(path=os.pathsep.join([entry, *place.archives, OWN])) == f"{entry}:{OWN}"
+    assert place.cached.splitlines()[-1] == "same"
+
+
 def test_what_cannot_be_compared_changes_nothing(place: Place) -> None:
-    missing = os.pathsep.join([place.archives[0], "/nowhere/py4j-0.10-src.zip"])
-    assert place.run(path=missing) == missing
     Path(place.archives[0]).write_bytes(b"no archive")
     assert place.run() == os.pathsep.join([*place.archives, OWN])
     (place.site / "ftfile.pth").unlink()
