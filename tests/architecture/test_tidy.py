@@ -24,7 +24,7 @@ TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 50
 # Functions that take seven values or more: those of a user, by name, and steps of the protocol. The number only falls.
 MANY_PARAMETERS = 7
-MANY_PARAMETERS_MAX = 12
+MANY_PARAMETERS_MAX = 11
 # Functions that return a function: decorators and the like. Others return a value with methods. The number only falls.
 FUNCTION_MAKERS_MAX = 9
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
@@ -149,6 +149,8 @@ def is_long(node: ast.FunctionDef) -> bool:
 
 
 def is_broad(node: ast.FunctionDef) -> bool:
+    if any(ast.unparse(decorator).startswith("command(") for decorator in node.decorator_list):
+        return False  # the parameters of a command are its options
     arguments = node.args
     parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return len([each for each in parameters if each.arg not in {"self", "cls"}]) >= MANY_PARAMETERS

@@ -18,7 +18,7 @@ from ftfile.core.arguments import Access
 from ftfile.errors import ConfigError, RolledBack
 from ftfile.spark import store_lookup
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.cli.output import CONFLICT
+from ftfile.tools.cli.failures import CONFLICT
 from tests.unit.kv.stores import query_of, rows
 from tests.unit.spark.fake_session import Session
 from tests.unit.tools.cli.running import invoke

@@ -1,121 +1,30 @@
-"""The command: its groups, in the order in which `--help` shows them, and the examples that it shows."""
+"""The program: its commands in groups, in the order in which `--help` shows them."""
 
 import functools
 import logging
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from ftfile.core import __version__
+from ftfile.tools.cli import check_commands as checking
 from ftfile.tools.cli import look_commands as looking
+from ftfile.tools.cli import maintain_commands as maintaining
 from ftfile.tools.cli import migrate_commands as migrating
 from ftfile.tools.cli import read_commands as reading
+from ftfile.tools.cli import remove_commands as removing
 from ftfile.tools.cli import store_commands as stores
-from ftfile.tools.cli.check_commands import doctor, report, source, verify
-from ftfile.tools.cli.operation import command_of
-from ftfile.tools.cli.operations import OPERATIONS
-from ftfile.tools.cli.output import Commands, WarningPrinter
-from ftfile.tools.cli.place import expand_groups
+from ftfile.tools.cli.command import Command, epilog_of
+from ftfile.tools.cli.failures import Commands, WarningPrinter
 
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "": (
-        "ftfile status /data/out  # is it stuck? which files are open or due?",
-        "ftfile ls s3://bucket/out --json | jq .path",
-        'ftfile cat /data/out --where "month = 7" --format csv > july.csv',
-        "ftfile verify /data/out && echo whole",
-        "ftfile COMMAND --help  # examples of each command",
-    ),
-    "status": (
-        "ftfile status /data/out",
-        "ftfile status /data/out --source /data/in  # a directory that its query follows",
-        "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
-    ),
-    "ls": (
-        "ftfile ls /data/out",
-        "ftfile ls /data/out --version 12",
-        "ftfile ls hdfs://cluster/out --json | jq -r 'select(.batch_id == 7) | .path'",
-    ),
-    "history": ("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'"),
-    "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
-    "diff": ("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added"),
-    "schema": ("ftfile schema /data/out", "ftfile schema /data/out --json | jq -r .ddl"),
-    "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
-    "source": (
-        "ftfile source /data/in --checkpoint /data/checkpoint",
-        "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
-    ),
-    "cat": (
-        "ftfile cat /data/out",
-        'ftfile cat /data/out --columns word,n --where "month >= 7 AND word IS NOT NULL"',
-        "ftfile cat /data/out --version 12 --json | jq .word",
-        "ftfile cat /data/out --timestamp 2024-07-01T12:00:00Z",
-    ),
-    "head": ("ftfile head /data/out", "ftfile head /data/out -n 3 --json"),
-    "tail": ("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\""),
-    "count": ("ftfile count /data/out", 'ftfile count /data/out --where "month >= 7" --version 12'),
-    "verify": (
-        "ftfile verify /data/out",
-        "ftfile verify /data/out --full --threads 8",
-        "ftfile verify /data/out --json",
-    ),
-    "doctor": ("ftfile doctor", "ftfile doctor s3://bucket/out --storage endpoint=http://localhost:9000"),
-    "flush": ("ftfile flush /data/out --dry-run", "ftfile flush /data/out --due-only"),
-    "compact": (
-        "ftfile compact /data/out --dry-run",
-        'ftfile compact /data/out --where "month = 7" --target 256MiB --commit-every 64',
-    ),
-    "export": ("ftfile export /data/out --to delta", "ftfile export /data/out --to iceberg"),
-    "repair": (
-        "ftfile repair /data/out --dry-run",
-        "ftfile repair /data/out",
-        "ftfile repair /data/out --give-up month=7/lost.parquet",
-    ),
-    "migrate": (
-        "ftfile migrate /data/out --dry-run",
-        "ftfile migrate /data/out --checkpoint /data/checkpoint --partition-by day=date",
-        'ftfile migrate /data/in --from files --schema "id long, at timestamp" -o header=true',
-        "ftfile migrate /data/out --undo",
-    ),
-    "vacuum": ("ftfile vacuum /data/out --dry-run", "ftfile vacuum /data/out --retention 36h --yes"),
-    "expire": (
-        "ftfile expire /data/out --keep-last 10 --dry-run",
-        "ftfile expire /data/out --older-than 30d --keep-last 100 --yes",
-    ),
-    "delete": (
-        'ftfile delete /data/out --where "id = 70" --dry-run',
-        "ftfile delete /data/out --where \"name = 'x' AND month < 7\" --yes",
-    ),
-    "drop": (
-        'ftfile drop /data/out --where "month < 7" --dry-run',
-        "ftfile drop /data/out --where \"directoryTime < DATE '2024-07-01'\" --directory-pattern yyyy-MM-dd",
-    ),
-    "undo": ("ftfile undo /data/out --dry-run", "ftfile undo /data/out --yes"),
-    "restore": (
-        "ftfile restore /data/out --version 12 --dry-run",
-        "ftfile restore /data/out --timestamp 2024-07-01T12:00:00Z --yes",
-    ),
-    "kv": ("ftfile kv stats /data/words", "ftfile kv get /data/words hello world"),
-    "kv get": ("ftfile kv get /data/words hello world", "ftfile kv get /data/visits de,2024-07-01 --json"),
-    "kv scan": ("ftfile kv scan /data/words --start h --end i", "ftfile kv scan /data/words -n 10 --columns word,n"),
-    "kv stats": ("ftfile kv stats /data/words",),
-    "kv verify": ("ftfile kv verify /data/words && echo whole",),
-    "kv compact": ("ftfile kv compact /data/words --full",),
-}
-
-
-def examples_of(command: str) -> str:
-    """Return the examples of a command, as typer shows them below its options."""
-    lines = [_marked(line) for line in EXAMPLES[command]]
-    return "\n".join(["[bold]Examples[/bold]", *lines])
-
-
-def _marked(line: str) -> str:
-    """Return an example with its comment dimmed; brackets are no markup."""
-    text, hash_sign, comment = line.replace("[", r"\[").partition("  #")
-    return f"  {text}[dim]  #{comment}[/dim]" if hash_sign else f"  {text}"
-
-
+_EXAMPLES = (
+    "ftfile status /data/out  # is it stuck? which files are open or due?",
+    "ftfile ls s3://bucket/out --json | jq .path",
+    'ftfile cat /data/out --where "month = 7" --format csv > july.csv',
+    "ftfile verify /data/out && echo whole",
+    "ftfile COMMAND --help  # examples of each command",
+)
+_STORE_EXAMPLES = ("ftfile kv stats /data/words", "ftfile kv get /data/words hello world")
 _PRINT_FINDINGS = {"doctor", "repair", "report", "status", "verify"}
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -125,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings=_SETTINGS,
-    epilog=examples_of(""),
+    epilog=epilog_of(_EXAMPLES),
 )
 
 
@@ -157,26 +66,50 @@ def _options(
     ctx.call_on_close(functools.partial(logger.removeHandler, printer))
 
 
-_operation = {operation.function: command_of(operation) for operation in OPERATIONS}
-_LOOK = (looking.status, looking.ls, looking.history, looking.show, reading.diff, reading.schema, report, source)
-_CARE = (_operation["flush"], _operation["compact"], migrating.export, _operation["repair"], migrating.migrate)
-_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Inspect: these commands write nothing": _LOOK,
+PANELS: dict[str, tuple[Command, ...]] = {
+    "Inspect: these commands write nothing": (
+        looking.status,
+        looking.ls,
+        looking.history,
+        looking.show,
+        reading.diff,
+        reading.schema,
+        checking.report,
+        checking.source,
+    ),
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
-    "Check": (verify, doctor),
-    "Maintain: no row is lost": _CARE,
-    "Remove or delete: these ask for confirmation": tuple(
-        _operation[name] for name in ("vacuum", "expire", "drop", "delete", "restore", "undo")
+    "Check": (checking.verify, checking.doctor),
+    "Maintain: no row is lost": (
+        maintaining.flush,
+        maintaining.compact,
+        migrating.export,
+        maintaining.repair,
+        migrating.migrate,
+    ),
+    "Remove or delete: these ask for confirmation": (
+        removing.vacuum,
+        removing.expire,
+        removing.drop,
+        removing.delete,
+        removing.restore,
+        removing.undo,
     ),
 }
+STORE_COMMANDS = (stores.get, stores.scan, stores.stats, stores.verify, stores.compact)
 
-for _panel, _functions in _PANELS.items():
-    for _function in _functions:
-        _name = _function.__name__
-        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(expand_groups(_function))
+for _panel, _commands in PANELS.items():
+    for _command in _commands:
+        app.command(_command.name, rich_help_panel=_panel, epilog=_command.epilog)(_command.function)
 
-_kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examples_of("kv"))
-_OF_STORES = (stores.get, stores.scan, stores.stats, stores.verify, _operation["kv.compact"])
-for _function in _OF_STORES:
-    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(expand_groups(_function))
+_kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=epilog_of(_STORE_EXAMPLES))
+for _command in STORE_COMMANDS:
+    _kv.command(_command.name, epilog=_command.epilog)(_command.function)
 app.add_typer(_kv, name="kv", help="Inspect and maintain keyed stores.", rich_help_panel="Keyed stores")
+
+
+def examples() -> dict[str, tuple[str, ...]]:
+    """Return the examples of the program, of its group and of each command, by their names."""
+    commands = [command for panel in PANELS.values() for command in panel]
+    texts = {"": _EXAMPLES, "kv": _STORE_EXAMPLES}
+    texts |= {command.name: command.examples for command in commands}
+    return texts | {f"kv {command.name}": command.examples for command in STORE_COMMANDS}

@@ -1,7 +1,7 @@
 """`verify`, `doctor`, `report` and `source`: faults and their remedies. They write nothing there."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,23 +10,12 @@ import typer
 import ftfile
 from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
-from ftfile.core.remedies import PATH, command_in, in_commands
+from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text
-from ftfile.tools.cli.output import (
-    FOUND,
-    heading,
-    is_terminal,
-    print_fields,
-    print_json,
-    print_table,
-    progress_bar,
-    put,
-    say,
-    waiting,
-    write_bytes,
-)
+from ftfile.tools.cli.command import command
+from ftfile.tools.cli.failures import FOUND
+from ftfile.tools.cli.output import Output
 from ftfile.tools.cli.place import (
-    Json,
     KeyProvider,
     Path,
     Place,
@@ -35,16 +24,30 @@ from ftfile.tools.cli.place import (
     note_path,
     settings_of,
 )
+from ftfile.tools.cli.terminal import (
+    heading,
+    is_terminal,
+    print_fields,
+    print_table,
+    progress_bar,
+    put,
+    say,
+    waiting,
+    write_bytes,
+)
 from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import Finding
+    from ftfile.operate.findings import DirectoryReport, Finding
+    from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.read.foreign.status import SourceStatus
+    from ftfile.tools.report.report import Report
 
 
 _STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
 
 
+@command("ftfile verify /data/out", "ftfile verify /data/out --full --threads 8", "ftfile verify /data/out --json")
 def verify(
     place: Place,
     *,
@@ -52,7 +55,7 @@ def verify(
         bool, typer.Option("--full", help="Also read every file: compare its checksum and count its rows.")
     ] = False,
     threads: Threads = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Compare a directory or a store with its log, in both directions, and print each difference with its remedy.
 
@@ -60,34 +63,34 @@ def verify(
     """
     with progress_bar("verify") as progress:
         report = ftfile.verify(place.path, full=full, threads=threads, progress=progress, **place.access)
-    if json:
-        print_json(report, partial(command_for, path=place.path))
-    else:
-        from ftfile.storage.registry import normalise
-
-        is_files = report.kind == "files"
-        content = "content read" if report.full else "content not read: --full"
-        unrecorded = (
-            f"{report.unrecorded_files:,} of {bytes_text(report.unrecorded_bytes)}: running tasks, or lost attempts"
-        )
-        print_fields(
-            [
-                ("directory" if is_files else "store", normalise(place.path)),
-                ("result", _result(report.ok, len(report.findings), complete=report.complete)),
-                ("versions", _versions(report.oldest_version, report.version)),
-                (
-                    "files" if is_files else "runs",
-                    f"{report.files if is_files else report.segments:,} of {bytes_text(report.size_bytes)}, {content}",
-                ),
-                ("open pieces", report.segments or None if is_files else None),
-                ("rows", count_text(report.rows)),
-                ("unrecorded", unrecorded if report.unrecorded_files else None),
-                ("in quarantine", report.quarantined_files or None),
-            ]
-        )
-        print_findings(report.findings, place.path)
+    output.show(report, partial(_print_verified, path=place.path), path=place.path)
     if not report.ok:
         raise typer.Exit(FOUND)
+
+
+def _print_verified(report: "VerifyReport", path: str) -> None:
+    from ftfile.storage.registry import normalise
+
+    is_files = report.kind == "files"
+    count = report.files if is_files else report.segments
+    content = "content read" if report.full else "content not read: --full"
+    unrecorded = None
+    if report.unrecorded_files:
+        size = bytes_text(report.unrecorded_bytes)
+        unrecorded = f"{report.unrecorded_files:,} of {size}: running tasks, or lost attempts"
+    print_fields(
+        [
+            ("directory" if is_files else "store", normalise(path)),
+            ("result", _result(report)),
+            ("versions", _versions(report.oldest_version, report.version)),
+            ("files" if is_files else "runs", f"{count:,} of {bytes_text(report.size_bytes)}, {content}"),
+            ("open pieces", report.segments or None if is_files else None),
+            ("rows", count_text(report.rows)),
+            ("unrecorded", unrecorded),
+            ("in quarantine", report.quarantined_files or None),
+        ]
+    )
+    print_findings(report.findings, path)
 
 
 def print_findings(findings: Iterable["Finding"], path: str) -> None:
@@ -104,28 +107,14 @@ def print_findings(findings: Iterable["Finding"], path: str) -> None:
         )
 
 
-def command_for(value: object, *, path: str | None) -> dict[str, object]:
-    """Return the command that helps with what a check has found, as a field of JSON, and what is no field there."""
-    from ftfile.operate.findings import DirectoryReport, Finding
-    from ftfile.operate.status import OpenFile, UnpublishedFile
-
-    shown = path or PATH
-    if isinstance(value, Finding):
-        return {"title": value.title, "command": value.command(shown)}
-    if isinstance(value, DirectoryReport):
-        return {"ok": value.ok, "verdict": value.verdict, "command": command_in(value.verdict, shown)}
-    texts = {OpenFile: "waiting", UnpublishedFile: "problem"}
-    name = texts.get(type(value))
-    return {} if name is None else {"command": command_in(getattr(value, name), shown)}
-
-
+@command("ftfile doctor", "ftfile doctor s3://bucket/out --storage endpoint=http://localhost:9000")
 def doctor(
     path: Annotated[
         str | None,
         typer.Argument(metavar="[PATH]", help="A directory to check as well; it is only read.", callback=note_path),
     ] = None,
     *,
-    json: Json = False,
+    output: Output,
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
@@ -135,30 +124,34 @@ def doctor(
     """
     with waiting("doctor"):
         report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))
-    if json:
-        print_json(report, partial(command_for, path=path))
-    else:
-        with_commands = partial(in_commands, path=path or PATH)
-        columns = [
-            Column("check", lambda finding: finding.code),
-            Column("state", lambda finding: finding.severity, style=_STYLES.__getitem__),
-            Column("found", lambda finding: with_commands(finding.actual), folds=True),
-            Column("remedy", lambda finding: with_commands(finding.remedy) or None, folds=True, keep=0),
-        ]
-        print_table(columns[:3] if is_terminal() else columns, report.findings)
-        if is_terminal():
-            for finding in report.findings:
-                if finding.remedy:
-                    heading(f"{finding.code}: what to do", _STYLES[finding.severity])
-                    put(with_commands(finding.remedy))
+    output.show(report, partial(_print_checks, path=path or PATH), path=path)
     if not report.ok:
         raise typer.Exit(FOUND)
 
 
+def _print_checks(report: "DirectoryReport", path: str) -> None:
+    with_commands = partial(in_commands, path=path)
+    columns = [
+        Column("check", lambda finding: finding.code),
+        Column("state", lambda finding: finding.severity, style=_STYLES.__getitem__),
+        Column("found", lambda finding: with_commands(finding.actual), folds=True),
+    ]
+    if not is_terminal():
+        remedy = Column("remedy", lambda finding: with_commands(finding.remedy) or None, folds=True, keep=0)
+        print_table([*columns, remedy], report.findings)
+        return
+    print_table(columns, report.findings)
+    for finding in report.findings:
+        if finding.remedy:
+            heading(f"{finding.code}: what to do", _STYLES[finding.severity])
+            put(with_commands(finding.remedy))
+
+
+@command("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify")
 def report(
     place: Place,
     *,
-    output: Annotated[
+    file: Annotated[
         str,
         typer.Option(
             "--output", "-o", metavar="FILE", help="The file of the page; an existing file is replaced. - is stdout."
@@ -167,31 +160,36 @@ def report(
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Also compare the storage with the log; this takes longest.")
     ] = True,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
 
     It also prints the warnings, unless the page is written to stdout.
     """
-    if output == "-" and json:
+    if file == "-" and output.json:
         raise ConfigError("--output=- and --json both print on stdout: use only one of them")
     with waiting("report"):
         page = ftfile.report(place.path, verify=verify, **place.access)
-        if output != "-":
-            page.save(output)
-    if output == "-":
+        if file != "-":
+            page.save(file)
+    if file == "-":
         # Names of files on a disk need not be text.
         write_bytes(page.html.encode(errors="backslashreplace"))
         return
-    say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
-    if json:
-        print_json(page, partial(command_for, path=place.path))
-        return
+    say(f"Wrote {file}: {bytes_text(os.path.getsize(file))}")
+    output.show(page, partial(_print_warnings, path=place.path), path=place.path)
+
+
+def _print_warnings(page: "Report", path: str) -> None:
     if not page.findings:
         put("Nothing needs attention")
-    print_findings(page.findings, place.path)
+    print_findings(page.findings, path)
 
 
+@command(
+    "ftfile source /data/in --checkpoint /data/checkpoint",
+    "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
+)
 def source(
     path: Path,
     *,
@@ -207,16 +205,16 @@ def source(
             help="An option of the stream, such as stateLocation=/data/state. May be repeated.",
         ),
     ] = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Show what streams of files have read, their unread data, and which files are parked, refused or too late."""
     options: dict[str, object] = dict(settings_of(option, prefix="") or {})
     if checkpoint is not None:
         options["checkpointLocation"] = checkpoint
-    sources = ftfile.source_status(path, **options)
-    if json:
-        print_json(sources)
-        return
+    output.show(ftfile.source_status(path, **options), _print_sources)
+
+
+def _print_sources(sources: "Sequence[SourceStatus]") -> None:
     if not sources:
         put(
             "No stream of files has planned a batch for this path with this state: give the path that the stream "
@@ -271,9 +269,9 @@ def _versions(oldest: int, newest: int) -> str:
     return f"{oldest:,} to {newest:,}" if newest >= 0 else "no readable version"
 
 
-def _result(ok: bool, findings: int, *, complete: bool) -> str:  # noqa: FBT001 - of a report
-    if not complete:
+def _result(report: "VerifyReport") -> str:
+    if not report.complete:
         return "the log cannot be read to its end, so files were not compared with it"
-    if ok:
-        return "whole" if not findings else f"whole, with {count_text(findings, 'remark')}"
-    return count_text(findings, "difference")
+    if not report.ok:
+        return count_text(len(report.findings), "difference")
+    return f"whole, with {count_text(len(report.findings), 'remark')}" if report.findings else "whole"

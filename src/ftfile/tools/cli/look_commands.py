@@ -12,23 +12,20 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
-from ftfile.tools.cli.check_commands import command_for, print_findings
-from ftfile.tools.cli.output import (
-    DAMAGED,
+from ftfile.tools.cli.check_commands import print_findings
+from ftfile.tools.cli.command import command
+from ftfile.tools.cli.failures import DAMAGED
+from ftfile.tools.cli.output import Output
+from ftfile.tools.cli.place import Place, Timestamp, Version, version_of
+from ftfile.tools.cli.store_commands import runs_of
+from ftfile.tools.cli.terminal import (
     heading,
     is_terminal,
-    limit_to_read,
     print_fields,
-    print_json,
-    print_json_lines,
     print_table,
     print_view,
     put,
-    say_truncated,
-    shown,
 )
-from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
-from ftfile.tools.cli.store_commands import runs_of
 from ftfile.tools.report.views import (
     BYTES,
     COUNT,
@@ -57,13 +54,18 @@ Newest = Annotated[
 _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
 
 
+@command(
+    "ftfile ls /data/out",
+    "ftfile ls /data/out --version 12",
+    "ftfile ls hdfs://cluster/out --json | jq -r 'select(.batch_id == 7) | .path'",
+)
 def ls(
     place: Place,
     *,
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Newest = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """List the finished files with their path, content and author; for a store, its runs.
 
@@ -72,12 +74,9 @@ def ls(
     directory = place.open_any()
     chosen = version_of(directory, version, timestamp)
     if directory.is_store():
-        _list_runs(place, chosen, limit, json=json)
+        _list_runs(place, chosen, limit, output)
         return
-    files = directory.files(chosen, limit_to_read(limit, json=json))
-    if json:
-        print_json_lines(files)
-        return
+    files = directory.files(chosen, output.limit_to_read(limit))
     columns = [
         Column("file", lambda file: file.path, folds=True),
         Column("state", lambda file: file.state, style=lambda state: _STATE_STYLES.get(state, "red")),
@@ -87,17 +86,13 @@ def ls(
         Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
         Column("directory", lambda file: file.directory or None, keep=2),
     ]
-    print_table(columns, shown(files, limit))
-    say_truncated(files, limit, "files")
+    output.show_list(files, columns, limit, "files")
 
 
-def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bool) -> None:
+def _list_runs(place: Place, version: int | None, limit: int | None, output: Output) -> None:
     """Print the runs of a store, oldest first."""
     runs = runs_of(place, version)
     runs = runs[max(0, len(runs) - limit) :] if limit is not None else runs
-    if json:
-        print_json_lines(run._asdict() for run in runs)
-        return
     columns = [
         Column("file", lambda run: run.path, folds=True),
         Column("offset", lambda run: run.offset, COUNT, keep=4),
@@ -107,19 +102,16 @@ def _list_runs(place: Place, version: int | None, limit: int | None, *, json: bo
         Column("batches", lambda run: _range(run.first_batch, run.last_batch), TEXT, keep=3),
         Column("query or job", lambda run: run.query_id, keep=1),
     ]
-    print_table(columns, shown(runs, limit))
-    say_truncated(runs, limit, "runs")
+    output.show_list(runs, columns, limit, "runs")
 
 
-def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
+@command("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'")
+def history(place: Place, *, limit: Newest = None, output: Output) -> None:
     """List the versions, oldest first, with their time, author and changes.
 
     It also lists the versions of a keyed store.
     """
-    versions = place.open_any().history(limit_to_read(limit, json=json))
-    if json:
-        print_json_lines(versions)
-        return
+    versions = place.open_any().history(output.limit_to_read(limit))
     columns = [
         Column("version", lambda version: version.version, COUNT),
         Column("time (UTC)", lambda version: version.time_ms, TIME),
@@ -140,10 +132,10 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
         Column("txn", _transaction, keep=1),
         Column("offsets", lambda version: _offsets(version.offsets), keep=0, folds=True),
     ]
-    print_table(columns, shown(versions, limit))
-    say_truncated(versions, limit, "versions")
+    output.show_list(versions, columns, limit, "versions")
 
 
+@command("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json")
 def show(
     place: Place,
     what: Annotated[
@@ -151,7 +143,7 @@ def show(
     ],
     *,
     version: Version = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Show the details of one file or version: batches, what they read of sources, filters, files added and removed.
 
@@ -160,14 +152,18 @@ def show(
     directory = place.open_any()
     if re.fullmatch(r"\d+", what):
         details = directory.version_details(int(what))
-        print_json(details) if json else _print_version(details, is_store=directory.is_store())
+        output.show(details, partial(_print_version, is_store=directory.is_store()))
     elif directory.is_store():
         raise ConfigError(f"{what!r}: for a store, give the number of a version; `ftfile ls {PATH}` lists the runs")
     else:
-        file = directory.file_details(what, version)
-        print_json(file) if json else _print_file(file)
+        output.show(directory.file_details(what, version), _print_file)
 
 
+@command(
+    "ftfile status /data/out",
+    "ftfile status /data/out --source /data/in  # a directory that its query follows",
+    "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
+)
 def status(
     place: Place,
     *,
@@ -192,7 +188,7 @@ def status(
             metavar="PATH", help="An ftfile directory that a query follows, if no checkpoint names it. May be repeated."
         ),
     ] = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Show the status of a directory or a store: a one-line verdict, then the details behind it.
 
@@ -203,10 +199,7 @@ def status(
     status = ftfile.status(
         place.path, staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or (), **place.access
     )
-    if json:
-        print_json(status, partial(command_for, path=place.path))
-    else:
-        _print_status(status, place.path)
+    output.show(status, partial(_print_status, path=place.path), path=place.path)
     if status.version < 0 and any(finding.severity == "error" for finding in status.findings):
         raise typer.Exit(DAMAGED)
 

@@ -8,14 +8,19 @@ import typer
 
 import ftfile
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import agree, print_fields, print_json, print_table, progress_bar, put, say
-from ftfile.tools.cli.place import AtLeastVersion, DryRun, Json, Path, Place, Storage, Threads, Yes, settings_of
+from ftfile.tools.cli.change import Confirmed, Planned
+from ftfile.tools.cli.command import command
+from ftfile.tools.cli.output import Output
+from ftfile.tools.cli.place import AtLeastVersion, Path, Place, Storage, Threads, settings_of
+from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
 from ftfile.tools.report.views import BYTES, Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ftfile.operate.export.export import ExportReport
     from ftfile.tools.migrate.migrate import MigrateReport
+    from ftfile.tools.migrate.undo import UndoReport
 
 
 From = Annotated[
@@ -58,6 +63,12 @@ Checkpoint = Annotated[
 ]
 
 
+@command(
+    "ftfile migrate /data/out --dry-run",
+    "ftfile migrate /data/out --checkpoint /data/checkpoint --partition-by day=date",
+    'ftfile migrate /data/in --from files --schema "id long, at timestamp" -o header=true',
+    "ftfile migrate /data/out --undo",
+)
 def migrate(
     path: Path,
     *,
@@ -73,9 +84,8 @@ def migrate(
     undo: Annotated[
         bool, typer.Option("--undo", help="Undo a migration; possible until the first new commit.")
     ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    json: Json = False,
+    options: Confirmed,
+    output: Output,
     threads: Threads = None,
     storage: Storage = None,
 ) -> None:
@@ -85,7 +95,7 @@ def migrate(
     """
     settings: Any = {"storage": settings_of(storage)}
     if undo:
-        _undo(path, settings, dry_run=dry_run, yes=yes, json=json)
+        _undo(path, settings, options, output)
         return
     with contextlib.ExitStack() as bar:
         report = ftfile.migrate(
@@ -97,24 +107,22 @@ def migrate(
             options=settings_of(option),
             checkpoint=checkpoint,
             leave_unfinished=leave_unfinished,
-            dry_run=dry_run,
-            confirm=partial(_confirm, end_bar=bar.close, yes=yes),
+            dry_run=options.dry_run,
+            confirm=partial(_confirm, end_bar=bar.close, options=options),
             threads=threads,
             progress=bar.enter_context(progress_bar("migrate")),
             **settings,
         )
-    if json:
-        print_json(report)
-    else:
-        _print_report(report)
+    output.show(report, _print_report)
 
 
+@command("ftfile export /data/out --to delta", "ftfile export /data/out --to iceberg")
 def export(
     path: Path,
     *,
     to: Annotated[str, typer.Option(metavar="FORMAT", help="The table format: delta or iceberg.")] = "delta",
-    dry_run: DryRun = False,
-    json: Json = False,
+    options: Planned,
+    output: Output,
     storage: Storage = None,
     at_least_version: AtLeastVersion = None,
 ) -> None:
@@ -127,17 +135,17 @@ def export(
         report = ftfile.export(
             path,
             to,
-            dry_run=dry_run,
+            dry_run=options.dry_run,
             progress=progress,
             storage=settings,
             at_least_version=at_least_version,
         )
     if not report.versions:
         Place(path, storage=storage).require_log()
-    if json:
-        print_json(report)
-        return
-    verb = "Would export" if dry_run else "Exported"
+    output.show(report, partial(_print_export, verb="Would export" if options.dry_run else "Exported"))
+
+
+def _print_export(report: "ExportReport", verb: str) -> None:
     print_fields(
         [
             ("result", f"{verb} {count_text(report.versions, 'version')}"),
@@ -148,14 +156,14 @@ def export(
     )
 
 
-def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: bool) -> bool:
+def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", options: Confirmed) -> bool:
     end_bar()  # it would be drawn over the question
     say(_summary(report, "This records"))
     in_files, in_paths = _columns(report)
     say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
     if moved := sum(file.moved for file in report.left_out):
         say(f"{count_text(moved, 'file')} without committed rows are moved to a place that readers ignore")
-    agree("Finish the migration?" if report.already_migrated else "Migrate?", yes=yes)
+    options.ask("Finish the migration?" if report.already_migrated else "Migrate?")
     return True
 
 
@@ -196,14 +204,16 @@ def _print_report(report: "MigrateReport") -> None:
         print_table(columns, report.left_out)
 
 
-def _undo(path: str, settings: Any, *, dry_run: bool, yes: bool, json: bool) -> None:  # noqa: ANN401
+def _undo(path: str, settings: Any, options: Confirmed, output: Output) -> None:  # noqa: ANN401
     report = ftfile.undo_migration(path, dry_run=True, **settings)
-    if not dry_run:
-        agree("Undo the migration, and delete the log?", yes=yes)
+    if not options.dry_run:
+        options.ask("Undo the migration, and delete the log?")
         report = ftfile.undo_migration(path, **settings)
-    if json:
-        print_json(report)
-    elif dry_run:
-        put("The migration can be undone")
-    else:
-        put(f"Undone; {count_text(len(report.put_back), 'file')} moved back")
+
+    def print_text(report: "UndoReport") -> None:
+        if options.dry_run:
+            put("The migration can be undone")
+        else:
+            put(f"Undone; {count_text(len(report.put_back), 'file')} moved back")
+
+    output.show(report, print_text)

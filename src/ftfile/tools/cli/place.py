@@ -4,10 +4,8 @@ Where its log is lost, commands say so, and end with `DAMAGED`, where Python fin
 """
 
 import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -36,7 +34,6 @@ Path = Annotated[
         metavar=PATH, help="The directory: a local path, or a URL such as s3://bucket/out.", callback=note_path
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON with the field names of the Python function's result.")]
 KeyProvider = Annotated[
     str | None,
     typer.Option(
@@ -81,8 +78,6 @@ Where = Annotated[
         help="Only rows that match this condition, such as \"month >= 7 AND city IN ('a', 'b')\".",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the planned changes, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Code = Annotated[
     list[str] | None, typer.Option(metavar="MODULE:NAME", help="Code of a query that may be imported. May be repeated.")
 ]
@@ -134,7 +129,7 @@ class RowsOf(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """An argument and the options that commands share; `expand_groups` gives them to a command."""
+    """The directory that a command names, and the options that open it."""
 
     path: Path
     key_provider: KeyProvider = None
@@ -205,26 +200,3 @@ class Place:
         except ConfigError:
             self.require_log()
             raise
-
-
-def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with an option for each field of its dataclasses; those that open a place are shown last."""
-    signature = inspect.signature(command)
-    kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
-    if not groups:
-        return command
-
-    @functools.wraps(command)
-    def ungrouped(**options: Any) -> None:  # noqa: ANN401 - of any option
-        for name, group in groups.items():
-            options[name] = group(**{field.name: options.pop(field.name) for field in fields(group)})
-        command(**options)
-
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        parameters += inspect.signature(groups[name]).parameters.values() if name in groups else [parameter]
-    parameters.sort(key=lambda parameter: parameter.name in {"key_provider", "storage", "at_least_version"})
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    ungrouped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
-    return ungrouped

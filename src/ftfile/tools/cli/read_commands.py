@@ -9,10 +9,10 @@ from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import heading, print_fields, print_json, print_table, put
+from ftfile.tools.cli.command import command
+from ftfile.tools.cli.output import Json, Output
 from ftfile.tools.cli.place import (
     Columns,
-    Json,
     Place,
     Timestamp,
     Version,
@@ -22,6 +22,7 @@ from ftfile.tools.cli.place import (
 )
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.store_commands import rows_of
+from ftfile.tools.cli.terminal import heading, print_fields, print_table, put
 from ftfile.tools.report.views import BYTES, COUNT, Column
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.operate.details import AddedFile
+    from ftfile.operate.details import AddedFile, Changes, VersionSchema
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The number of rows.")]
@@ -60,6 +61,12 @@ class Choice:
         return directory.to_batches(version, columns=columns_of(self.columns), where=self.where, file=file)
 
 
+@command(
+    "ftfile cat /data/out",
+    'ftfile cat /data/out --columns word,n --where "month >= 7 AND word IS NOT NULL"',
+    "ftfile cat /data/out --version 12 --json | jq .word",
+    "ftfile cat /data/out --timestamp 2024-07-01T12:00:00Z",
+)
 def cat(place: Place, choice: Choice) -> None:
     """Print the rows of a version, in the order of their commits; for a store, in the order of their keys.
 
@@ -69,12 +76,14 @@ def cat(place: Place, choice: Choice) -> None:
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(batches)
 
 
+@command("ftfile head /data/out", "ftfile head /data/out -n 3 --json")
 def head(place: Place, rows: Rows = 10, *, choice: Choice) -> None:
     """Print the first rows of a version, or of a finished file; only the files of these rows are read."""
     batches = choice.batches(place)
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
 
 
+@command("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\"")
 def tail(
     place: Place,
     *,
@@ -108,27 +117,32 @@ def tail(
         clock.sleep(interval)
 
 
+@command("ftfile count /data/out", 'ftfile count /data/out --where "month >= 7" --version 12')
 def count(
     place: Place,
     *,
     where: Where = None,
     version: Version = None,
     timestamp: Timestamp = None,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Print the number of rows of a version. Without --where, or for partition columns, no file is read."""
     directory = place.open()
-    rows = directory.count(version_of(directory, version, timestamp), where=where)
-    print_json(rows) if json else put(str(rows))
+    output.show(directory.count(version_of(directory, version, timestamp), where=where), _print_count)
 
 
-def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None, json: Json = False) -> None:
+def _print_count(rows: int) -> None:
+    put(str(rows))
+
+
+@command("ftfile schema /data/out", "ftfile schema /data/out --json | jq -r .ddl")
+def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None, output: Output) -> None:
     """Show the columns of a version with their types in Spark SQL, and as text for Spark's .schema(…)."""
     directory = place.open()
-    version_schema = directory.schema(version_of(directory, version, timestamp))
-    if json:
-        print_json(version_schema)
-        return
+    output.show(directory.schema(version_of(directory, version, timestamp)), _print_schema)
+
+
+def _print_schema(version_schema: "VersionSchema") -> None:
     columns = [
         Column("column", lambda column: column.name, folds=True),
         Column("type", lambda column: column.type, folds=True),
@@ -139,6 +153,7 @@ def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None
     put(version_schema.ddl)
 
 
+@command("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added")
 def diff(
     place: Place,
     old: Annotated[
@@ -148,13 +163,14 @@ def diff(
         str | None, typer.Argument(metavar="B", help="A version or a time as well; by default the newest version.")
     ] = None,
     *,
-    json: Json = False,
+    output: Output,
 ) -> None:
     """Show what changed between two versions: files, rows and columns. No file is read."""
-    changes = place.open().diff(_version_or_time(old), None if new is None else _version_or_time(new))
-    if json:
-        print_json(changes)
-        return
+    newest = None if new is None else _version_or_time(new)
+    output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
+
+
+def _print_diff(changes: "Changes") -> None:
     rows = f"{changes.rows_added:,} added, {changes.rows_removed:,} removed"
     files = f"{_files(changes.added)} added, {_files(changes.removed)} removed"
     print_fields([("versions", f"{changes.old_version} to {changes.new_version}"), ("rows", rows), ("files", files)])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from ftfile.core.errors import ConfigError
-from ftfile.tools.cli.output import is_terminal, print_table, printable, write_bytes
+from ftfile.tools.cli.terminal import is_terminal, print_table, printable, write_bytes
 from ftfile.tools.report.views import Column, Kind
 
 if TYPE_CHECKING:

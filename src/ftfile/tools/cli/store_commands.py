@@ -6,16 +6,20 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from io import StringIO
 from json import loads
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.output import FOUND, print_fields, print_json, print_table, progress_bar, put, say
-from ftfile.tools.cli.place import Columns, Json, Merge, Place, Threads, Version, columns_of
+from ftfile.tools.cli.change import Change, Planned, Report, print_result
+from ftfile.tools.cli.command import command
+from ftfile.tools.cli.failures import FOUND
+from ftfile.tools.cli.output import Json, Output
+from ftfile.tools.cli.place import Columns, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
 from ftfile.tools.report.views import COUNT, Column
 
 if TYPE_CHECKING:
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
+    from ftfile.kv.reading.verify import StoreReport
+    from ftfile.kv.reading.view import StoreStats
 
 
 _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
@@ -44,6 +51,7 @@ class Choice:
         return RowPrinter(schema, self.row_format, json=self.json)
 
 
+@command("ftfile kv get /data/words hello world", "ftfile kv get /data/visits de,2024-07-01 --json")
 def get(
     place: Place,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"For a store with several key columns: {_VALUES}.")],
@@ -68,6 +76,7 @@ def get(
         raise typer.Exit(FOUND)
 
 
+@command("ftfile kv scan /data/words --start h --end i", "ftfile kv scan /data/words -n 10 --columns word,n")
 def scan(
     place: Place,
     *,
@@ -83,24 +92,32 @@ def scan(
         choice.printer(batches.schema).print(limited(batches, rows))
 
 
-def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
+@command("ftfile kv stats /data/words")
+def stats(place: Place, *, version: Version = None, output: Output) -> None:
     """Print the keys and columns of a store, and its numbers of runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
     with _opened(place, version) as reader:
         stats, definition = reader.stats(), reader.definition
-    if json:
-        kinds = sql_types(spark_schema_json(definition.schema))
-        keys, values = (
-            {field.name: kinds[field.name] for field in fields}
-            for fields in (definition.key_fields, definition.value_fields)
-        )
-        columns = {"keys": keys, "values": values, "merge": definition.merge, "buckets": definition.buckets}
-        print_json(asdict(stats) | columns)
-        return
+    types = sql_types(spark_schema_json(definition.schema))
+    document = {
+        **asdict(stats),
+        "keys": {field.name: types[field.name] for field in definition.key_fields},
+        "values": {field.name: types[field.name] for field in definition.value_fields},
+        "merge": definition.merge,
+        "buckets": definition.buckets,
+    }
+
+    def print_text(_: object) -> None:
+        _print_stats(reader.path, stats, definition)
+
+    output.show(document, print_text)
+
+
+def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") -> None:
     print_fields(
         [
-            ("store", reader.path),
+            ("store", path),
             ("version", f"{stats.version:,} of {stats.newest_version:,}"),
             ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
             ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
@@ -117,29 +134,65 @@ def stats(place: Place, *, version: Version = None, json: Json = False) -> None:
     )
 
 
-def verify(place: Place, *, version: Version = None, threads: Threads = None, json: Json = False) -> None:
+@command("ftfile kv verify /data/words && echo whole")
+def verify(place: Place, *, version: Version = None, threads: Threads = None, output: Output) -> None:
     """Read every run of a version, and compare it with the log. The exit code is 1 if a run is damaged."""
     run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
     with progress_bar("verify") as progress, place.requiring_log():
         report = run(threads=threads, progress=progress)
-    if json:
-        print_json(report)
-    else:
-        damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
-        runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
-        put(f"Version {report.version}: {runs}, {damaged}")
-        for name in report.not_asked:
-            put(f"Merged by {name}, which was not loaded")
-        if report.damaged:
-            columns = [
-                Column("file", lambda run: run.path, folds=True),
-                Column("offset", lambda run: run.offset, COUNT, keep=4),
-                Column("bucket", lambda run: run.bucket, COUNT, keep=5),
-                Column("error", lambda run: run.error, folds=True),
-            ]
-            print_table(columns, report.damaged)
+    output.show(report, _print_verified)
     if report.damaged:
         raise typer.Exit(FOUND)
+
+
+def _print_verified(report: "StoreReport") -> None:
+    damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
+    runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
+    put(f"Version {report.version}: {runs}, {damaged}")
+    for name in report.not_asked:
+        put(f"Merged by {name}, which was not loaded")
+    if report.damaged:
+        columns = [
+            Column("file", lambda run: run.path, folds=True),
+            Column("offset", lambda run: run.offset, COUNT, keep=4),
+            Column("bucket", lambda run: run.bucket, COUNT, keep=5),
+            Column("error", lambda run: run.error, folds=True),
+        ]
+        print_table(columns, report.damaged)
+
+
+@command("ftfile kv compact /data/words --full")
+def compact(
+    place: Place,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Merge each bucket into one run, for the fastest reads.")
+    ] = False,
+    merge: Merge = None,
+    threads: Threads = None,
+    options: Planned,
+    output: Output,
+) -> None:
+    """Run the due compactions. No row is lost or changed."""
+    change = Change(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
+    plan = change.plan()
+    report = change.complete(plan, f"merges {_merged(plan)}" if plan.runs_replaced else "", options)
+    output.show(report, _print_compact)
+
+
+def _print_compact(report: Report) -> None:
+    if report.runs_replaced:
+        print_result(report, "merge", "Merged", _merged(report))
+    else:
+        put("Nothing to merge")
+
+
+def _merged(report: Report) -> str:
+    runs = count_text(report.runs_replaced, "run")
+    if report.dry_run:
+        return f"first {runs} into about {report.runs_written:,}"
+    written = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
+    return f"{runs} into {written}; the newest version is {report.version}"
 
 
 def rows_of(place: Place, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
@@ -161,7 +214,8 @@ def _scanned(
     return pa.RecordBatchReader.from_batches(shown, batches)
 
 
-class ListedRun(NamedTuple):
+@dataclass(frozen=True)
+class ListedRun:
     """A run of a store, as `ls` lists it."""
 
     path: str  # of its file, relative to the store
@@ -182,8 +236,14 @@ def runs_of(place: Place, version: int | None) -> list[ListedRun]:
         adds = [run.add for run in reader.runs()]
     runs = [
         ListedRun(
-            *(add.path, add.offset, bucket_number(add.directory_key), add.rows, add.length),
-            *(add.origin.query_id, add.origin.first_batch, add.origin.last_batch),
+            path=add.path,
+            offset=add.offset,
+            bucket=bucket_number(add.directory_key),
+            rows=add.rows,
+            size_bytes=add.length,
+            query_id=add.origin.query_id,
+            first_batch=add.origin.first_batch,
+            last_batch=add.origin.last_batch,
         )
         for add in adds
     ]

@@ -21,9 +21,9 @@ import typer
 import ftfile
 from ftfile.core import __version__, errors
 from ftfile.log.format import layout
-from ftfile.tools.cli import output
 from ftfile.tools.cli.__main__ import MISSING
-from ftfile.tools.cli.app import EXAMPLES, app
+from ftfile.tools.cli.app import app, examples
+from ftfile.tools.cli.failures import code_of
 from tests.unit.tools.cli.conftest import BATCHES
 from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, run
 
@@ -49,17 +49,17 @@ def commands() -> Iterator[tuple[str, Callable[..., Any] | None]]:
 
 def test_every_command_has_help_with_examples() -> None:
     names = [name for name, _ in commands()]
-    assert {*names, "", "kv"} == set(EXAMPLES)
+    assert {*names, "", "kv"} == set(examples())
     for name in ("", "kv", *names):
         text = run(*name.split(), "--help").stdout
         assert "Examples" in text
-        for example in EXAMPLES[name]:
+        for example in examples()[name]:
             assert example.split()[1] in text
 
 
 def test_every_example_is_a_command() -> None:
     """Its options are those that there are; that there is no such directory is found out later."""
-    for example in {each for own in EXAMPLES.values() for each in own}:
+    for example in {each for own in examples().values() for each in own}:
         words = shlex.split(re.split(r" [|>] |  #| && ", example.replace("COMMAND", "ls"))[0])
         assert words.pop(0) == "ftfile"
         command: Any = typer.main.get_command(app)
@@ -180,7 +180,7 @@ def test_every_error_has_a_code() -> None:
     kinds = [errors.FtfileError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    assert all(output.code_of(kind.__new__(kind)) in {2, 3, 4, 5} for kind in kinds)
+    assert all(code_of(kind.__new__(kind)) in {2, 3, 4, 5} for kind in kinds)
 
 
 def test_defects_are_not_hidden(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

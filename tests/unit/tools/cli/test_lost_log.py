@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ftfile.core.errors import BatchGap
 from ftfile.log.format import layout
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.tools.cli.app import PANELS, STORE_COMMANDS
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "ls": (),
-    "history": (),
+if TYPE_CHECKING:
+    from ftfile.tools.cli.command import Command
+
+# What a command needs besides the directory.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
     "show": ("0",),
-    "cat": (),
-    "head": (),
-    "tail": (),
-    "flush": (),
-    "compact": (),
-    "export": (),
-    "drop": ("--where", "month = '6'", "--yes"),
-    "restore": ("--version", "0", "--yes"),
-    "undo": ("--yes",),
-    "vacuum": ("--yes",),
+    "diff": ("0",),
+    "drop": ("--where", "month = '6'"),
+    "delete": ("--where", "month = '6'"),
+    "restore": ("--version", "0"),
+    "get": ("a",),
 }
-OF_STORES: dict[str, tuple[str, ...]] = {"get": ("a",), "scan": (), "stats": (), "verify": (), "compact": ()}
-PLANNED = ("flush", "compact", "export", "drop", "restore", "undo", "vacuum")
+# They find the damage and print it, or have nothing to do with the log.
+NOT_REFUSED = {"status", "verify", "repair", "report", "source", "doctor", "migrate"}
+COMMANDS = {command.name: command for panel in PANELS.values() for command in panel if command.name not in NOT_REFUSED}
+
+
+def calls_of(command: Command) -> list[tuple[str, ...]]:
+    """Return the words of a call, and of its dry run if the command has one; both ask for nothing."""
+    options = inspect.signature(command.function).parameters
+    call = (command.name, *ARGUMENTS.get(command.name, ()))
+    agreed = (*call, "--yes") if "yes" in options else call
+    return [agreed, (*call, "--dry-run")] if "dry_run" in options else [agreed]
 
 
 @pytest.fixture
@@ -43,9 +52,7 @@ def test_every_command_says_so(lost: str) -> None:
     told = run("status", lost, code=4).stdout
     expected = "version 2, which '_ftfile/hints/_published' contains"
     assert expected in told
-    calls = [(command, *options) for command, options in COMMANDS.items()]
-    calls += [(command, *COMMANDS[command], "--dry-run") for command in PLANNED]
-    for command, *options in calls:
+    for command, *options in (call for each in COMMANDS.values() for call in calls_of(each)):
         result = run(command, lost, *options, code=4)
         assert result.stdout == ""
         # What changes something hears it from the log itself.
@@ -84,7 +91,7 @@ def test_so_do_those_of_stores(store: str, lost: tuple[str, ...]) -> None:
     for path in lost:
         shutil.rmtree(Path(store, path))
     expected = "which '_ftfile/hints/_published' contains" if layout.HINTS not in lost else "found no such directory"
-    for command, options in OF_STORES.items():
+    for command, *options in (call for each in STORE_COMMANDS for call in calls_of(each)):
         result = run("kv", command, store, *options, code=4)
         assert result.stdout == ""
         assert expected in result.stderr, command

@@ -1,4 +1,4 @@
-"""The table of operations: each has the arguments of its function, an example, and a question if it may lose data."""
+"""The commands that change something: each has the arguments of its function, and a question if it may lose data."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ import pytest
 import ftfile
 from ftfile.core.units import parse_size_bytes
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
-from ftfile.tools.cli.app import EXAMPLES
-from ftfile.tools.cli.operations import OPERATIONS
+from ftfile.tools.cli.app import PANELS, STORE_COMMANDS
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.cli.test_interrupted import CASES, Case, write, write_and_drop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.tools.cli.operation import Operation
-
 STATES = {**CASES, "undo": Case(write_and_drop, ("undo",), ("--yes",))}
 LOSE_DATA = {"repair", "vacuum", "expire", "drop", "delete", "restore", "undo"}
+COMMANDS = {command.name: command for panel in PANELS.values() for command in panel}
+COMMANDS |= {f"kv {command.name}": command for command in STORE_COMMANDS}
+# Their functions have no arguments of the same names.
+OTHERS = {"export", "migrate"}
+OPERATIONS = sorted(
+    name
+    for name, command in COMMANDS.items()
+    if "dry_run" in inspect.signature(command.function).parameters and name not in OTHERS
+)
 
 
 @pytest.fixture
@@ -32,45 +38,54 @@ def memory() -> Iterator[str]:
     MemoryFileSystem.drop("operations")
 
 
-def runs_of(operation: Operation, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def function_of(name: str) -> str:
+    return name.replace(" ", ".")
+
+
+def runs_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list to which each call of its function is added: True for a dry run."""
-    function = attrgetter(operation.function)(ftfile)
+    function = attrgetter(function_of(name))(ftfile)
     calls: list[bool] = []
 
     def counted(*arguments: object, dry_run: bool, **options: object) -> object:
         calls.append(dry_run)
         return function(*arguments, dry_run=dry_run, **options)
 
-    monkeypatch.setattr(f"ftfile.{operation.function}", counted, raising=False)
+    monkeypatch.setattr(f"ftfile.{function_of(name)}", counted, raising=False)
     return calls
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.function)
-class TestEach:
-    def test_its_options_are_those_of_its_function(self, operation: Operation) -> None:
-        shared = {"path", "dry_run", "progress", "key_provider", "storage", "at_least_version", "context"}
-        parameters = inspect.signature(attrgetter(operation.function)(ftfile)).parameters
-        assert parameters.keys() == shared | operation.options.keys()
-        for name, option in operation.options.items():
-            default = parse_size_bytes(option.default) if name == "target_bytes" else option.default
-            assert default in (None, parameters[name].default), name
+def test_they_are_all() -> None:
+    assert {*OPERATIONS} == {"flush", "compact", "kv compact", *LOSE_DATA}
 
-    def test_it_has_an_example_and_asks_if_it_may_lose_data(self, operation: Operation) -> None:
-        assert EXAMPLES[operation.function.replace(".", " ")]
-        assert bool(operation.question) == (operation.function in LOSE_DATA)
-        assert bool(operation.question) == ("asks for confirmation" in operation.description)
+
+@pytest.mark.parametrize("name", OPERATIONS)
+class TestEach:
+    def test_its_options_are_those_of_its_function(self, name: str) -> None:
+        of_python = {"path", "dry_run", "progress", "key_provider", "storage", "at_least_version", "context"}
+        of_command = {"path", "dry_run", "yes", "json", "key_provider", "storage", "at_least_version"}
+        parameters = inspect.signature(attrgetter(function_of(name))(ftfile)).parameters
+        options = inspect.signature(COMMANDS[name].function).parameters
+        assert parameters.keys() - of_python == options.keys() - of_command
+        for option in options.keys() - of_command:
+            default = options[option].default
+            default = parse_size_bytes(default) if option == "target_bytes" else default
+            assert default in (None, parameters[option].default), option
+
+    def test_it_asks_if_it_may_lose_data(self, name: str) -> None:
+        function = COMMANDS[name].function
+        may_ask = "yes" in inspect.signature(function).parameters
+        assert may_ask == (name in LOSE_DATA) == ("asks for confirmation" in " ".join((function.__doc__ or "").split()))
 
     @pytest.mark.slow
-    def test_it_is_planned_agreed_to_and_run(
-        self, operation: Operation, memory: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        case = STATES[operation.function.replace(".", " ")]
+    def test_it_is_planned_agreed_to_and_run(self, name: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        case = STATES[name]
         case.write(memory)
-        calls = runs_of(operation, monkeypatch)
+        calls = runs_of(name, monkeypatch)
         options = [option for option in case.options if option != "--yes"]
         run(*case.command, memory, *options, "--dry-run")
         assert calls == [True]
-        if operation.question:
+        if name in LOSE_DATA:
             assert "--yes" in run(*case.command, memory, *options, code=2).stderr
             assert calls == [True, True]
         result = run(*case.command, memory, *case.options)
@@ -80,8 +95,7 @@ class TestEach:
 
 @pytest.mark.slow
 def test_a_plan_without_changes_is_not_carried_out(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (repair,) = (operation for operation in OPERATIONS if operation.function == "repair")
     write(memory)
-    calls = runs_of(repair, monkeypatch)
+    calls = runs_of("repair", monkeypatch)
     assert run("repair", memory, "--full").stdout == "Nothing to repair\n"
     assert calls == [True]

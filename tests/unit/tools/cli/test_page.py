@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ import pytest
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.cli.app import EXAMPLES
+from ftfile.tools.cli import command
+from ftfile.tools.cli.app import PANELS, STORE_COMMANDS, examples
+from ftfile.tools.cli.command import Command
 from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 STORE = "memory://data"
 PAGE = Path(__file__).parents[4] / "docs/command.md"
+CLI = Path(command.__file__).parent
 CHANGING = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
     (r"\d+(\.\d)? (s|min) ago", "3 s ago"),
@@ -74,7 +78,7 @@ def write_data(checkpoint: Path, store: str = STORE) -> None:
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("output", "look_commands", "row_formats"):
+    for module in ("terminal", "output", "look_commands", "row_formats"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -97,15 +101,26 @@ def as_shown(output: str) -> str:
 def test_outputs_are_real() -> None:
     found = list(shown(PAGE.read_text()))
     assert len(found) > 8
-    for command, output in found:
-        words = shlex.split(command.replace("/data/", f"{STORE}/"))
+    for line, output in found:
+        words = shlex.split(line.replace("/data/", f"{STORE}/"))
         assert words[0] == "ftfile"
         text, _, code = output.rpartition("# ends with ")
         result = run(*words[1:], code=int(code) if text else 0)
         real = as_shown(result.output)
-        assert settled(real) == settled(text or output), f"$ {command}\n{real}"
+        assert settled(real) == settled(text or output), f"$ {line}\n{real}"
 
 
-def test_every_command_is_on_the_page() -> None:
+def test_every_command_is_shown() -> None:
+    """A command has three places: its function, a panel of `--help`, and the page."""
+    modules = [import_module(f"ftfile.tools.cli.{path.stem}") for path in CLI.glob("*_commands.py")]
+    defined = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Command)}
+    shown = {id(command) for commands in (*PANELS.values(), STORE_COMMANDS) for command in commands}
+    missing = [command.name for key, command in defined.items() if key not in shown]
+    assert missing == [], "put these commands into PANELS or STORE_COMMANDS of tools/cli/app.py"
     page = PAGE.read_text()
-    assert [name for name in EXAMPLES if f"`{name}" not in page and name] == []
+    missing = [name for name in examples() if f"`{name}" not in page and name]
+    assert missing == [], "give these commands a row in docs/command.md"
+
+
+def test_every_command_has_examples() -> None:
+    assert [name for name, lines in examples().items() if not lines] == [], "give these commands examples in @command"

@@ -11,8 +11,8 @@ import pytest
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.cli import output
-from ftfile.tools.cli.output import printable, printable_json
+from ftfile.tools.cli import terminal
+from ftfile.tools.cli.terminal import printable, printable_json
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import SOURCES, invoke
 
@@ -61,10 +61,10 @@ def test_errors(out: str) -> None:
 
 
 def test_headings_fields_and_questions(capsys: pytest.CaptureFixture[str]) -> None:
-    output.heading(HOSTILE)
-    output.print_fields([(HOSTILE, HOSTILE)])
-    output.say(HOSTILE)
-    output.put(f"{HOSTILE}\udc80", stderr=True)
+    terminal.heading(HOSTILE)
+    terminal.print_fields([(HOSTILE, HOSTILE)])
+    terminal.say(HOSTILE)
+    terminal.put(f"{HOSTILE}\udc80", stderr=True)
     assert not OBEYED.search("".join(capsys.readouterr()))
 
 
@@ -84,11 +84,11 @@ def test_what_is_kept() -> None:
 
 @pytest.mark.slow
 def test_commands_print_by_one_function() -> None:
-    own = {"app.py", "output.py"}
+    own = {"app.py", "failures.py", "output.py", "terminal.py"}
     calls = [
         f"{path.name}:{node.lineno}"
         for path in (SOURCES / "ftfile/tools/cli").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if path.name not in own and isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "typer.echo"}
     ]
-    assert calls == [], "print by `output.put`, so that a terminal obeys nothing that comes from storage"
+    assert calls == [], "print by `terminal.put`, so that a terminal obeys nothing that comes from storage"

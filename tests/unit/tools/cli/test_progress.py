@@ -14,7 +14,8 @@ import ftfile
 from ftfile.core.context import Progress
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.cli.output import WarningPrinter, progress_bar
+from ftfile.tools.cli.failures import WarningPrinter
+from ftfile.tools.cli.terminal import progress_bar
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.cli.test_interrupted import CASES
@@ -58,7 +59,7 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
     def noted(_: str) -> Iterator[Any]:
         yield told.append
 
-    for module in ("operation", "migrate_commands", "store_commands"):
+    for module in ("change", "migrate_commands", "store_commands"):
         monkeypatch.setattr(import_module(f"ftfile.tools.cli.{module}"), "progress_bar", noted)
     case = CASES[name]
     with mounted(MemoryFileSystem("progress")) as url:

@@ -85,7 +85,7 @@ def test_a_delete_says_what_stays(out: str) -> None:
 
 
 def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.tools.cli.output.is_watched", lambda: True)
+    monkeypatch.setattr("ftfile.tools.cli.change.is_watched", lambda: True)
     command = ("drop", out, "--where", "all")
     assert "Nothing was changed" in run(*command, answer="n\n", code=2).stderr
     assert "interrupted" in run(*command, answer="", code=130).stderr, "Ctrl-C, or the end of the input"

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, exact_time, time_text
-from ftfile.tools.cli import output
-from ftfile.tools.cli.output import chosen_columns, print_table
+from ftfile.tools.cli import terminal
+from ftfile.tools.cli.terminal import chosen_columns, print_table
 from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
 from tests.unit.tools.cli.running import in_terminal
 
@@ -35,7 +35,7 @@ COLUMNS = [
 def test_a_table_fits_its_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
     print_table(COLUMNS, ROWS)
     text, notes = capsys.readouterr()
@@ -51,8 +51,8 @@ def test_a_table_fits_its_terminal(
 
 
 def test_a_long_table_has_one_heading(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(output, "is_terminal", lambda: True)
-    monkeypatch.setattr(output, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "ROWS_AT_ONCE", 2)
     for number in (0, 2, 5):
         print_table(COLUMNS[1:2], ROWS[1:] * number)
         assert capsys.readouterr().out.split() == ["rows", *["1"] * number]

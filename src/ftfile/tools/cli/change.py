@@ -1,0 +1,133 @@
+"""A change of a directory or a store: planned, announced, confirmed and carried out."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from ftfile.core.errors import ConfigError
+from ftfile.tools.cli.failures import USAGE
+from ftfile.tools.cli.place import Place
+from ftfile.tools.cli.terminal import printable, progress_bar, put, say
+
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the planned changes, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Report: TypeAlias = Any  # the result of an operation's function; of its dry run, too
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The option of a change that loses no data."""
+
+    dry_run: DryRun = False
+
+    def ask(self, question: str) -> None:
+        """Do not ask."""
+
+
+@dataclass(frozen=True)
+class Confirmed(Planned):
+    """The options of a change that can lose data, which a person confirms."""
+
+    yes: Yes = False
+
+    def ask(self, question: str) -> None:
+        """Return if a person agrees; else end the command."""
+        agree(question, yes=self.yes)
+
+
+class Change:
+    """A call of a function of the package that has a dry run.
+
+    Args:
+        function: such as `ftfile.compact`.
+        place: its first argument, and how it is opened.
+        requires_log: if the log of the directory is lost, a plan fails instead of finding nothing.
+        arguments: of the function. None and an empty list stand for an option that was not given.
+    """
+
+    def __init__(
+        self, function: Callable[..., Report], place: Place, *, requires_log: bool = True, **arguments: object
+    ) -> None:
+        self._function = function
+        self._place = place
+        self._requires_log = requires_log
+        self._arguments = {name: value for name, value in arguments.items() if value not in (None, [])}
+
+    def plan(self) -> Report:
+        """Return the report of a dry run.
+
+        Raises:
+            CorruptData: an argument names what the directory does not have, because its log is lost.
+            ConfigError: an argument is wrong.
+        """
+        try:
+            return self._call(dry_run=True)
+        except ConfigError:
+            self._require_log()
+            raise
+
+    def complete(self, plan: Report, announcement: str, options: Planned, question: str = "") -> Report:
+        """Return the plan if it was a dry run, else announce the change, ask, and return the report of the call.
+
+        A condition on the clock is carried out as it was planned, since a person agreed to the plan.
+
+        Args:
+            plan: the report of the dry run.
+            announcement: "deletes 3 files"; empty if the plan changes nothing.
+            options: of the command.
+            question: asked before data can be lost; empty if no data can be lost.
+
+        Raises:
+            CorruptData: the plan changes nothing, because the log of the directory is lost.
+        """
+        if not announcement:
+            self._require_log()
+        if options.dry_run:
+            return plan
+        asked = self._arguments.get("where")
+        where = getattr(plan, "where", None) or asked
+        if announcement:
+            condition = "" if where == asked else f", where {where}"
+            say(f"This {announcement}{condition}")
+            if question:
+                options.ask(question)
+        return self._call(dry_run=False) if where is None else self._call(dry_run=False, where=where)
+
+    def _require_log(self) -> None:
+        if self._requires_log:
+            self._place.require_log()
+
+    def _call(self, **more: object) -> Report:
+        arguments = {**self._place.access, **self._arguments, **more}
+        with progress_bar(self._function.__name__) as progress:
+            return self._function(self._place.path, progress=progress, **arguments)
+
+
+def print_result(report: Report, verb: str, past: str, result: str) -> None:
+    """Print what was changed, or of a dry run what would be: "Would merge 3 files", "Merged 3 files"."""
+    begin = f"Would {verb}" if report.dry_run else past
+    put(f"{begin} {result}")
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
+    if yes:
+        return
+    if not is_watched():
+        say("ftfile: this needs a confirmation, and stdin is not a terminal: give --yes. Nothing was changed")
+        raise typer.Exit(USAGE)
+    try:
+        if typer.confirm(printable(question, "\n"), err=True):
+            return
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    say("Nothing was changed")
+    raise typer.Exit(USAGE)
+
+
+def is_watched() -> bool:
+    """Return True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

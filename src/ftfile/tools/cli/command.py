@@ -1,0 +1,74 @@
+"""A command: its function with the options that typer reads, and its examples."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+_ACCESS = {"key_provider", "storage", "at_least_version"}  # shown last
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as `--help` shows it.
+
+    Attributes:
+        name: under which it is called, within its group.
+        function: with one parameter for each argument and option.
+        examples: lines of a shell; the text after two spaces and # is a comment.
+    """
+
+    name: str
+    function: Callable[..., None]
+    examples: tuple[str, ...]
+
+    @property
+    def epilog(self) -> str:
+        """Return the examples as typer shows them below the options."""
+        return epilog_of(self.examples)
+
+
+def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
+    """Make a command of the function below, with these examples."""
+
+    def made(function: Callable[..., None]) -> Command:
+        return Command(function.__name__, _without_groups(function), examples)
+
+    return made
+
+
+def epilog_of(examples: tuple[str, ...]) -> str:
+    """Return examples in the markup of rich, with their comments dimmed."""
+    return "\n".join(["[bold]Examples[/bold]", *map(_marked_up, examples)])
+
+
+def _marked_up(line: str) -> str:
+    text, hash_sign, comment = line.replace("[", r"\[").partition("  #")
+    return f"  {text}[dim]  #{comment}[/dim]" if hash_sign else f"  {text}"
+
+
+def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function with a parameter for each field of its dataclasses, since typer has no groups of options."""
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)
+    }
+
+    @functools.wraps(function)
+    def ungrouped(**options: Any) -> None:  # noqa: ANN401 - of any option
+        for name, group in groups.items():
+            options[name] = group(**{field.name: options.pop(field.name) for field in fields(group)})
+        function(**options)
+
+    flat: list[inspect.Parameter] = []
+    for parameter in parameters:
+        if parameter.name in groups:
+            flat += inspect.signature(groups[parameter.name]).parameters.values()
+        else:
+            flat.append(parameter)
+    flat.sort(key=lambda parameter: parameter.name in _ACCESS)
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in flat]
+    ungrouped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return ungrouped

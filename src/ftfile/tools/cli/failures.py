@@ -1,0 +1,114 @@
+"""Errors of a command as exit codes and messages, and warnings as messages."""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+from shlex import quote
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from ftfile.core.errors import (
+    CommitError,
+    ConfigError,
+    CorruptData,
+    EncodingError,
+    FtfileError,
+    SchemaError,
+    SourceError,
+    StorageError,
+    UserCodeError,
+)
+from ftfile.core.remedies import PATH, in_commands
+from ftfile.tools.cli.terminal import printable, put
+
+FOUND = 1  # a check found something wrong
+USAGE = 2  # the command, its options, the path or a condition is wrong
+STORE = 3  # the store failed, is away, or refuses
+DAMAGED = 4  # the log or data is not what was committed
+CONFLICT = 5  # the operation was refused, or could not be done for all
+INTERRUPTED = 130  # by Ctrl-C
+CLOSED = 141  # the reader of the output has gone, as `head` does
+
+_CODES = (
+    ((ConfigError, SchemaError, UserCodeError, TypeError), USAGE),
+    (StorageError, STORE),
+    ((CorruptData, EncodingError), DAMAGED),
+    ((CommitError, SourceError, FtfileError), CONFLICT),
+)
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of an error that ftfile raises."""
+    return next(code for kinds, code in _CODES if isinstance(error, kinds))
+
+
+# The job, query or batch that a line of the log is about; of a command, there is one.
+_CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
+
+
+class WarningPrinter(logging.Handler):
+    """Prints warnings that are logged on stderr, each in one line, and the same one once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line; also above a progress bar, which takes the place of stderr."""
+        text = " ".join(_CONTEXT.sub("", record.getMessage()).splitlines())
+        if text in self._printed:
+            return
+        self._printed.add(text)
+        with contextlib.suppress(OSError, ValueError):
+            put(f"ftfile: {record.levelname.lower()}: {printable(text)}", stderr=True)
+
+
+_HINTS = {
+    "is a store of keys and values": ". The commands for stores begin with `ftfile kv`",
+    "not a store of keys and values": ". The commands for directories of files are those without `kv`",
+}
+
+
+class Commands(TyperGroup):
+    """Commands whose errors become messages and exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of typer
+        """Run a command, and raise `typer.Exit` with a code where it fails."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            _print_error("interrupted. Recorded changes are kept, and nothing else was changed")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Python would flush what is left at its end, and complain.
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(CLOSED) from None
+        except (FtfileError, TypeError) as error:
+            # Of an argument of another type than a function takes, `core.arguments` says so.
+            if isinstance(error, TypeError) and ": it takes " not in str(error):
+                raise
+            _print_error(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
+            raise typer.Exit(code_of(error)) from None
+        return result
+
+
+def _text_of(error: Exception, path: str, command: str | None) -> str:
+    if command == "source":
+        path = PATH  # of files that others write, and not of what is damaged
+    text = str(error)
+    hints = [hint for words, hint in _HINTS.items() if words in text]
+    has_log = path != PATH and command != "migrate"
+    if isinstance(error, CorruptData) and has_log and "`ftfile" not in in_commands(text):
+        hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all damage and changes nothing")
+    return "".join([in_commands(text, path), *hints])
+
+
+def _print_error(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print("ftfile:", printable(text, "\n"), file=sys.stderr)

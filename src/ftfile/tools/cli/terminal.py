@@ -1,0 +1,212 @@
+"""Text on a terminal and in a pipe: lines, tables and progress.
+
+Results go to stdout; announcements, questions, progress and errors go to stderr. A table is as wide as the terminal.
+In a pipe it is plain text with tabs between the columns, complete and without colours.
+"""
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ftfile.core.units import bytes_text, duration_text
+from ftfile.tools.report.views import ALWAYS, Column, View, used_columns
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+_GAP = 2  # between columns
+_FOLDED = 24  # cells at least for a column that is folded into several lines
+_RATHER_FOLDED = 3
+# Control characters; those that turn the order of letters, end lines or have no width; and what UTF-8 cannot say.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# Rows of which a table is laid out together.
+ROWS_AT_ONCE = 1_000
+
+
+def printable(text: str, keeps: str = "") -> str:
+    """Return a text with escapes in place of what a terminal would obey or hide, but for characters that it `keeps`."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keeps else repr(match[0])[1:-1], text)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON text that means the same, also to those who see it on a terminal."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+
+def is_terminal() -> bool:
+    """Return True if the output goes to a terminal."""
+    return sys.stdout.isatty()
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Return a console of rich, as wide as the terminal is now."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, width=shutil.get_terminal_size().columns, highlight=False, markup=False, emoji=False)
+
+
+def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool = True) -> None:
+    """Print items as rows; on a terminal, without columns that have no value and may be left out."""
+    if not is_terminal():
+        _print_plain(columns, items, with_heading=with_heading)
+        return
+    rest = iter(items)
+    while (rows := [*islice(rest, ROWS_AT_ONCE)]) or with_heading:
+        _print_laid_out(columns, rows, with_heading=with_heading)
+        with_heading = False
+
+
+def _print_plain(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool) -> None:
+    if with_heading:
+        print("\t".join(printable(column.name) for column in columns))
+    for item in items:
+        values = [(column, column.value(item)) for column in columns]
+        print("\t".join("" if value is None else printable(column.kind.in_pipe(value)) for column, value in values))
+
+
+def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_heading: bool) -> None:
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    columns = used_columns(columns, items)
+    texts = [[printable(column.text(item)) for item in items] for column in columns]
+    widths = [
+        max(map(cell_len, [printable(column.name), *column_texts]), default=0)
+        for column, column_texts in zip(columns, texts, strict=True)
+    ]
+    chosen, left_out = chosen_columns(columns, widths, screen.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=with_heading, header_style="bold")
+    for number in chosen:
+        column = columns[number]
+        justify: Literal["left", "right"] = "right" if column.kind.is_number else "left"
+        table.add_column(Text(printable(column.name)), justify=justify, overflow="fold", no_wrap=not column.folds)
+    for row in range(len(items)):
+        cells = []
+        for number in chosen:
+            style = columns[number].style
+            cells.append(Text(texts[number][row], style(columns[number].value(items[row])) if style else ""))
+        table.add_row(*cells)
+    screen.print(table)
+    if left_out and with_heading:
+        names = ", ".join(printable(columns[number].name) for number in left_out)
+        console(stderr=True).print(f"Not shown in {screen.width} columns: {names}. See --json.", style="dim")
+
+
+def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the columns that a width has room for, and of the others."""
+    chosen, left_out = [*range(len(columns))], list[int]()
+
+    def needed(keep: int) -> int:
+        # Rather than folding others, columns go that matter little.
+        folded = [columns[number].folds and keep > _RATHER_FOLDED for number in chosen]
+        least = [
+            min(widths[number], _FOLDED) if folds else widths[number]
+            for number, folds in zip(chosen, folded, strict=True)
+        ]
+        total: int = sum(least) + _GAP * (len(chosen) - 1)
+        return total
+
+    for number in sorted(chosen, key=lambda number: (columns[number].keep, -number)):
+        keep = columns[number].keep
+        if keep == ALWAYS or (keep > _RATHER_FOLDED and needed(keep) <= width):
+            break
+        if needed(keep) > width:
+            chosen.remove(number)
+            left_out.append(number)
+    return chosen, sorted(left_out)
+
+
+def put(text: str, *, stderr: bool = False) -> None:
+    """Print lines, on stdout or stderr. Whatever comes from storage may be in them: a terminal obeys none of it."""
+    print(printable(text, "\n\t"), file=sys.stderr if stderr else sys.stdout, flush=stderr)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line on stderr, for people."""
+    if sys.stderr.isatty():
+        console(stderr=True).print(printable(text, "\n"), style=style, soft_wrap=True)
+    else:
+        put(text, stderr=True)
+
+
+def heading(text: str, style: str = "bold") -> None:
+    """Print the heading of what follows."""
+    if is_terminal():
+        console().print(f"\n{printable(text)}", style=style)
+    else:
+        put(f"\n{text}")
+
+
+def print_view(view: View) -> None:
+    """Print a view with its title."""
+    heading(view.title)
+    print_table(view.columns, view.items)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print names with values, one a line; those without a value are left out."""
+    shown = [(printable(name), printable(str(value), "\n")) for name, value in fields if value not in (None, "")]
+    if not is_terminal():
+        for name, value in shown:
+            put(f"{name}\t{value}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in shown:
+        table.add_row(name, Text(value))
+    console().print(table)
+
+
+def write_bytes(data: bytes | memoryview) -> None:
+    """Write UTF-8, or other bytes, to stdout, through the text stream where that has no bytes below it."""
+    below = getattr(sys.stdout, "buffer", None)
+    if below is None:
+        sys.stdout.write(bytes(data).decode(errors="backslashreplace"))
+        return
+    sys.stdout.flush()
+    below.write(data)
+
+
+OnProgress: TypeAlias = "Callable[[Any], object] | None"
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[OnProgress]:
+    """Give the function that an operation calls with its progress; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    operation, far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[far]}"))
+    with Progress(operation, BarColumn(bar_width=None), far, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(what), total=None, far="")
+
+        def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
+            remaining = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
+            size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}" if now.total_bytes else ""
+            far = f"{now.done:,} of {now.total:,} {now.unit}{size}{remaining}"
+            done, total = (now.done_bytes, now.total_bytes) if now.total_bytes else (now.done, now.total)
+            bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
+
+        yield show
+
+
+def waiting(what: str) -> contextlib.AbstractContextManager[object]:
+    """Show that something goes on which cannot tell how far it is."""
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.text import Text
+
+    return console(stderr=True).status(Text(f"{printable(what)} …"))
