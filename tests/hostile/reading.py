@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from ftfile.errors import FtfileError
-from ftfile.formats import reading
+from ftfile.formats.reading import memory_limit
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.settings import FileDecoding
@@ -87,7 +87,7 @@ def write(file: Input, files: Files) -> None:
 
 def main(*names: str) -> None:
     """Print the outcome of each of these inputs, as a worker of Spark's would have it."""
-    reading.is_worker = lambda: True  # type: ignore[attr-defined]
+    memory_limit.is_worker = lambda: True  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as directory:
         files = Files(Path(directory))
         for name in names or INPUTS:

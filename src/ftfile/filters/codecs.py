@@ -6,6 +6,7 @@ import bz2
 import lzma
 import sys
 import zlib
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
@@ -58,6 +59,22 @@ class Codec(Filter):
     def from_definition(cls, definition: Mapping[str, Any]) -> Codec:
         return cls(definition.get("level"))
 
+    @abstractmethod
+    def compressor(self, _size_bytes: int | None, /) -> Stream:
+        """Start a stream that compresses `_size_bytes`; None if the size is unknown."""
+
+    @abstractmethod
+    def decompressor(self) -> Stream:
+        """Start a stream that decompresses one or more frames in sequence."""
+
+    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:
+        del identity  # compressed frames may be moved to other files
+        return self.compressor(size_bytes)
+
+    def decoder(self, identity: str) -> Stream:
+        del identity
+        return self.decompressor()
+
 
 class _Compressor(Protocol):
     """The interface of Python's libraries for compressing one frame."""
@@ -86,11 +103,11 @@ class Gzip(Codec):
 
     name, levels = "gzip", (1, 9)
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, _size_bytes: int | None, /) -> Stream:
         library = isal_zlib if self.used_level <= _ISAL_LEVEL_MAX else zlib
         return _FrameEncoder(library.compressobj(self.used_level, zlib.DEFLATED, _GZIP_HEADER))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         error = cast("type[Exception]", isal_zlib.error)
         return FrameDecoder(self.name, _GzipFrame, error)
 
@@ -102,10 +119,10 @@ class Bzip2(Codec):
     level_default = 9
     frame_bytes = 890_000  # one block at level 9, but for what run lengths add
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, _size_bytes: int | None, /) -> Stream:
         return _FrameEncoder(bz2.BZ2Compressor(self.used_level))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         return FrameDecoder(self.name, bz2.BZ2Decompressor, OSError, ValueError)
 
 
@@ -115,14 +132,14 @@ class Xz(Codec):
     name, levels = "xz", (0, 9)
     frame_bytes = 4 << 20
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, size_bytes: int | None, /) -> Stream:
         settings = {"id": lzma.FILTER_LZMA2, "preset": self.used_level}
         if size_bytes is not None:
             # Tables for the level's megabytes would cost more than compressing some kilobytes.
             settings["dict_size"] = max(min(size_bytes, 1 << (18 + self.used_level)), _XZ_DICTIONARY_BYTES_MIN)
         return _FrameEncoder(lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=[settings]))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         start = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES_MAX)
         return FrameDecoder(self.name, start, lzma.LZMAError)
 
@@ -132,13 +149,13 @@ class Zstd(Codec):
 
     name, levels = "zstd", (1, 22)
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, size_bytes: int | None, /) -> Stream:
         import zstandard
 
         compressor = zstandard.ZstdCompressor(self.used_level, write_checksum=True)
         return _FrameEncoder(compressor.compressobj(-1 if size_bytes is None else size_bytes))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         import zstandard
 
         start = zstandard.ZstdDecompressor().decompressobj
@@ -154,7 +171,7 @@ class Lz4Frame(Codec):
 
     name, levels = "lz4frame", (1, 12)
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, size_bytes: int | None, /) -> Stream:
         import lz4.frame
 
         compressor = lz4.frame.LZ4FrameCompressor(
@@ -162,7 +179,7 @@ class Lz4Frame(Codec):
         )
         return _FrameEncoder(compressor, compressor.begin(size_bytes or 0))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         import lz4.frame
 
         return FrameDecoder("lz4", lz4.frame.LZ4FrameDecompressor, RuntimeError)

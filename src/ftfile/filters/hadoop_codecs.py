@@ -40,13 +40,13 @@ class Lz4Blocks(Codec):
     name, levels = "lz4", (1, 12)
     frame_bytes = 4 * _LZ4_BLOCK_BYTES
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, _size_bytes: int | None, /) -> Stream:
         mode: dict[str, Any] = {"mode": "default"}
         if self.used_level >= _LZ4_HIGH_LEVEL_MIN:
             mode = {"mode": "high_compression", "compression": self.used_level}
         return BlockEncoder(_LZ4_BLOCK_BYTES, partial(lz4.block.compress, store_size=False, **mode))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         return BlockDecoder("LZ4", lz4.block.decompress, lz4.block.LZ4BlockError)
 
 
@@ -56,10 +56,10 @@ class SnappyBlocks(Codec):
     name = "snappy"
     frame_bytes = 5 * _SNAPPY_BLOCK_BYTES
 
-    def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
+    def compressor(self, _size_bytes: int | None, /) -> Stream:
         return BlockEncoder(_SNAPPY_BLOCK_BYTES, partial(_SNAPPY.compress, asbytes=True))
 
-    def decoder(self, identity: str) -> Stream:  # noqa: ARG002 - for other filters
+    def decompressor(self) -> Stream:
         return BlockDecoder("snappy", _unsnapped, pa.ArrowException, OSError)
 
 

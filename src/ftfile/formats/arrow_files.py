@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 import pyarrow as pa
 
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.formats.reading import LentFile, batch_as, reading_errors
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.lent_file import LentFile
+from ftfile.formats.reading.read_errors import reading_errors
 from ftfile.rows.buffers import map_leaf_types
 
 if TYPE_CHECKING:

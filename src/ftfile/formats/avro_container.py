@@ -19,7 +19,7 @@ from isal import isal_zlib
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.avro_bounds import ROWS_MEMORY_BYTES_MAX, SCHEMA_BYTES_MAX
-from ftfile.formats.reading import corrupt
+from ftfile.formats.reading.read_errors import corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
     is_valid,

@@ -25,7 +25,9 @@ from ftfile.formats.avro_container import (
     read_header,
 )
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, corrupt
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.read_errors import corrupt
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:

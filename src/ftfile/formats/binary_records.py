@@ -14,7 +14,9 @@ from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.core.extensions import installed, is_name_of_code, load
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, overlaps_itself, rows_of, separator_ends, whole_lines
-from ftfile.formats.reading import batch_as, check_one_text_column, corrupt
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.read_errors import corrupt
+from ftfile.formats.reading.schema_checks import check_one_text_column
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import ragged, string_parts, text_scalar, varints
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
-from ftfile.formats.reading import batch_as
+from ftfile.formats.reading.batches import batch_as
 from ftfile.rows.messages import read_rows
 from ftfile.rows.spark_types import spark_schema_json
 

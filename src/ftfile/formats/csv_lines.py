@@ -15,7 +15,11 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
-from ftfile.formats.reading import LentFile, TimeFormats, batch_of, check_problems, check_variants, corrupt
+from ftfile.formats.reading.batches import batch_of
+from ftfile.formats.reading.lent_file import LentFile
+from ftfile.formats.reading.read_errors import corrupt
+from ftfile.formats.reading.schema_checks import check_problems, check_variants
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_texts, text_scalar
 from ftfile.rows.clock_text import times_of_day

@@ -15,7 +15,10 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
-from ftfile.formats.reading import TimeFormats, batch_of, check_problems, check_variants, columns_within, corrupt
+from ftfile.formats.reading.batches import batch_of
+from ftfile.formats.reading.read_errors import corrupt
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
     is_valid,

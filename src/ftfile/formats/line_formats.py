@@ -18,7 +18,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.api import Encoder, Joiner, LineFormat, SegmentCodec, Taken
-from ftfile.formats.reading import corrupt
+from ftfile.formats.reading.read_errors import corrupt
 from ftfile.rows.buffers import string_parts
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from pyarrow import orc
 
 from ftfile.core.errors import UnencodableRows
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, check_problems, check_variants, columns_within, reading_errors
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.read_errors import reading_errors
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
 from ftfile.rows.buffers import (
     is_valid,
     leaf_types,

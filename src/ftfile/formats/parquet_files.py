@@ -20,7 +20,9 @@ from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
-from ftfile.formats.reading import LentFile, batch_as, corrupt, reading_errors
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.lent_file import LentFile
+from ftfile.formats.reading.read_errors import corrupt, reading_errors
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import leaf_types, map_entries
 

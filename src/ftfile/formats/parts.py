@@ -15,7 +15,8 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
 from ftfile.formats.api import LineFormat, Wanted, format_from_definition
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
-from ftfile.formats.reading import batch_as, bounded
+from ftfile.formats.reading.batches import batch_as
+from ftfile.formats.reading.memory_limit import bounded
 from ftfile.log.format.layout import directory_of, stem_of, storage_identity
 from ftfile.log.places import checksum_of, open_add
 from ftfile.log.sealed import keys_of

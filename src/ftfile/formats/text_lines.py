@@ -10,7 +10,9 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, overlaps_itself, rows_of, whole_lines
-from ftfile.formats.reading import batch_of, check_one_text_column, corrupt
+from ftfile.formats.reading.batches import batch_of
+from ftfile.formats.reading.read_errors import corrupt
+from ftfile.formats.reading.schema_checks import check_one_text_column
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import text_scalar
 

@@ -10,9 +10,9 @@ from msgspec import structs
 import ftfile
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, NotADirectory
-from ftfile.formats import reading
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import read_add, read_part, recorded_names
+from ftfile.formats.reading import memory_limit
 from ftfile.log.format import layout
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import open_filesystem
@@ -72,7 +72,7 @@ def test_of_a_longer_file_no_more_is_read_than_is_recorded(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_part_is_decoded_within_a_limit_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "is_worker", lambda: True)
+    monkeypatch.setattr(memory_limit, "is_worker", lambda: True)
     MicroBatch(str(tmp_path), {"a": "string"}, {"fileFormat": "parquet"}).run(0, [[{"a": "a"}]])
     snapshot = ftfile.open(str(tmp_path)).snapshot()
     (add,) = snapshot.adds.values()

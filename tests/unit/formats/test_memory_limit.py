@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.formats import reading
 from ftfile.formats.api import format_from_options
+from ftfile.formats.reading import memory_limit
 from tests.hostile.watched import data_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ROWS = pa.record_batch({"a": [1]})
 
 @pytest.fixture(autouse=True)
 def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "is_worker", lambda: True)
+    monkeypatch.setattr(memory_limit, "is_worker", lambda: True)
 
 
 def limit() -> int:
@@ -39,22 +39,22 @@ def test_the_limit_is_that_of_the_decoder_alone() -> None:
             within.append(limit())
             yield ROWS
 
-    between = [limit() for _ in reading.bounded(batches(), 1 << 20, "a")]
+    between = [limit() for _ in memory_limit.bounded(batches(), 1 << 20, "a")]
     assert between == [before] * 2
     assert limit() == before
     for one in within:
-        assert abs(one - data_bytes() - reading.MEMORY_BYTES - (reading.MEMORY_RATIO << 20)) < 64 << 20
+        assert abs(one - data_bytes() - memory_limit.MEMORY_BYTES - (memory_limit.MEMORY_RATIO << 20)) < 64 << 20
 
 
 def test_a_program_of_a_user_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "is_worker", lambda: False)
+    monkeypatch.setattr(memory_limit, "is_worker", lambda: False)
     before, within = limit(), []
 
     def batches() -> Iterator[pa.RecordBatch]:
         within.append(limit())
         yield ROWS
 
-    assert list(reading.bounded(batches(), 1 << 20, "a")) == [ROWS]
+    assert list(memory_limit.bounded(batches(), 1 << 20, "a")) == [ROWS]
     assert within == [before]
 
 
@@ -66,9 +66,9 @@ def test_rows_that_take_more_are_damage(error: Exception) -> None:
         yield ROWS
         raise error
 
-    rows = reading.bounded(batches(), 0, "a/b")
+    rows = memory_limit.bounded(batches(), 0, "a/b")
     assert next(rows) is ROWS
-    with pytest.raises(CorruptData, match=f"a/b.*{reading.MEMORY_BYTES} bytes"):
+    with pytest.raises(CorruptData, match=f"a/b.*{memory_limit.MEMORY_BYTES} bytes"):
         next(rows)
     assert limit() == before
 
@@ -82,14 +82,14 @@ def test_decoders_in_two_threads_have_what_is_theirs() -> None:
         ends.append(limit())
         yield ROWS
 
-    thread = threading.Thread(target=lambda: list(reading.bounded(slow(), 1 << 30, "a")))
+    thread = threading.Thread(target=lambda: list(memory_limit.bounded(slow(), 1 << 30, "a")))
     thread.start()
     is_begun.wait(10)
-    assert list(reading.bounded(iter([ROWS]), 0, "b")) == [ROWS]
+    assert list(memory_limit.bounded(iter([ROWS]), 0, "b")) == [ROWS]
     may_end.set()
     thread.join()
     assert ends[0] not in {before, resource.RLIM_INFINITY}
-    assert ends[0] > reading.MEMORY_BYTES + (reading.MEMORY_RATIO << 30)
+    assert ends[0] > memory_limit.MEMORY_BYTES + (memory_limit.MEMORY_RATIO << 30)
     assert limit() == before
 
 

@@ -14,7 +14,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import CorruptData
 from ftfile.formats.api import format_from_options
-from ftfile.formats.reading import LentFile, end_all
+from ftfile.formats.reading.lent_file import LentFile, end_all
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
@@ -134,7 +134,7 @@ print(next(rows).num_rows > 0)
 def test_a_forked_process_waits_for_no_read_of_its_parent() -> None:
     code = """
 import io, os, signal, threading
-from ftfile.formats.reading import LentFile
+from ftfile.formats.reading.lent_file import LentFile
 
 begun, may_end = threading.Event(), threading.Event()
 

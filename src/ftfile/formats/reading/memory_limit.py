@@ -1,0 +1,99 @@
+"""The limit of the memory that a worker of Spark decodes rows in."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import is_worker
+from ftfile.core.errors import CorruptData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+# Of rows that are decoded at once, beyond what the process has: a constant, and a multiple of what is stored.
+MEMORY_BYTES, MEMORY_RATIO = 768 << 20, 4
+_STATM_BYTES, _STATM_DATA = 256, 5  # the place of data and stack, in pages
+
+
+class _ProcessLimit:
+    """The limit of a process's memory while decoders run, in however many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._before = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def begin(self, bytes_max: int) -> None:
+        with self._lock:
+            soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            if not self._running:
+                self._before = soft, hard
+            limits = [limit for limit in self._before if limit != resource.RLIM_INFINITY]
+            limit = min([_data_bytes() + bytes_max, *limits])
+            # Where another decoder runs, both have what is theirs.
+            resource.setrlimit(resource.RLIMIT_DATA, (max(limit, soft) if self._running else limit, hard))
+            self._running += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                resource.setrlimit(resource.RLIMIT_DATA, self._before)
+
+
+_process_limit = _ProcessLimit()
+
+
+def _data_bytes() -> int:
+    """Return the memory of this process that counts for `RLIMIT_DATA`, or a little more."""
+    file = os.open("/proc/self/statm", os.O_RDONLY)  # faster than `open`: it is read for each batch
+    try:
+        return int(os.read(file, _STATM_BYTES).split()[_STATM_DATA]) * resource.getpagesize()
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _memory_limit(bytes_max: int) -> Iterator[None]:
+    """Let the block take at most so much more memory than the process has: what takes more raises a `MemoryError`.
+
+    Libraries decode what a file declares, and have no limit of their own. Only Linux has one for a process, and only a
+    worker of Spark's has one: in a user's program, other threads would meet it, too.
+    """
+    if sys.platform != "linux" or not is_worker():
+        yield
+        return
+    _process_limit.begin(bytes_max)
+    try:
+        yield
+    finally:
+        _process_limit.end()
+
+
+def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of `stored_bytes`, each batch decoded within a bound of memory.
+
+    Raises:
+        CorruptData: a batch takes more than `MEMORY_BYTES` and `MEMORY_RATIO` times what is stored, in a worker of
+            Spark's; elsewhere, more than there is.
+    """
+    bytes_max = MEMORY_BYTES + MEMORY_RATIO * stored_bytes
+    while True:
+        try:
+            with _memory_limit(bytes_max):
+                batch = next(batches, None)
+        except MemoryError as error:
+            within = f"{bytes_max} bytes of memory" if is_worker() else "the memory of this process"
+            expected = f"batches of rows that can be decoded within {within}"
+            raise CorruptData(path, expected, f"more: {error}") from error
+        if batch is None:
+            return
+        yield batch

@@ -1,0 +1,76 @@
+"""The patterns and the time zone by which dates and timestamps are text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.options.table import DEFAULTS
+from ftfile.rows.value_text import TimePattern
+from ftfile.rows.zone_clocks import is_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+_OPTIONS = {
+    "timestamp": "timestampFormat",
+    "timestamp_ntz": "timestampNTZFormat",
+    "date": "dateFormat",
+    "zone": "timeZone",
+}
+_INSTANT, _WALL_CLOCK, _DATE = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()
+_UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC")
+
+_parsed = lru_cache(maxsize=64)(TimePattern.parse)  # each plan and each task of a query asks for the same ones
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormats:
+    """Patterns, ISO 8601 with microseconds by default, and the zone whose clocks show TIMESTAMP columns."""
+
+    timestamp: str
+    timestamp_ntz: str
+    date: str
+    zone: str
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> TimeFormats:
+        """Return the formats of options; `ConfigError` if a pattern or a time zone is unknown."""
+        formats = cls(**{name: options.get(option, DEFAULTS[option]) for name, option in _OPTIONS.items()})
+        if formats.zone in _UTC_NAMES:
+            formats = replace(formats, zone="UTC")
+        for kind in (_INSTANT, _WALL_CLOCK, _DATE):
+            formats.pattern(kind)
+        if not is_zone(formats.zone):
+            advice = "write it as in `Europe/Berlin`, `+01:00` or `UTC`"
+            raise ConfigError(f"option timeZone={formats.zone!r} is not understood; {advice}")
+        return formats
+
+    def definition(self) -> dict[str, Any]:
+        """Return the options that differ from the defaults."""
+        options = {option: getattr(self, name) for name, option in _OPTIONS.items()}
+        return {option: value for option, value in options.items() if value != DEFAULTS[option]}
+
+    def pattern(self, kind: pa.DataType) -> TimePattern:
+        """Return the pattern of a date or timestamp type."""
+        name = self._name(kind)
+        return _parsed(_OPTIONS[name], getattr(self, name), kind)
+
+    def is_iso(self, kind: pa.DataType) -> bool:
+        """Return True for the default pattern, which every parser reads."""
+        name = self._name(kind)
+        return bool(getattr(self, name) == DEFAULTS[_OPTIONS[name]])
+
+    def is_default(self, kind: pa.DataType) -> bool:
+        """Return True for the default pattern, and for instants in UTC."""
+        return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")
+
+    def _name(self, kind: pa.DataType) -> str:
+        if pa.types.is_date(kind):
+            return "date"
+        return "timestamp" if kind.tz else "timestamp_ntz"
