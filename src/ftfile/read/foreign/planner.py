@@ -14,7 +14,7 @@ from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
 from ftfile.read.foreign.extend import CHANGED, Draft, Extension, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile, known_sizes
+from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, packed_rows
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.listing_schedule import ListingSchedule
 from ftfile.read.foreign.looks import FileMemory, Looks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.known.files import KnownFiles
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.matching import Match
     from ftfile.read.foreign.plan import Plan
@@ -330,9 +330,8 @@ class Planner:
     def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
         """Return the losses of files that are gone, once the next listing has not shown them either."""
         rows = table.missing
-        data = rows[(rows["position"] >= 0) & (rows["position"] < known_sizes(rows))].tobytes()
         losses, claimed = [], draft.claimed
-        for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
+        for row in packed_rows(rows[has_unread(rows)]):
             memory = self._memories.setdefault(row[:KEY_BYTES], FileMemory())
             memory.used_in = self._listings
             if is_undecided or row[:KEY_BYTES] in claimed:
