@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from ftfile.core.options import parse_options
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KnownFiles
+from ftfile.read.foreign.known.files import KnownFiles
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings

@@ -13,7 +13,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
 from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known import KnownFiles
+from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known.rows import is_parked
 from ftfile.read.foreign.plan import Plan, position_of
 from ftfile.testing.log_check import require
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Plans", "check_batches", "check_plans", "check_skipped", "read_plans")
 
-KNOWN_BYTES_MAX = 64
+KNOWN_BYTES_MAX = 65
 # Of a columns file with nothing known.
 HEADER_BYTES_MAX = 4 << 10
 
@@ -47,7 +48,7 @@ def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: 
     - **S2** each offset names a durable plan, and this plan names the offset before it
     - **S3** the ranges of a file follow each other, without overlap and without a gap
     - **S4** no plan is trimmed of a batch that may come again
-    - **S8** a columns file has 64 bytes for each known file at most, and few plans are kept
+    - **S8** a columns file has 65 bytes for each known file at most, and few plans are kept
 
     Args:
         fs: the directory of the plan log.
@@ -106,7 +107,7 @@ def check_skipped(fs: FileSystem, report: dict[str, Any]) -> None:
     known = KnownFiles()
     for plan in found.plans.values():
         known = known.apply(plan)
-    parked = int((known.rows["position"] < 0).sum())
+    parked = int(is_parked(known.rows).sum())
     require(report["parked"] == parked, "S7", f"{parked} files are parked, and the report says {report['parked']}")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LAYOUT_VERSION = b"ftfile directory, layout 1"
 # Of the log of a source of files.
-PLANS_LAYOUT = b"ftfile plans, layout 1"
+PLANS_LAYOUT = b"ftfile plans, layout 2"
 # Times that reading starts over from a newer checkpoint, which others write meanwhile.
 REFRESH_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.

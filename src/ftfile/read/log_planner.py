@@ -1,32 +1,25 @@
-"""A log as a stream: up to where a batch reads, and the shares between two offsets, by both protocols of Spark.
-
-A planner keeps nothing that matters. `plan` may refuse, since nothing stands on what it returns before Spark has
-written that down. `shares` depends on two positions and the log alone, so that a batch that is repeated has the rows
-that it had.
-"""
+"""A log as a stream: the end of the next batch, and the shares between two offsets, by both protocols of Spark."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.logs import get_logger
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
+from ftfile.read.followed_columns import FollowedColumns
 from ftfile.read.log_positions import (
     Beginning,
     InLog,
     InSnapshot,
     check_position,
-    origin_of,
     pinned_behind,
     position_of,
     record_or_gone,
-    to_offset,
 )
-from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
@@ -40,10 +33,8 @@ if TYPE_CHECKING:
     from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
-    from ftfile.read.log_positions import Position
+    from ftfile.read.log_positions import Begun, Position
 
-
-_log = get_logger(__name__)
 
 _Share = TypeVar("_Share")
 
@@ -91,46 +82,76 @@ class Unit(NamedTuple):
     adds: Sequence[Add]  # at least one
 
 
+class Budget:
+    """The amount of files, bytes and rows that a plan may still take."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._files = _or_infinite(limits.files)
+        self._size_bytes = _or_infinite(limits.size_bytes)
+        self._rows = _or_infinite(limits.rows)
+
+    def fits(self, adds: Sequence[Add]) -> bool:
+        """Return True if the plan may take all of these adds; an empty sequence always fits."""
+        if not adds:
+            return True
+        return (
+            len(adds) <= self._files
+            and sum(add.length for add in adds) <= self._size_bytes
+            and sum(add.rows for add in adds) <= self._rows
+        )
+
+    def spend(self, adds: Sequence[Add]) -> None:
+        """Subtract adds that the plan takes, whether they fit or not."""
+        self._files -= len(adds)
+        self._size_bytes -= sum(add.length for add in adds)
+        self._rows -= sum(add.rows for add in adds)
+
+
+def _or_infinite(limit: int | None) -> float:
+    return math.inf if limit is None else limit
+
+
 @dataclass
 class Plan:
     """A plan in the making."""
 
-    position: Position  # up to which it goes
-    limits: Limits  # of all that it takes
+    position: Begun  # up to which it goes
+    budget: Budget  # for all that it takes
     records: list[Record] = field(default_factory=list)  # that are read, whole or in part
     taken: list[tuple[int, Add]] = field(default_factory=list)  # that are read, each with a version at which it is live
-    _used: tuple[int, int, int] = (0, 0, 0)
 
     def take_all(self, version: int, units: Iterable[Unit]) -> bool:
         """Take all units and return True, or none if that would pass a limit."""
-        return self._take(version, [add for unit in units for add in unit.adds])
+        adds = [add for unit in units for add in unit.adds]
+        if not self.budget.fits(adds):
+            return False
+        self._take(version, adds)
+        return True
 
     def take_first(self, version: int, units: Iterable[Unit]) -> int | None:
         """Take units as far as the limits allow, the first of a plan always; return the place of the first left."""
         for place, adds in units:
-            if not self._take(version, adds, always=not self.taken):
+            if self.taken and not self.budget.fits(adds):
                 return place
+            self._take(version, adds)
         return None
 
-    def _take(self, version: int, adds: Sequence[Add], *, always: bool = False) -> bool:
-        files, size_bytes, rows = self._used
-        used = files + len(adds), size_bytes + sum(add.length for add in adds), rows + sum(add.rows for add in adds)
-        limits = (self.limits.files, self.limits.size_bytes, self.limits.rows)
-        passes = any(limit is not None and amount > limit for amount, limit in zip(used, limits, strict=True))
-        if adds and passes and not always:
-            return False
-        self._used = used
+    def _take(self, version: int, adds: Sequence[Add]) -> None:
+        self.budget.spend(adds)
         self.taken += [(version, add) for add in adds]
-        return True
 
 
 class LogPlanner(ABC, Generic[_Share]):
-    """Plans batches of what is new in one log, with the columns that are read."""
+    """Plans batches of what is new in one log, with the columns that are read.
+
+    Only Spark's checkpoint holds state. `plan` may raise, since no batch depends on a position before Spark has written
+    it. `shares` depends only on two positions and the log, so that a repeated batch has the same rows.
+    """
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
         self._log = log
         self._settings = settings
-        self._columns = _FollowedColumns(log.refresh(), columns)
+        self._columns = FollowedColumns(log.refresh(), columns)
         self.head_version = -1  # when last read; -1 before the first record
 
     def refresh(self) -> LogState:
@@ -152,17 +173,17 @@ class LogPlanner(ABC, Generic[_Share]):
         """
         head = self.refresh()
         end = head.version if end_version is None else min(end_version, head.version)
-        check_position(self._log, head, start)
-        begin = _begin_at(self._log, self._settings, head, end, start)
-        if isinstance(start, InLog):
-            begin = replace(start, first=None)
-        plan = Plan(begin, self._settings.limits if limited else Limits())
-        if isinstance(begin, InSnapshot):
-            next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
-            plan.position = InLog(begin.version, begin.nonce) if next_place is None else replace(begin, read=next_place)
-        if isinstance(plan.position, InLog):
-            self._plan_records(head, plan, plan.position, end)
-        if plan.position == begin or isinstance(begin, Beginning):
+        if isinstance(start, Beginning):
+            begin = _first_position(self._log, self._settings, head, end)
+        else:
+            check_position(self._log, head, start)
+            begin = start.resumed()
+        if isinstance(begin, Beginning):
+            return begin
+        plan = Plan(begin, Budget(self._settings.limits if limited else Limits()))
+        if begin.snapshot is None or self._plan_snapshot(plan, begin.snapshot):
+            self._plan_records(head, plan, begin.behind_snapshot(), end)
+        if plan.position == begin:
             return begin if isinstance(start, Beginning) else start
         self._require_files(head, begin, plan)
         return plan.position
@@ -179,15 +200,21 @@ class LogPlanner(ABC, Generic[_Share]):
         head = self._log.refresh()
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
-            start = origin_of(end)
+            start = end.origin()
+        first, last = start.snapshot, end.snapshot
+        assert first is not None or last is None, f"{end} does not follow {start}"
         all_shares: list[_Share] = []
-        if isinstance(start, InSnapshot):
-            all_shares += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
-            if isinstance(end, InSnapshot):
-                return all_shares
-            start = InLog(start.version, start.nonce)
-        assert isinstance(end, InLog), f"{end} does not follow {start}"
-        return [*all_shares, *self._shares_of_records(head, start, end)]
+        if first is not None:
+            all_shares += self._shares_of_snapshot(head, first, None if last is None else last.read)
+        if last is None:
+            all_shares += self._shares_of_records(head, start.behind_snapshot(), end.behind_snapshot())
+        return all_shares
+
+    def _plan_snapshot(self, plan: Plan, begin: InSnapshot) -> bool:
+        """Take what is left of a snapshot, and return True if the limits allow all of it."""
+        next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
+        plan.position = begin.behind_snapshot() if next_place is None else replace(begin, read=next_place)
+        return next_place is None
 
     def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
         """Go on record by record; what cannot be read ends the plan before it, or is raised if nothing comes before."""
@@ -246,7 +273,7 @@ class LogPlanner(ABC, Generic[_Share]):
         """Return the units that are left to read of a snapshot, in an order that stays."""
 
     @abstractmethod
-    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+    def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
         """Raise HistoryGone if files that a plan reads are deleted already; the log tells of all that are live."""
 
     @abstractmethod
@@ -258,10 +285,8 @@ class LogPlanner(ABC, Generic[_Share]):
         """Return the shares of the records between two positions."""
 
 
-def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int, start: Position) -> Position:
-    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower."""
-    if not isinstance(start, Beginning):
-        return start
+def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, end: int) -> Position:
+    """Return the start of a new follower whose first plan ends at version `end`; it stays new before the first one."""
     if settings.starting_version == "latest":
         return pinned_behind(log, head, end, end + 1)
     if settings.starting_time is not None:
@@ -277,47 +302,7 @@ def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int
             oldest = f"the oldest version that vacuum has kept is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
         return pinned_behind(log, head, end, settings.starting_version)
-    return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else start
-
-
-class _FollowedColumns:
-    """Tells versions whose columns are not those that are read.
-
-    Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
-    of the user's own choice are found by name in every version.
-    """
-
-    def __init__(self, head: LogState, requested: pa.Schema) -> None:
-        self._requested = requested
-        self._since = head.version
-        self._key: str | None = None
-        if head.schema is not None:
-            recorded = head.definitions[head.schema]
-            if self._is_requested(recorded):
-                self._key = head.schema
-                return
-            requested_names = {name.lower() for name in requested.names}
-            if left_out := [name for name in recorded_schema(recorded).names if name.lower() not in requested_names]:
-                _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
-
-    def change_of(self, record: Record) -> str | None:
-        """Return how the columns of a record differ, and what to do; None where that does not matter."""
-        if self._key is None or record.version <= self._since or record.schema in (None, self._key):
-            return None
-        recorded = record.definitions.get(record.schema or "")
-        if recorded is not None and self._is_requested(recorded):
-            return None
-        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in recorded_schema(recorded)]
-        now = f": {', '.join(columns)}" if columns else ""
-        return (
-            f"from version {record.version} on, the directory has other columns than this query reads{now}. All rows "
-            "before it were read: load the directory again and restart the query, which continues with the new "
-            "columns. Or give the columns with .schema(…), which are matched by name"
-        )
-
-    def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
-        schema = recorded_schema(recorded)
-        return (schema.names, schema.types) == (self._requested.names, self._requested.types)
+    return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else Beginning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +353,7 @@ class LogStream(ABC, Generic[_Share]):
         """
         begin = self._position if start is None else position_of(start)
         self._planned = self._open().plan(begin, self._end_version, limited=limited)
-        return to_offset(self._planned)
+        return self._planned.to_offset()
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Share]:
         """Return the shares between two offsets, one for each task; the same rows at every call.

@@ -1,8 +1,8 @@
-"""Positions of who follows a log, as plain JSON of at most 256 bytes; and checks that it goes on from there."""
+"""Positions of a follower of a log, stored as plain JSON of at most 256 bytes, and checks of them against the log."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ftfile.core.errors import AnotherLog, ConfigError, CorruptData, HistoryGone
@@ -28,6 +28,10 @@ _GONE = (
 class Beginning:
     """The position of a new query; where that begins is found out when it plans."""
 
+    def to_offset(self) -> dict[str, Any]:
+        """Return the position as Spark's checkpoints keep it."""
+        return dict(START)
+
 
 @dataclass(frozen=True, slots=True)
 class InSnapshot:
@@ -36,6 +40,37 @@ class InSnapshot:
     version: int
     nonce: str  # of the record at `version`
     read: int  # adds that were read, in their order
+
+    @property
+    def named(self) -> int:
+        """Return the version whose nonce the position has."""
+        return self.version
+
+    @property
+    def needed(self) -> int:
+        """Return the oldest version that the next batch reads."""
+        return self.version
+
+    @property
+    def snapshot(self) -> InSnapshot | None:
+        """Return the position in the snapshot; None if the snapshot was read."""
+        return self
+
+    def behind_snapshot(self) -> InLog:
+        """Return the first position at which the snapshot was read."""
+        return InLog(self.version, self.nonce)
+
+    def origin(self) -> Begun:
+        """Return the start of the first batch, which ends at this position."""
+        return replace(self, read=0)
+
+    def resumed(self) -> Begun:
+        """Return the position as the start of the next batch."""
+        return self
+
+    def to_offset(self) -> dict[str, Any]:
+        """Return the position as Spark's checkpoints keep it."""
+        return {"kind": "log", "snapshot": self.version, "nonce": self.nonce, "read": self.read}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +82,47 @@ class InLog:
     read: int = 0  # adds that were read of the version that follows
     first: int | None = None  # the version where the query began; only in the end of its first batch
 
+    @property
+    def named(self) -> int:
+        """Return the version whose nonce the position has; -1 before the first record."""
+        return self.version + (self.read > 0)
 
-Position: TypeAlias = Beginning | InSnapshot | InLog
+    @property
+    def needed(self) -> int:
+        """Return the oldest version that the next batch reads."""
+        return self.version + 1
+
+    @property
+    def snapshot(self) -> InSnapshot | None:
+        """Return the position in the snapshot; None if the snapshot was read."""
+        return None
+
+    def behind_snapshot(self) -> InLog:
+        """Return the first position at which the snapshot was read."""
+        return self
+
+    def origin(self) -> Begun:
+        """Return the start of the first batch, which ends at this position."""
+        if self.first is None:
+            return InSnapshot(self.version, self.nonce, 0)
+        return InLog(self.first - 1, "")
+
+    def resumed(self) -> Begun:
+        """Return the position as the start of the next batch."""
+        return replace(self, first=None)
+
+    def to_offset(self) -> dict[str, Any]:
+        """Return the position as Spark's checkpoints keep it."""
+        offset: dict[str, Any] = {"kind": "log", "version": self.version, "nonce": self.nonce}
+        if self.read:
+            offset["next"] = self.read
+        if self.first is not None:
+            offset["from"] = self.first
+        return offset
 
 
-def to_offset(position: Position) -> dict[str, Any]:
-    """Return a position as Spark's checkpoints keep it."""
-    if isinstance(position, Beginning):
-        return dict(START)
-    if isinstance(position, InSnapshot):
-        return {"kind": "log", "snapshot": position.version, "nonce": position.nonce, "read": position.read}
-    offset: dict[str, Any] = {"kind": "log", "version": position.version, "nonce": position.nonce}
-    if position.read:
-        offset["next"] = position.read
-    if position.first is not None:
-        offset["from"] = position.first
-    return offset
+Begun: TypeAlias = InSnapshot | InLog
+Position: TypeAlias = Beginning | Begun
 
 
 def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoint holds
@@ -74,19 +134,21 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
     if offset == START:
         return Beginning()
     try:
-        position = (
-            InSnapshot(offset["snapshot"], offset["nonce"], offset["read"])
-            if "snapshot" in offset
-            else InLog(offset["version"], offset["nonce"], offset.get("next", 0), offset.get("from"))
-        )
+        position = _parsed(offset)
     except (AttributeError, KeyError, TypeError):
         position = None
-    if position is not None and to_offset(position) == offset and _is_sound(offset):
+    if position is not None and position.to_offset() == offset and _is_sound(offset):
         return position
     raise ConfigError(
         f"the offset {str(offset)[:300]} does not belong to an ftfile directory: the checkpoint is of another source. "
         "Give the query a new checkpointLocation"
     )
+
+
+def _parsed(offset: dict[str, Any]) -> Begun:
+    if "snapshot" in offset:
+        return InSnapshot(offset["snapshot"], offset["nonce"], offset["read"])
+    return InLog(offset["version"], offset["nonce"], offset.get("next", 0), offset.get("from"))
 
 
 def _is_sound(offset: dict[str, Any]) -> bool:
@@ -95,26 +157,21 @@ def _is_sound(offset: dict[str, Any]) -> bool:
     return type(offset["nonce"]) is str and all(are_sound)
 
 
-def check_position(log: CommitLog, head: LogState, position: Position) -> None:
+def check_position(log: CommitLog, head: LogState, position: Begun) -> None:
     """Check that the log is the one that a position was made of, and that it can be read from there on.
 
     Raises:
         AnotherLog: it is another one.
         HistoryGone: versions that follow the position are not kept any more.
     """
-    if isinstance(position, Beginning):
-        return
-    if isinstance(position, InSnapshot):
-        named = needed = position.version
-    else:
-        named, needed = position.version + (position.read > 0), position.version + 1
+    named = position.named
     if named > head.version:
         raise AnotherLog(f"the query has read version {named}, and the log ends with {head.version}. {_ANEW}")
     if named >= 0:
         nonce = _nonce_of(log, head, named)
         if nonce is not None and nonce != position.nonce:
             raise AnotherLog(f"version {named} is not the version that the query has read. {_ANEW}")
-    check_kept(head, needed)
+    check_kept(head, position.needed)
 
 
 def check_kept(head: LogState, version: int) -> None:
@@ -144,13 +201,6 @@ def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
     # The head knows the newest ones, so that a version of which it does not is followed by others.
     following = log.read_record(version + 1) if version + 1 >= head.log_start else None
     return following.previous_nonce if following is not None else None
-
-
-def origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
-    """Return where the first batch began, by its end alone."""
-    if isinstance(end, InSnapshot) or end.first is None:
-        return InSnapshot(end.version, end.nonce, 0)
-    return InLog(end.first - 1, "")
 
 
 def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:

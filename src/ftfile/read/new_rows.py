@@ -17,7 +17,7 @@ from ftfile.log.places import list_or_empty, open_add, stat_or_none
 from ftfile.log.read.snapshot import last_restore, moved_since, take_snapshot
 from ftfile.log.sealed import open_with_keys
 from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
-from ftfile.read.log_positions import START, InLog, InSnapshot, check_kept, position_of, to_offset
+from ftfile.read.log_positions import START, InLog, InSnapshot, check_kept, position_of
 from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
     from ftfile.read.log_planner import FollowConfig
-    from ftfile.read.log_positions import Position
+    from ftfile.read.log_positions import Begun, Position
 
 
 _log = get_logger(__name__)
@@ -78,9 +78,9 @@ class FollowPlanner(LogPlanner[Share]):
                 self.skipped += 1
         return super()._refusal(record)
 
-    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+    def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
         # What lies at a version that is not kept may be a dead record.
-        check_kept(self._log.refresh(), begin.version + isinstance(begin, InLog))
+        check_kept(self._log.refresh(), begin.needed)
         removed = [add for version, add in plan.taken if not head.is_live(add, version)]
         removed = self._as_moved(head, begin.version, removed)
         try:
@@ -228,7 +228,7 @@ def follow_log(
             yield from read_share(log.fs, share, columns)
 
     while (end := planner.plan(position, end_version)) != position:
-        yield to_offset(end), rows(position, end)
+        yield end.to_offset(), rows(position, end)
         position = end
 
 

@@ -12,7 +12,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.log.format.record import encode_record
 from ftfile.read.log_planner import FollowSettings, Limits
-from ftfile.read.log_positions import Beginning, InLog, InSnapshot, position_of, to_offset
+from ftfile.read.log_positions import Beginning, InLog, InSnapshot, position_of
 from ftfile.read.new_rows import FollowPlanner
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import open_filesystem
@@ -63,7 +63,7 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     seen: set[str] = set()
     plans = 0
     while (end := planner.plan(start)) != start:
-        assert len(json.dumps(to_offset(end))) <= OFFSET_BYTES_MAX
+        assert len(json.dumps(end.to_offset())) <= OFFSET_BYTES_MAX
         read = [piece.add.id for share in planner.shares(start, end) for piece in share.pieces]
         assert len(read) == PARTS // BATCHES
         seen.update(read)
@@ -82,6 +82,6 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
 )
 def test_offsets_of_the_largest_numbers(position: Position) -> None:
     """Names of records have 20 digits, names of one use 32 characters."""
-    text = json.dumps(to_offset(position))
+    text = json.dumps(position.to_offset())
     assert len(text.encode()) <= OFFSET_BYTES_MAX
     assert position_of(json.loads(text)) == position

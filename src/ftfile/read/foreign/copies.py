@@ -11,15 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ftfile.core.codecs import codec_of
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN, NO_IDENTITY, WINDOW_BYTES
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, WINDOW_BYTES
+from ftfile.read.foreign.known.rows import NO_IDENTITY
 from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, Look, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from ftfile.core.errors import FtfileError
+    from ftfile.read.foreign.contents import Fingerprints
     from ftfile.read.foreign.file_table import Row, Table
-    from ftfile.read.foreign.known import Fingerprints, KnownFile
+    from ftfile.read.foreign.known.rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
     Key: TypeAlias = tuple[int, str]  # of a content: place and codec, as looks have them

@@ -23,8 +23,8 @@ from ftfile.formats.partition_paths import values_of_foreign_path, with_path_col
 from ftfile.formats.reading import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decoding.lines import LINE_BYTES_MAX, RangeContent, filters_of_range
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.read.foreign.settings import columns_in_path, require_columns
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from ftfile.core.codecs import filters_of_name, is_encrypted
-from ftfile.read.foreign.known import (
+from ftfile.read.foreign.contents import (
     CONTENT_BYTES_MIN,
     NO_PRINTS,
     Fingerprints,

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN, KEY_BYTES, KnownFile, read_positions
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
+from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, is_parked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.known.files import KnownFiles
     from ftfile.read.foreign.listing import Listing
 
 
@@ -102,9 +103,8 @@ class Table:
             )
             is_changed |= _have_keys(beside, mismatched)
             self._is_changed[places] = is_changed
-            position = beside["position"]
-            is_unread = (position >= 0) & (position < beside["size"])
-            is_candidate[places] = is_changed | is_unread | ((position < 0) & _have_keys(beside, untried))
+            is_untried = is_parked(beside) & _have_keys(beside, untried)
+            is_candidate[places] = is_changed | has_unread(beside) | is_untried
         self.places = listing.in_order(np.flatnonzero(is_candidate))
         self.missing = rows[self._place_of < 0]
         self.old = np.flatnonzero(is_old)
@@ -162,7 +162,7 @@ class Table:
     @cached_property
     def _by_start(self) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
         """The starts of the known files with enough content, sorted, and the numbers of their rows."""
-        numbers = np.flatnonzero(read_positions(self.known.rows) >= CONTENT_BYTES_MIN)
+        numbers = np.flatnonzero(self.known.rows["position"] >= CONTENT_BYTES_MIN)
         starts = self.known.rows["head"][numbers].astype("<u4")  # the lower half of a head
         order = np.argsort(starts, kind="stable")
         return starts[order], numbers[order]
@@ -177,7 +177,7 @@ class Table:
         if not len(self.known.rows):
             return sizes
         index = self.index[places]
-        position = np.where(index >= 0, read_positions(self.known.rows[index]), 0)
+        position = np.where(index >= 0, self.known.rows["position"][index], 0)
         unread: NDArray[np.int64] = np.maximum(sizes - position, 0)
         return unread
 

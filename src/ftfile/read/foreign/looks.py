@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ftfile.core.errors import CorruptData, NotFound, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces
-from ftfile.read.foreign.known import WINDOW_BYTES, codec_as_written, fingerprints, marks_of
+from ftfile.read.foreign.contents import WINDOW_BYTES, codec_as_written, fingerprints, marks_of
 from ftfile.read.foreign.matching import CHANGED, Content, Failure
 from ftfile.storage.calls import parallel
 

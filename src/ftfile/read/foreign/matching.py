@@ -11,14 +11,15 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ftfile.read.foreign.known import NO_IDENTITY, Fingerprints
+from ftfile.read.foreign.contents import Fingerprints
+from ftfile.read.foreign.known.rows import NO_IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.core.errors import FtfileError
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known import KnownFile
+    from ftfile.read.foreign.known.rows import KnownFile
 
 
 class Rule(enum.Enum):

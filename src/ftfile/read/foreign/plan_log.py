@@ -27,7 +27,7 @@ from ftfile.log.format.record import definition_key
 from ftfile.log.places import delete_file, list_own, stat_or_none, write_file
 from ftfile.log.protocol import record_of
 from ftfile.log.publish import renew_checkpoint
-from ftfile.read.foreign.known import KnownFiles
+from ftfile.read.foreign.known.files import KnownFiles
 from ftfile.read.foreign.plan import Plan, PlanPosition
 from ftfile.storage.calls import parallel
 
@@ -195,6 +195,7 @@ class PlanLog:
         """Return the plan that follows a position, durable; None if the position is the newest plan.
 
         Raises:
+            ConfigError: another version of ftfile wrote the log, in another layout.
             StateLost: the log is not the one of the position, or has forgotten so old a one.
             CorruptData: the log is damaged.
         """
@@ -306,8 +307,17 @@ class PlanLog:
             self._columns = write_columns(self._log, self._known[0], content)
 
     def _apply_records_since(self) -> LogState:
+        if self._head is None:
+            self._check_layout()
         self._head = self._log.refresh(durable=True)
         return self._head
+
+    def _check_layout(self) -> None:
+        """Refuse a log of another layout: its plans would be applied to known files with other keys."""
+        try:
+            self._log.check_layout()
+        except NotFound:
+            return  # this is a new log, or its format file was lost: the first plan creates the file
 
     def _body(self, head: LogState, payload: dict[str, Any], columns: ColumnsFile | None) -> Body:
         body = Body(payload=payload, settings=next(iter(self._options), None), definitions=self._options)

@@ -14,8 +14,9 @@ from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
 from ftfile.read.foreign.extend import CHANGED, Draft, Extension, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile, known_sizes
+from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, packed_rows
 from ftfile.read.foreign.listing import list_files
+from ftfile.read.foreign.listing_schedule import ListingSchedule
 from ftfile.read.foreign.looks import FileMemory, Looks
 from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
 from ftfile.read.foreign.plan import Late, Refused
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.known.files import KnownFiles
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.matching import Match
     from ftfile.read.foreign.plan import Plan
@@ -43,7 +44,6 @@ _log = get_logger(__name__)
 
 _RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=900.0)
 _REFUSED_MAX = 100  # files that a plan names
-_LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
 
 class _Loss(NamedTuple):
@@ -67,18 +67,17 @@ class Planner:
         self._fs = fs
         self._settings = settings
         self._clock = context.clock
-        self._idle_wait_s = wait_s
+        self._schedule = ListingSchedule(
+            clock=context.clock,
+            watch=fs.watch(),
+            scan_interval_s=settings.scan_interval,
+            idle_wait_s=wait_s,
+        )
         self._listing: Listing | None = None
         self._before: Listing | None = None  # the listing before
         self._late_in: Listing | None = None  # the listing of which late files were reported
-        self._first_s = math.inf  # when the first listing of this process began
-        self._list_again_s = -math.inf  # whatever the watch says
-        self._listable_s = -math.inf  # not before that
-        self._watch = fs.watch()
         self._table: Table | None = None  # of the last plan
-        self._is_fixed = False  # all plans are made of one listing
         self._planned_ms = 0  # when the newest plan was made
-        self._has_more = False  # of the last listing, beyond the limits of a plan
         self._memories: dict[bytes, FileMemory] = {}  # by key
         self._listings = 0  # number of them
         self._looks = Looks(fs, self._memory)
@@ -90,12 +89,9 @@ class Planner:
 
     def list(self) -> Listing:
         """List all files, whatever the time is; see `list_files`."""
-        began_s = self._clock.monotonic_s()
-        self._first_s = min(self._first_s, began_s)
-        listing = list_files(self._fs, self._settings, self._listing, began_s, self._watch)
-        now_s = self._clock.monotonic_s()
-        self._listable_s = now_s + (_LISTING_SHARE - 1) * (now_s - began_s)
-        self._list_again_s = max(self._listable_s, now_s + self._settings.scan_interval)
+        began_s = self._schedule.begin()
+        listing = list_files(self._fs, self._settings, self._listing, began_s, self._schedule.watch)
+        self._schedule.end(began_s)
         self._before, self._listing, self._cut_off = self._listing, listing, {}
         used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
         self._memories, self._listings = used, self._listings + 1
@@ -111,7 +107,8 @@ class Planner:
             StorageError: a directory cannot be listed.
             SourceError: a file is gone that was not read to its end, and `failOnDataLoss=true`.
         """
-        self._is_fixed, self._planned_ms = listing is not None, known.planned_ms
+        self._schedule.is_fixed = listing is not None
+        self._planned_ms = known.planned_ms
         listing = listing or self._current()
         if listing is None:
             return None
@@ -156,19 +153,9 @@ class Planner:
         return dict(self._report)
 
     def _current(self) -> Listing | None:
-        due_in_s = self._list_again_s - self._clock.monotonic_s()
-        if due_in_s <= 0 or self._changed(0.0 if self._has_more else min(self._idle_wait_s, due_in_s)):
+        if self._schedule.is_due():
             return self.list()
-        return self._listing if self._has_more else None
-
-    def _changed(self, wait_s: float) -> bool:
-        """Return True if the store says that a directory has changed, and a listing may follow; wait for that."""
-        early_s = max(self._listable_s - self._clock.monotonic_s(), 0.0)
-        watch = self._watch if early_s <= wait_s else None
-        if sleep_s := wait_s if watch is None else early_s:
-            self._clock.sleep(sleep_s)
-        # It is asked only when a listing may follow, as it says so once.
-        return watch is not None and watch.changed(wait_s - early_s)
+        return self._listing if self._schedule.has_more else None
 
     def _match(self, table: Table) -> dict[int, Match]:
         """Return which files those are that may be others than their paths say, by their places in the listing."""
@@ -219,7 +206,7 @@ class Planner:
             extensions = parallel(self._fs, lambda call: self._look(look, *call), calls)
             for match, extension in zip(due, extensions, strict=True):
                 self._take(draft, match, extension)
-        self._has_more = draft.has_more
+        self._schedule.has_more = draft.has_more
         self._mismatched |= contents.mismatched
 
     def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
@@ -314,12 +301,12 @@ class Planner:
         counts only for a file of the first listing that is read whole, or that no other listing follows.
         """
         durations_s = [self._clock.monotonic_s() - row.since_s]
-        if row.since_s <= self._first_s:
+        if self._schedule.is_first(row.since_s):
             now_ms = self._clock.now_ms()
             if row.known is not None and not row.is_changed:
                 durations_s.append((now_ms - self._planned_ms) / 1000)
             is_whole = not self._settings.reads_lines(row.path)
-            if (is_whole or self._is_fixed) and not row.has_stale_time:
+            if (is_whole or self._schedule.is_fixed) and not row.has_stale_time:
                 durations_s.append((now_ms - row.modified_ms) / 1000)
         return max(durations_s)
 
@@ -343,15 +330,14 @@ class Planner:
     def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
         """Return the losses of files that are gone, once the next listing has not shown them either."""
         rows = table.missing
-        data = rows[(rows["position"] >= 0) & (rows["position"] < known_sizes(rows))].tobytes()
         losses, claimed = [], draft.claimed
-        for row in (data[at : at + ROW.itemsize] for at in range(0, len(data), ROW.itemsize)):
+        for row in packed_rows(rows[has_unread(rows)]):
             memory = self._memories.setdefault(row[:KEY_BYTES], FileMemory())
             memory.used_in = self._listings
             if is_undecided or row[:KEY_BYTES] in claimed:
                 continue
             memory.missing_since = memory.missing_since or self._listings
-            if not memory.is_reported and (self._is_fixed or memory.missing_since < self._listings):
+            if not memory.is_reported and (self._schedule.is_fixed or memory.missing_since < self._listings):
                 memory.is_reported = True
                 file = KnownFile.unpacked(row)
                 losses.append(_Loss(memory.path, file.size_bytes - file.position))

@@ -16,7 +16,7 @@ from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import key_of
+from ftfile.read.foreign.known.rows import PARKED, key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.matching import likely_answers, match_known
 from ftfile.read.foreign.plan_log import PlanLog, plan_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.context import Context
-    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.known.files import KnownFiles
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.plan import Late, Plan, Refused
 
@@ -161,7 +161,7 @@ def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Par
     files = []
     for place in np.flatnonzero(index >= 0).tolist():
         row = known.rows[index[place]]
-        if row["position"] < 0:
+        if row["flags"] & PARKED:
             reason = reasons.get(listing.keys[place].tobytes(), "its reason is no longer kept")
             files.append(Parked(listing.paths[place], reason, int(row["size"]), int(row["modified"])))
     return tuple(files)

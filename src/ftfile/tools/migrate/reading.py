@@ -22,7 +22,7 @@ from ftfile.formats.avro_container import read_header
 from ftfile.formats.avro_files import arrow_type
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import PIECE_BYTES, checksum_of
-from ftfile.read.foreign.known import codec_as_written
+from ftfile.read.foreign.contents import codec_as_written
 from ftfile.rows.buffers import leaf_types, map_leaf_types
 from ftfile.rows.spark_types import (
     JSON_NAMES,

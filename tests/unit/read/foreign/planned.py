@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.filters.chain import codec
+from ftfile.read.foreign.contents import fingerprints
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.known import fingerprints
 from ftfile.read.foreign.plan import Plan, Range
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.storage.registry import open_filesystem

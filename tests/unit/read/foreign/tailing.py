@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
-from ftfile.read.foreign.known import KnownFiles, fingerprints
+from ftfile.read.foreign.contents import fingerprints
+from ftfile.read.foreign.known.files import KnownFiles
 from ftfile.read.foreign.plan import Plan, Range
 from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ftfile.read.foreign.known import WINDOW_BYTES, fingerprints, marks_of
+from ftfile.read.foreign.contents import WINDOW_BYTES, fingerprints, marks_of
 
 DATA = random.Random(1).randbytes(200_000)
 

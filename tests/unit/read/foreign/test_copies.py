@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import CorruptData, PermissionDenied
+from ftfile.read.foreign.contents import WINDOW_BYTES, fingerprints, marks_of
 from ftfile.read.foreign.copies import Contents, Original, match_content
 from ftfile.read.foreign.file_table import Row
-from ftfile.read.foreign.known import WINDOW_BYTES, KnownFile, fingerprints, marks_of
+from ftfile.read.foreign.known.rows import KnownFile
 from ftfile.read.foreign.matching import CHANGED, Content, Failure, Match, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.read.foreign.known import Fingerprints
+    from ftfile.read.foreign.contents import Fingerprints
     from ftfile.read.foreign.matching import Answer, Look
 
 LOG = b"".join(b"line %06d\n" % number for number in range(300))

@@ -9,7 +9,8 @@ import pytest
 from ftfile.core.options import parse_options
 from ftfile.read.foreign.extend import Draft, Extension
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import KnownFiles, key_of
+from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known.rows import key_of
 from ftfile.read.foreign.matching import Match, Rule
 from ftfile.read.foreign.plan import FileEntry, Plan, Range
 from ftfile.read.foreign.settings import FilesSettings

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, Fingerprints, fingerprints
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN, Fingerprints, KnownFile, KnownFiles, fingerprints, key_of
+from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known.rows import KnownFile, key_of
 from ftfile.read.foreign.plan import Plan, Range
 from tests.unit.read.foreign.tailing import Tailing
 

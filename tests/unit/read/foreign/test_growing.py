@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftfile.read.foreign.known import end_of_lines, first_line_end, last_line_end
+from ftfile.read.foreign.contents import end_of_lines, first_line_end, last_line_end
 from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun
 from tests.kit.parameters import parametrize
@@ -218,7 +218,7 @@ def ends(data: bytes, separator: bytes) -> list[int]:
     st.integers(1, 16),
 )
 def test_ends_of_lines_are_those_of_the_whole_file(data: bytes, separator: bytes, limit: int, chunk: int) -> None:
-    from ftfile.read.foreign import known as growth
+    from ftfile.read.foreign import contents as growth
 
     def read(offset: int, length: int) -> bytes:
         return data[offset : offset + length]

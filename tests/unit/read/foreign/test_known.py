@@ -1,4 +1,4 @@
-"""The known files follow from plans alone, take 64 bytes a file, and are forgotten in time."""
+"""The known files follow from plans alone, take 65 bytes a file, and are forgotten in time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.read.foreign import known as known_files
-from ftfile.read.foreign.known import ROW, KnownFile, KnownFiles, key_of, known_sizes
+from ftfile.read.foreign.known import files as known_files
+from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known.rows import DISPLACED, PARKED, ROW, KnownFile, has_unread, key_of
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from tests.kit.parameters import parametrize
 
@@ -70,12 +71,12 @@ def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
     assert len({row["high"].item() for row in first.rows}) == len(first) > 10
 
 
-def test_a_file_takes_64_bytes() -> None:
+def test_a_file_takes_65_bytes() -> None:
     known = KnownFiles().apply(Plan(ranges=tuple(read(f"{number:0100}") for number in range(1000))))
-    assert ROW.itemsize == 64
-    assert known.rows.nbytes == 64_000
-    assert len(known.to_bytes()) < 64_100
-    assert sys.getsizeof(known.rows) < 64_300
+    assert ROW.itemsize == 65
+    assert known.rows.nbytes == 65_000
+    assert len(known.to_bytes()) < 65_100
+    assert sys.getsizeof(known.rows) < 65_300
 
 
 def test_keys_with_one_first_half_are_told_apart() -> None:
@@ -127,8 +128,18 @@ def test_a_displaced_file_stays_known_under_a_key_of_its_own(size_bytes: int, is
     displaced = KnownFiles.from_bytes(after.to_bytes()).get(file.displaced_key())
     assert displaced == file._replace(key=file.displaced_key(), is_displaced=True)
     assert [bool(row["position"]) for row in after.rows if row["size"] == 3] == [False]
-    assert sorted(known_sizes(after.rows).tolist()) == sorted([size_bytes, 3])
+    flags = {row["position"].item(): row["flags"].item() for row in after.rows}
+    assert flags == {5: DISPLACED | PARKED * is_parked, 0: 0}
+    assert sorted(after.rows["size"].tolist()) == sorted([size_bytes, 3])
     assert len(after.parked_keys()) == is_parked
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_parked_file_has_no_unread_bytes(is_parked: bool) -> None:
+    key = key_of("", "a.log")
+    known = KnownFiles()
+    known._pending = {key: KnownFile(key, 5, 9, 10, b"identity", *MARKS, is_parked).packed()}  # noqa: SLF001
+    assert has_unread(known.rows).tolist() == [not is_parked]
 
 
 def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> None:

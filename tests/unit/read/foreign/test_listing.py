@@ -13,7 +13,7 @@ import pytest
 from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.core.options import OPTIONS, parse_options
 from ftfile.read.foreign.globs import glob_pattern
-from ftfile.read.foreign.known import identity_hash, key_of
+from ftfile.read.foreign.known.rows import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import open_filesystem

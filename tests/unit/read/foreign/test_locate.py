@@ -15,8 +15,8 @@ import pytest
 from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.read.foreign import decode
+from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decoding.lines import RangeContent
-from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.storage.local import LocalFileSystem
 from tests.kit.rotating import RotatingLog

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.options import parse_options
+from ftfile.read.foreign.contents import Fingerprints, fingerprints
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
-from ftfile.read.foreign.known import Fingerprints, KnownFile, fingerprints, identity_hash, key_of
+from ftfile.read.foreign.known.rows import KnownFile, identity_hash, key_of
 from ftfile.read.foreign.looks import FileMemory, Looks, answer_to
 from ftfile.read.foreign.matching import CHANGED, Content, Failure, Look, Match, Rule
 from ftfile.read.foreign.settings import FilesSettings

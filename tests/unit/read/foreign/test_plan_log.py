@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.log.format import layout
+from ftfile.log.format.record import to_checked_text
 from ftfile.read.foreign import plan_log
 from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
 from ftfile.read.foreign.stream import FileStream
@@ -265,6 +267,16 @@ class TestCheckpoints:
         assert json.loads(again.offsets[0])["id"] != json.loads(run.offsets[0])["id"]
         source.check(run)
         source.check(again)
+
+
+def test_a_log_of_another_layout_is_refused_before_its_known_files_are_read() -> None:
+    """Its columns files have other rows, and its plans name displaced files by other keys."""
+    fs = MemoryFileSystem("another-layout")
+    add_plans(driver(fs), 2)
+    fs.put(layout.FORMAT_FILE, to_checked_text([b"ftfile plans, layout 1"]))
+    for read in (driver(fs).known, partial(driver(fs).after, begin())):
+        with pytest.raises(ConfigError, match=r"'ftfile plans, layout 1'.*install the version that wrote it"):
+            read()
 
 
 class TestLostState:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import Unavailable
-from ftfile.read.foreign.known import key_of
+from ftfile.read.foreign.known.rows import ROW, key_of
 from tests.unit.read.foreign.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def test_no_more_files_are_known_than_may_be(same_time: bool) -> None:
         sizes.append(len(tailing.known))
     assert len(tailing.reads) == 40
     assert max(sizes) == (40 if same_time else 10)
-    assert tailing.known.rows.nbytes == 64 * len(tailing.known)
+    assert tailing.known.rows.nbytes == ROW.itemsize * len(tailing.known)
     tailing.write("new", "x\n")
     tailing.clock.advance(1)
     tailing.drain()
