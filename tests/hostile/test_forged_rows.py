@@ -141,7 +141,7 @@ def test_compressed_rows_are_refused_and_not_decompressed(
     for declared in (len(LONG), HUGE_BYTES):
         before, _, behind = message.rpartition(len(LONG).to_bytes(8, "little"))
         forged = before + declared.to_bytes(8, "little") + behind
-        with pytest.raises(error, match=f"compressed rows of {str(declared)[:3]}"):
+        with pytest.raises(error, match="compressed rows, which ftfile writes"):
             read(forged)
     assert pa.default_memory_pool().max_memory() < HUGE_BYTES
 

@@ -41,25 +41,22 @@ def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     Raises:
         pa.ArrowInvalid: it is compressed, or not what Arrow's writers make.
     """
-    if plain_bytes := decompressed_bytes(memoryview(message)):
-        raise pa.ArrowInvalid(f"compressed rows of {plain_bytes} bytes, which ftfile writes without compression")
+    _check_is_plain(memoryview(message))
     return validated(pa.ipc.read_record_batch(message, schema))
 
 
+# Arrow decompresses a message as the message itself declares, to any size, before a value can be checked, and pyarrow
+# does not return whether it is compressed. So the declaration is read here, not a flag that ftfile could write beside.
 # A message is a mark, the length of its metadata, these, and a body. A table in metadata begins with how far before it
 # these numbers are: their bytes, its bytes, and where its fields are in it, 0 for those without value.
 _HEAD, _FIELDS, _BACK, _NEXT = (struct.Struct(form) for form in ("<III", "<6H", "<i", "<I"))
-_PLACE, _LENGTH = struct.Struct("<qq"), struct.Struct("<q")
+_LENGTH = struct.Struct("<q")
 _LAST = _FIELDS.size - 2  # without value if the numbers end there
 _MARK, _METADATA, _VERSION, _ROWS = 0xFFFFFFFF, 8, 4, 3
 
 
-def decompressed_bytes(message: memoryview) -> int:
-    """Return the memory that Arrow will take to decompress a message of rows, as it declares; 0 if they are plain.
-
-    Raises:
-        pa.ArrowInvalid: it has no rows, another length, or a version of those that declare compression elsewhere.
-    """
+def _check_is_plain(message: memoryview) -> None:
+    """Refuse a message of compressed rows, of other things than rows, or of another version or length."""
     try:
         mark, metadata_bytes, top = _HEAD.unpack_from(message)
         body = _METADATA + metadata_bytes
@@ -70,16 +67,8 @@ def decompressed_bytes(message: memoryview) -> int:
         if mark != _MARK or not is_of_rows or body + body_bytes != len(message):
             raise pa.ArrowInvalid(f"{len(message)} bytes that are not a message of rows, or have another version")
         rows = top + header + _NEXT.unpack_from(message, top + header)[0]
-        end, _, _, _, buffers, codec = _FIELDS.unpack_from(message, rows - _BACK.unpack_from(message, rows)[0])
-        if not codec or end <= _LAST:
-            return 0
-        start = rows + buffers + _NEXT.unpack_from(message, rows + buffers)[0]
-        end = start + _NEXT.size + _PLACE.size * _NEXT.unpack_from(message, start)[0]
-        total = 0
-        for place, size in _PLACE.iter_unpack(message[start + _NEXT.size : end]):
-            # It declares -1 if it is not compressed.
-            if size and (plain_bytes := _LENGTH.unpack_from(message, body + place)[0]) > 0:
-                total += plain_bytes
+        end, *_, codec = _FIELDS.unpack_from(message, rows - _BACK.unpack_from(message, rows)[0])
     except (struct.error, IndexError) as error:
         raise pa.ArrowInvalid(f"not a message of rows: {error}") from error
-    return total
+    if codec and end > _LAST:
+        raise pa.ArrowInvalid("compressed rows, which ftfile writes without compression")

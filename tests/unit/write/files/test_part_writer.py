@@ -134,7 +134,7 @@ class TestLaterRows:
         monkeypatch.setattr(parts, "as_one", lambda _: SimpleNamespace(serialize=lambda: message))
         later.add("a", self.batch(1))
         later.spill()
-        with pytest.raises(CorruptData, match="compressed rows of"):
+        with pytest.raises(CorruptData, match="compressed rows, which ftfile writes"):
             self.found(later)
 
     def test_some_spilled_and_some_held(self, later: SpilledRows, out: str) -> None:
