@@ -25,8 +25,10 @@ NOTE = (
     "sink where it plans and writes, and not where it commits. Each step of ftfile has its imports in it, and a batch "
     "of one row, from the options to the record."
 )
+# A process takes itself for one that Spark started by the name of its main module.
 PROGRAM = """
-import sys, time
+import importlib.machinery, sys, time
+__spec__ = importlib.machinery.ModuleSpec("pyspark.sql.worker", None)
 exec(sys.argv[1])
 began = time.process_time()
 exec(sys.argv[2])

@@ -40,7 +40,7 @@ WINDOWS = 8
 RUNS = itertools.count(1)
 STORES = ["disk", "hdfs", "s3"]
 CHECKED = 20  # every 20th recovery is checked as a store: a check takes half as long as a recovery
-STATES_MIN = {"disk": 1_000, "hdfs": 300, "s3": 100}
+STATES_MIN = {"disk": 1_000, "hdfs": 300, "s3": 40}
 
 
 @pytest.fixture(autouse=True)

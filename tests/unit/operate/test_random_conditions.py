@@ -49,16 +49,20 @@ class Table:
         self.description = f"{file_format}, {layout}, {options}"
         rows = list[dict[str, Any]]()
         for batch in range(3):
-            tasks = [self.draw.rows(len(rows) + ROWS * task, ROWS) for task in range(2)]
+            tasks = [self._drawn(len(rows) + ROWS * task, options) for task in range(2)]
             query.run(batch, tasks)
             rows += [row for task in tasks for row in task]
             if layout == "widened":
                 query.columns = columns = columns | WIDE
-        if options.get("partitionBy") == "City":
-            # The name of a directory has no empty text, as in Spark.
-            rows = [row | {"City": row["City"] or None} for row in rows]
         self.rows = pa.Table.from_pylist(rows, arrow_schema(spark_schema(columns)))
         self.out = out
+
+    def _drawn(self, first: int, options: dict[str, str]) -> list[dict[str, Any]]:
+        """Return the rows of a task; an empty text of a partition column is refused, so it is null."""
+        rows = self.draw.rows(first, ROWS)
+        if options.get("partitionBy") == "City":
+            return [row | {"City": row["City"] or None} for row in rows]
+        return rows
 
     def opened(self) -> OpenedDirectory:
         return ftfile.open(self.out)
