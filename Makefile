@@ -200,6 +200,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 .PHONY: release clean clean-reports
 
 release: java environment ## build wheel and source distribution into dist, and run the quick start on each Spark in a clean environment
+	@$(python) .ci/changes.py
 	@$(python) .ci/release.py dist $(SPARK_40) $(SPARK_41) $(SPARK_42) $(SPARK_43)
 
 clean: ## remove environments, caches and reports

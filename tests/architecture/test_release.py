@@ -113,6 +113,36 @@ def test_the_changelog_knows_the_version() -> None:
     assert sections[0] in {"Unreleased", __version__}
 
 
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """A project with a release, after which a function and an option were added."""
+    package = tmp_path / "src/ftfile"
+    (package / "core").mkdir(parents=True)
+    option = "class Option:\n    def __init__(self, name):\n        self.name = name\n"
+    (package / "__init__.py").write_text("__all__ = ('open',)\n")
+    (package / "core/options.py").write_text(f"{option}OPTIONS = [Option('rolling')]\n")
+    for module in ("core/__init__", "kv", "spark", "errors"):
+        (package / f"{module}.py").write_text("__all__ = ()\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n## [1.0]\n\n- `write`, `maxRows`\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["tag", "v1.0"]):
+        subprocess.run([*git, *command], check=True)
+    (package / "__init__.py").write_text("__all__ = ('open', 'write')\n")
+    (package / "core/options.py").write_text(f"{option}OPTIONS = [Option('rolling'), Option('maxRows')]\n")
+    return tmp_path
+
+
+def test_the_changelog_names_what_was_added(released: Path) -> None:
+    unnamed_changes = runpy.run_path(str(ROOT / ".ci/changes.py"))["unnamed_changes"]
+    assert unnamed_changes(released) == ["ftfile.write", "maxRows"]
+    changes = "# Changelog\n\n## [Unreleased]\n\n- `ftfile.write(path, data)`, `maxRows`\n\n## [1.0]\n"
+    (released / "CHANGELOG.md").write_text(changes)
+    assert unnamed_changes(released) == []
+    subprocess.run(["git", "-C", str(released), "tag", "-d", "v1.0"], check=True, capture_output=True)
+    (released / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n")
+    assert unnamed_changes(released) == []
+
+
 def test_a_strict_program_finds_the_types(tmp_path: Path, built: tuple[Path, Path]) -> None:
     # An environment with the wheel, and for the rest with what is installed here.
     venv.create(tmp_path / "environment", with_pip=False)

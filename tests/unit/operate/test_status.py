@@ -46,6 +46,15 @@ def test_queries(world: World) -> None:
     assert query.time_ms == status.time_ms == world.fs.stat(layout.record_path(1)).modified_ms
 
 
+def test_damage_before_the_newest_checkpoint(world: World) -> None:
+    """A status reads the newest checkpoint and the records after it; `verify` finds damage in older ones."""
+    for batch in range(220):
+        world.driver.commit_new(batch)
+    world.write(layout.record_path(20), b"{broken")
+    assert ftfile.status(world.url).verdict.startswith("well: version 219")
+    assert not ftfile.verify(world.url).ok
+
+
 def test_what_is_pending_has_no_problem(world: World) -> None:
     add = world.driver.stage(0)
     world.driver.create_record(author=world.driver.author(0), adds=(add,))
