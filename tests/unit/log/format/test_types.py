@@ -169,7 +169,9 @@ def test_each_table_is_here() -> None:
 def test_the_lines_of_a_record_have_all_of_it() -> None:
     """An attribute in neither would be forgotten."""
     lines = (record_format.HEADER, record_format.CHANGES)
-    assert sorted(name for line in lines for name in line.__struct_fields__) == sorted(Record.__struct_fields__)
+    placed = {name for line in lines for name in line.__struct_fields__}
+    names = sorted(placed ^ {*Record.__struct_fields__})
+    assert names == [], "put these fields of a record into HEADER or CHANGES of log/format/record.py"
     assert decode_record(encode_record(RECORD).content, "path", lambda _: b"") == RECORD
 
 
@@ -189,7 +191,7 @@ def test_a_field_of_another_type_is_named(kind: str, text: str) -> None:
         for value in others if types != "any" else []:
             tree = json.loads(lines[number])
             holder = reduce(lambda inner, step: inner[step], steps, tree)
-            assert field in holder, f"{kind} has no {field} here"
+            assert field in holder, f"give the {kind} of this module a value of the field {field}"
             holder[field] = value
             with pytest.raises(CorruptData, match=field):
                 read([*lines[:number], json.dumps(tree).encode(), *lines[number + 1 :]])
