@@ -1,4 +1,4 @@
-"""Arguments of functions that users call: those that many share; types, which are checked; and paths, made absolute."""
+"""Arguments of public functions: shared groups of them, and checks of their types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DirectoryArguments(TypedDict, total=False):
-    """How a directory or a store is opened, by name, as `ftfile.open` says; all of it may be left out."""
+    """Optional keyword arguments that open a directory or a store, as described for `ftfile.open`."""
 
     key_provider: str | None
     storage: Mapping[str, str] | None
@@ -28,26 +28,26 @@ class DirectoryArguments(TypedDict, total=False):
 
 
 class AccessArguments(DirectoryArguments, total=False):
-    """Likewise, with the surroundings of a process."""
+    """The same, and the environment of the process."""
 
     context: Context
 
 
 class OperationArguments(AccessArguments, total=False):
-    """How an operation opens a directory, and a function that is called with a `Progress` as its work goes on."""
+    """The arguments of an operation: how it opens a directory, and a function that receives its `Progress`."""
 
     progress: OnProgress | None
 
 
 class JobArguments(DirectoryArguments, total=False):
-    """Likewise, of an operation whose work tasks of Spark do, and the number of those that run at once."""
+    """The arguments of an operation that runs in Spark tasks, with the number of concurrent tasks."""
 
     tasks: int | None
     progress: OnProgress | None
 
 
 class Access(NamedTuple):
-    """How a directory or a store is opened; see the arguments above."""
+    """How a directory or a store is opened; see `AccessArguments`."""
 
     key_provider: str | None = None
     storage: Mapping[str, str] | None = None
@@ -56,7 +56,7 @@ class Access(NamedTuple):
 
     @classmethod
     def of(cls, arguments: DirectoryArguments) -> Access:
-        """Return the way in which a call opens a directory; arguments of its operation are passed over."""
+        """Return how a call opens a directory; other arguments of the call are ignored."""
         values: dict[str, Any] = {**arguments}
         values.pop("progress", None)
         values.pop("tasks", None)
@@ -75,7 +75,7 @@ _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"
 _NONE = " | None"
-# What a condition is, by the argument that takes it; here, where the command finds it without Arrow.
+# The accepted forms of a condition by argument. They are here, so that the command needs no import of Arrow.
 CONDITION_TAKEN = {
     "where": 'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
@@ -85,14 +85,14 @@ CONDITION_TAKEN = {
 
 
 class _Kind(NamedTuple):
-    taken: str  # as errors say it
+    taken: str  # for error messages
     has: Callable[[Any], bool]
 
 
 def _is_int(value: Any) -> bool:  # noqa: ANN401 - of the user
     try:
         operator.index(value)
-    except TypeError:  # of an array of NumPy with many numbers, say, which has __index__
+    except TypeError:  # such as an array of NumPy with several numbers, which has __index__
         return False
     return not isinstance(value, bool)
 
@@ -102,7 +102,7 @@ def _has_texts_in_order(value: Any) -> bool:  # noqa: ANN401 - of the user
 
 
 def _has_texts(value: Any) -> bool:  # noqa: ANN401 - of the user
-    # What can be read once only would be used up here.
+    # An iterator would be exhausted by the check.
     return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(item, str) for item in value)
 
 
@@ -120,7 +120,7 @@ _KINDS = {
     "int": _Kind("an int", _is_int),
     "str": _Kind("a text", lambda value: isinstance(value, str)),
     _PATH: _Kind("a path or URL, as a text or an os.PathLike", lambda value: isinstance(value, str | os.PathLike)),
-    # Of any kind: there are classic ones, those of Spark Connect, and those of vendors.
+    # There are sessions of classic Spark, of Spark Connect, and of vendors.
     "SparkSession": _Kind("a SparkSession", lambda value: hasattr(value, "range")),
     "OnProgress": _Kind("a function of a Progress", callable),
     "str | datetime": _Kind("a datetime, or a text in ISO 8601", lambda value: isinstance(value, str | date)),
@@ -148,7 +148,7 @@ _KINDS = {
 
 
 def kind_of(annotation: str) -> str | None:
-    """Return the values that a parameter of an annotation takes, in words; None where it is not checked."""
+    """Return a description of the values that a parameter accepts; None if its annotation is not checked."""
     kind = _KINDS.get(annotation.removesuffix(_NONE))
     if kind is None:
         return None
@@ -156,7 +156,7 @@ def kind_of(annotation: str) -> str | None:
 
 
 def _whole_signature(function: Callable[..., object]) -> inspect.Signature:
-    """Return the signature of a function, with each argument that it shares with others by name."""
+    """Return the signature of a function, in which a group of shared arguments is replaced by its arguments."""
     signature = inspect.signature(function)
     parameters = list[inspect.Parameter]()
     for parameter in signature.parameters.values():
@@ -174,10 +174,10 @@ def _whole_signature(function: Callable[..., object]) -> inspect.Signature:
 
 
 def checked(function: _Function) -> _Function:
-    """Return a function that takes values of the types that its annotations name, and paths that are not absolute.
+    """Return a function that checks the types of its arguments and makes paths absolute.
 
-    It raises a TypeError that says what is taken instead of another value, or that names an argument that there is not.
-    Whole numbers of other types, such as those of NumPy, become an int. See `absolute_path` for paths.
+    It raises a TypeError for a value of another type, with the accepted types, and for an unknown argument. Integers of
+    other types, such as NumPy's, become an int. See `absolute_path` for paths.
     """
     signature = _whole_signature(function)
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -208,7 +208,7 @@ def checked(function: _Function) -> _Function:
                 bound.arguments[name] = operator.index(value)
         return function(*bound.args, **bound.kwargs)
 
-    # What `help` and the site show: that of `function` has no names of what it shares. Functions declare no such field.
+    # For `help` and the documentation: the signature of `function` does not list shared arguments.
     call.__signature__ = signature  # type: ignore[attr-defined]
     return cast("_Function", call)
 

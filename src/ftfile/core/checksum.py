@@ -1,4 +1,4 @@
-"""Checksums, written as `kind:hex` so that a stored one says how to check it; and the errors of what is damaged."""
+"""Checksums as text `kind:hex`, and the errors that damaged content causes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Crc32:
         self._value = isal_zlib.crc32(data, self._value)
 
     def extend(self, other: str, length: int) -> None:
-        """Add the next `length` bytes by their checksum; a ValueError for a kind of checksum not known here."""
+        """Add the next `length` bytes by their checksum; a ConfigError for an unknown kind of checksum."""
         check_known_checksum(other)
         self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
 
@@ -36,7 +36,7 @@ class Crc32:
 
 
 def crc32(data: Buffer, before: int = 0) -> int:
-    """Return the CRC-32 of `data` behind bytes with that of `before`, for formats that keep it as a number."""
+    """Return the CRC-32 of `data` after bytes with the CRC-32 `before`, for formats that store a number."""
     return isal_zlib.crc32(data, before)
 
 
@@ -46,18 +46,18 @@ def checksum(data: Buffer) -> str:
 
 
 def matches(data: Buffer, expected: str) -> bool:
-    """Return True if `data` has the checksum `expected`; a ConfigError for a kind not known here."""
+    """Return True if `data` has the checksum `expected`; a ConfigError for an unknown kind."""
     check_known_checksum(expected)
     return checksum(data) == expected
 
 
 def check_known_checksum(text: str) -> None:
-    """Raise a ConfigError for a checksum of a kind that this version does not know."""
+    """Raise a ConfigError for a kind of checksum that this version does not support."""
     if not text.startswith(_KIND):
         raise ConfigError(f"unknown kind of checksum {text!r:.80}: read it with a newer version of ftfile")
 
 
-# What the content of a damaged or forged file makes Python and its libraries raise, where it is made into values.
+# The errors that Python and its libraries raise while they decode a damaged or forged file.
 DAMAGE = (
     ArithmeticError,
     AttributeError,
@@ -72,7 +72,7 @@ DAMAGE = (
 
 
 class Decoding:
-    """A block that makes values of the content of a file: what damage raises there becomes a `CorruptData`."""
+    """A block that decodes the content of a file: an error that damage can cause becomes `CorruptData`."""
 
     def __init__(self, path: str, expected: str, hint: str = "") -> None:
         self._path, self._expected, self._hint = path, expected, hint

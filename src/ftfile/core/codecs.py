@@ -1,4 +1,4 @@
-"""The table of codecs of lines: the one place for what names, options, readers and migrations know of them."""
+"""The table of codecs for line formats, which names, options, readers and migrations use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 class LineCodec(NamedTuple):
     """A row of the table."""
 
-    name: str  # as `compression` and the log have it
-    ending: str  # of names of files, by which foreign files are decompressed
+    name: str  # in the option `compression` and in the log
+    ending: str  # of file names; foreign files are decompressed by it
     code: str  # `module:Class` of its filter, below `ftfile.filters`
-    has_checksum: bool = True  # in each frame: damage is noticed without the log
-    is_known_to_readers: bool = True  # some of Spark, Hadoop, DuckDB and pandas decompress by the ending
-    package: str = ""  # to import, beyond those of ftfile itself; the extra of the codec's name installs it
+    has_checksum: bool = True  # in each frame, so that damage is found without the log
+    is_known_to_readers: bool = True  # Spark, Hadoop, DuckDB or pandas decompress files with the ending
+    package: str = ""  # an additional package; the extra with the name of the codec installs it
 
 
 _TABLE = (
@@ -27,27 +27,27 @@ _TABLE = (
 )
 CODECS = {codec.name: codec for codec in _TABLE}
 
-# By which other readers decompress. Some fail on other bytes, and Hadoop's LZ4 takes them for lengths of what it then
-# makes room for.
+# Other readers decompress files with these endings. For a file that is not compressed, some of them fail, and Hadoop's
+# LZ4 allocates memory for a length that it reads from the first bytes.
 READERS_ENDINGS = frozenset({".deflate", *(codec.ending for codec in _TABLE if codec.is_known_to_readers)})
 
 
 def codec_of(path: str) -> str:
-    """Return the name of the codec that the ending of a path names; empty for none."""
+    """Return the codec for the ending of a path; empty for no codec."""
     return next((codec.name for codec in _TABLE if path.endswith(codec.ending)), "")
 
 
-# Of names of files that `encryption=aes-gcm` has encrypted as a whole, behind that of their codec.
+# The ending of files that `encryption=aes-gcm` has encrypted; it follows the ending of the codec.
 ENCRYPTED_ENDING = ".enc"
 ENCRYPTION_FILTER = "aes-gcm"
 
 
 def is_encrypted(path: str) -> bool:
-    """Return True if the ending of a path says that the file is encrypted as a whole."""
+    """Return True if the path has the ending of encrypted files."""
     return path.endswith(ENCRYPTED_ENDING)
 
 
 def filters_of_name(path: str) -> tuple[str, ...]:
-    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
+    """Return the filters for the endings of a file name, in the order in which they were applied."""
     codec = codec_of(path.removesuffix(ENCRYPTED_ENDING))
     return (*([codec] if codec else []), *([ENCRYPTION_FILTER] if is_encrypted(path) else []))

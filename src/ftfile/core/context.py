@@ -1,6 +1,6 @@
-"""A process's surroundings: clock, random names, retries, threads, directory; nothing else reads or draws them.
+"""The environment of a process: clock, random names, retries, threads, paths, and the progress of operations.
 
-And how far an operation is, by that clock: for who asked for it, and in the log from time to time.
+No other module reads the clock or draws random names, so tests can replace all of them.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ __all__ = (
 
 
 class Clock(Protocol):
-    """The source of time; tests bring their own."""
+    """The source of time; tests use another one."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since 1970 UTC: information, never an order."""
+        """Return milliseconds since 1970 UTC, for display; no order of events follows from them."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that never go back: for deadlines."""
+        """Return seconds of a clock that is never set back, for deadlines."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970 UTC."""
@@ -77,14 +77,14 @@ class SystemClock:
 
 
 class IdSource(Protocol):
-    """The source of unique names; tests bring seeded ones."""
+    """The source of unique names; tests use a seeded one."""
 
     def unique(self) -> str:
-        """Return 32 lower-case hex digits never returned before, here or anywhere."""
+        """Return 32 lower-case hex digits that no process has returned before."""
 
 
 class SystemIds:
-    """128 random bits from the operating system, safe after a fork."""
+    """Names of 128 random bits from the operating system; forked processes draw different ones."""
 
     def unique(self) -> str:
         """Return 32 random hex digits."""
@@ -92,11 +92,11 @@ class SystemIds:
 
 
 def random_bytes(count: int) -> bytes:
-    """Return bytes that nobody can guess, from the operating system, safe after a fork."""
+    """Return unpredictable bytes from the operating system; forked processes draw different ones."""
     return os.urandom(count)
 
 
-# In seconds.
+# An error after a wait of at least this time means that the store is down.
 AWAY_S = 10.0
 
 Result = TypeVar("Result")
@@ -106,13 +106,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The number of tries, the waits in between (exponential with a ceiling), and the time for all of them."""
+    """The number of attempts, the waits between them (exponential backoff with a maximum), and the total time."""
 
-    attempts: int | None = 5  # in all; 1 means never again, None no limit
+    attempts: int | None = 5  # in total; 1 for no retry, None for no limit
     delay_s: float = 0.1  # after the first failure
-    growth: float = 2.0  # each later wait is this many times the one before
+    growth: float = 2.0  # the factor by which each wait is longer than the previous one
     delay_s_max: float = 5.0
-    total_s: float | None = None  # no try begins later than this after the first one; None for no limit
+    total_s: float | None = None  # no attempt begins later than this after the first one; None for no limit
 
     def __post_init__(self) -> None:
         attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
@@ -120,10 +120,10 @@ class RetryPolicy:
             raise ConfigError(f"{self}: attempts and growth must be at least 1, and times at least 0")
 
     def delay_after_s(self, failures: int, elapsed_s: float = 0) -> float | None:
-        """Return the seconds to wait after that many failures in a row, or None to give up."""
+        """Return the seconds to wait after this number of consecutive failures; None for no further attempt."""
         if self.attempts is not None and failures >= self.attempts:
             return None
-        # The exponent is bounded: a float of a larger power overflows.
+        # The exponent is limited, since a larger power overflows a float.
         delay_s = float(min(self.delay_s * self.growth ** min(failures - 1, 64), self.delay_s_max))
         return None if self.total_s is not None and elapsed_s + delay_s > self.total_s else delay_s
 
@@ -131,12 +131,17 @@ class RetryPolicy:
 def call_with_retries(
     call: Callable[[], Result], policy: RetryPolicy, clock: Clock, *, is_repeatable: bool = False, task: str = ""
 ) -> Result:
-    """Call until it succeeds, the policy gives up, or the error says that trying again cannot help.
+    """Call until it succeeds, the policy allows no further attempt, or the error cannot be cured by a retry.
 
-    A call that `is_repeatable` is tried again also after an unknown outcome. Log lines name the `task`, as in "to …".
+    Args:
+        call: raises `FtfileError`; its class states if a retry can help.
+        policy: attempts and waits.
+        clock: measures and waits.
+        is_repeatable: the call is also retried if its outcome is unknown.
+        task: the purpose of the call for log lines, as in "to list /data".
 
     Raises:
-        FtfileError: the last one.
+        FtfileError: the error of the last attempt.
     """
     failures, began_s = 0, clock.monotonic_s()
     while True:
@@ -160,47 +165,47 @@ def call_with_retries(
 
 
 def is_away(error: Exception) -> bool:
-    """Return True if so much time was waited for the store in vain that nothing more is to be asked of it."""
+    """Return True if a call waited for the store so long that no further call should be made."""
     return isinstance(error, Unavailable) and error.waited_s >= AWAY_S
 
 
 def retry_until(call: Callable[[], Result], total_s: float, clock: Clock) -> Result:
-    """Call until it succeeds, `total_s` seconds have passed, or trying again cannot help."""
+    """Call until it succeeds, `total_s` seconds have passed, or a retry cannot help."""
     return call_with_retries(call, RetryPolicy(attempts=None, delay_s_max=2.0, total_s=total_s), clock)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Spark's entry points and maintenance calls choose it; an opened file system carries it."""
+    """The environment that an opened file system uses; entry points of Spark and maintenance calls choose it."""
 
     clock: Clock
     ids: IdSource
-    retry: RetryPolicy | None = None  # None for the default: one try where the driver repeats by itself
-    threads: int | None = None  # of maintenance; None for one for each core
-    writer: str = ""  # who runs the process, as `user@host`, for records; empty to leave it out
+    retry: RetryPolicy | None = None  # None for the default: one attempt if the storage driver retries on its own
+    threads: int | None = None  # of maintenance; None for one per core
+    writer: str = ""  # `user@host` of the process, for records; empty to omit it
 
 
 def process_owner() -> str:
-    """Return who runs this process, as `user@host` in ASCII; a number for a user without a name."""
+    """Return `user@host` of this process in ASCII; a user without a name is a number."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user need not be in its list
+    except (OSError, KeyError, ImportError):  # the user of a container can be missing in its /etc/passwd
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{platform.node()}".encode("ascii", "replace").decode("ascii")
 
 
 def main_module() -> str:
-    """Return the name of the program of this process, empty if it is no module."""
+    """Return the module that this process runs as its program; empty if it runs a script."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return "" if spec is None else spec.name
 
 
 def is_worker() -> bool:
-    """Return True in a process that Spark started to run Python, and in which no code of a user's program runs."""
+    """Return True in a Python process that Spark started; a driver program of a user is not such a process."""
     return main_module().startswith("pyspark.")
 
 
-# The machine's own.
+# The environment of the machine.
 SYSTEM = Context(SystemClock(), SystemIds(), writer=process_owner())
 
 
@@ -210,12 +215,12 @@ def cores() -> int:
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
+    """Return a path that is valid in other processes: `~` is expanded, and a relative path becomes absolute.
 
-    URLs, absolute paths and blanks stay as they are.
+    URLs, absolute paths and blank texts are unchanged.
 
     Raises:
-        ConfigError: it begins with `~` and the name of no user.
+        ConfigError: the path begins with `~` and the name of an unknown user.
     """
     text = os.fspath(path)
     if text.startswith("~"):
@@ -229,25 +234,25 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(text) if is_relative else text
 
 
-# Between two log lines of an operation that goes on.
+# The time between two log lines of a running operation.
 LOG_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an operation is."""
+    """The progress of an operation."""
 
-    operation: str  # such as `compact`; `publish` for files that a new record shows or hides
-    done: int  # files, or others of the unit, that are done
-    total: int  # it may grow on the way, where what is done makes more to do
-    done_bytes: int  # of files that are read, on storage
-    total_bytes: int  # 0 where files are not read
+    operation: str  # such as `compact`; `publish` moves files to their final names, or away from them
+    done: int  # completed files, or other things of the unit
+    total: int  # can grow while the operation runs
+    done_bytes: int  # of the completed files on storage
+    total_bytes: int  # 0 if files are not read
     elapsed_s: float
-    unit: str = "files"  # or `compactions`, `lists`, `steps`, `versions`; pieces of open files count as files
+    unit: str = "files"  # or `compactions`, `lists`, `steps`, `versions`; segments of open files count as files
 
     @property
     def left_s(self) -> float | None:
-        """Return the seconds that the rest takes at the speed so far; None before anything is done."""
+        """Return the estimated remaining seconds; None before the first file is complete."""
         done, total = (self.done_bytes, self.total_bytes) if self.total_bytes else (self.done, self.total)
         return self.elapsed_s * (total / done - 1) if done else None
 
@@ -256,9 +261,9 @@ OnProgress: TypeAlias = Callable[[Progress], object]
 
 
 class Tracker:
-    """Tells how far an operation is: calls `on_progress` after each piece, and logs a line from time to time.
+    """Reports the progress of an operation: calls `on_progress` after each file, and logs a line every 10 seconds.
 
-    `total` and `total_bytes` are those of all that it does.
+    `total` and `total_bytes` count all of its work.
     """
 
     def __init__(
@@ -277,14 +282,14 @@ class Tracker:
         self._now = Progress(operation, 0, total, 0, total_bytes, 0.0, unit)
 
     def expect(self, more: int, more_bytes: int) -> None:
-        """Take in how much there still is to do."""
+        """Set the remaining work."""
         now = self._now
         self._now = replace(now, total=now.done + more, total_bytes=now.done_bytes + more_bytes)
 
     def add(self, files: int = 1, size_bytes: int = 0) -> None:
-        """Count what is done."""
+        """Add completed work."""
         now_s, before = self._clock.monotonic_s(), self._now
-        # Of an open piece, a part may be read again.
+        # A part of a segment can be read twice, which would count it twice.
         done = min(before.done + files, before.total)
         done_bytes = min(before.done_bytes + size_bytes, before.total_bytes)
         self._now = now = replace(before, done=done, done_bytes=done_bytes, elapsed_s=now_s - self._began_s)

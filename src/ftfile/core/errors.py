@@ -1,7 +1,7 @@
-"""All errors that ftfile raises, as one tree.
+"""The errors that ftfile raises.
 
-Each class states if a retry can help (`retry`), so that retrying code reads the answer
-and nothing else; drivers translate the errors of their SDK at the edge::
+Each class states in `retry` if a retry can help, and retrying code reads only this. Storage drivers translate the
+errors of their libraries into these classes::
 
     FtfileError
     ├─ ConfigError · SchemaError · EncodingError · UserCodeError · CorruptData · StillOpen · RolledBack
@@ -72,7 +72,7 @@ __all__ = (
 
 
 class Retry(enum.Enum):
-    """The use of trying the same call again."""
+    """The effect of a retry: none, safe, or safe only after the outcome was read from the store."""
 
     NEVER = "never"
     AGAIN = "again"
@@ -80,7 +80,7 @@ class Retry(enum.Enum):
 
 
 class FtfileError(Exception):
-    """The base of every error that ftfile raises on purpose."""
+    """The base class of the errors of ftfile."""
 
     retry: ClassVar[Retry] = Retry.NEVER
 
@@ -92,11 +92,11 @@ class FtfileError(Exception):
 
 
 class ConfigError(FtfileError):
-    """An option is unknown, malformed, contradicts another, or asks for what is not there."""
+    """An option or argument is unknown, malformed, contradicts another one, or names a missing object."""
 
 
 class SchemaError(FtfileError):
-    """A column cannot be stored: its type, its name, or a change since the last record."""
+    """A column cannot be stored, because of its type, its name, or a change since the last commit."""
 
 
 class EncodingError(FtfileError):
@@ -104,15 +104,15 @@ class EncodingError(FtfileError):
 
 
 class UnencodableRows(EncodingError):
-    """Some of the rows given cannot be encoded, and none of them was taken: those that can be may be given again."""
+    """Some rows of a batch cannot be encoded. No row was written, so the other rows can be written again."""
 
 
 class UserCodeError(FtfileError):
-    """A class or function that an option names failed, or returned something else than was asked of it."""
+    """A class or function of the user, named by an option, failed or returned an invalid value."""
 
 
 class StorageError(FtfileError):
-    """A file-system operation, such as `rename`, failed on a path; the detail is the state found, and what to do."""
+    """A file-system operation failed, such as `rename`; the detail has the cause and the remedy."""
 
     def __init__(self, operation: str, path: str, detail: str) -> None:
         super().__init__(operation, path, detail)
@@ -121,7 +121,7 @@ class StorageError(FtfileError):
 
     @property
     def detail(self) -> str:
-        """The detail without credentials, which are looked for here: most of these errors are never shown."""
+        """The detail without credentials; they are removed here, since most errors are never shown."""
         return redacted(self.args[2])
 
     def __str__(self) -> str:
@@ -137,42 +137,42 @@ class MissingParent(NotFound):
 
 
 class DanglingLink(NotFound):
-    """A symbolic link that leads nowhere is at the path: nothing can be read there, and nothing be made."""
+    """The path is a symbolic link without a target: no file can be read or created there."""
 
 
 class NotAFile(NotFound):
-    """A symbolic link, pipe, socket or device is where a file should be: it is not opened, and no file is there."""
+    """The path is a symbolic link, pipe, socket or device instead of a file; it is not opened."""
 
 
 class AlreadyExists(StorageError):
-    """Something is at the path already, and nothing is ever overwritten."""
+    """The path exists. Files are never overwritten."""
 
 
 class PermissionDenied(StorageError):
-    """The store refuses this user the operation."""
+    """The store does not permit the operation to this user."""
 
 
 class OutOfSpace(StorageError):
-    """The store is full, or a quota is used up."""
+    """The store is full, or a quota is exceeded."""
 
 
 class NotADirectory(StorageError):
-    """A directory is needed and the path, or one of its parents, is a file."""
+    """The path, or one of its parents, is a file instead of a directory."""
 
 
 class Unsupported(StorageError):
-    """The store or the stream cannot give the guarantee asked for; it is never weakened silently."""
+    """The store or the stream cannot give a required guarantee, which is never weakened silently."""
 
 
 class StreamClosed(StorageError):
-    """The stream was closed, aborted, or lost its guarantees by a failed sync."""
+    """The stream was closed or aborted, or lost its guarantees because a sync failed."""
 
 
 class Unavailable(StorageError):
-    """The store did not answer as it should; nothing happened and the call may be repeated.
+    """The store did not respond, or responded with a server error. The call had no effect and can be retried.
 
     Attributes:
-        waited_s: how long was waited for the store; 0 if that is not known.
+        waited_s: the seconds that the call waited for the store; 0 if unknown.
     """
 
     retry = Retry.AGAIN
@@ -180,17 +180,17 @@ class Unavailable(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The store's reply was lost: the operation may or may not have taken effect."""
+    """The response of the store was lost, so it is unknown if the operation took effect."""
 
     retry = Retry.LOOK
 
 
 class WrongConnection(ConfigError, StorageError):
-    """No request reaches the store as the connection is configured, so none was sent, and waiting does not help."""
+    """The connection is configured wrongly, so no request was sent and waiting does not help."""
 
 
 class CorruptData(FtfileError):
-    """Bytes on storage are not those recorded: what the log or the format expects, what is there, and what to do."""
+    """The content of a file is not what the log or the format requires: the expected, the actual, and the remedy."""
 
     def __init__(self, path: str, expected: str, actual: str, hint: str = "") -> None:
         super().__init__(path, expected, actual, hint)
@@ -205,7 +205,7 @@ class CorruptData(FtfileError):
 
 
 class StillOpen(FtfileError):
-    """Records stay in open files, for several reasons; all other files are finished."""
+    """Some open files could not be finished, each for the given reason; all other files are finished."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(reasons)
@@ -216,31 +216,31 @@ class StillOpen(FtfileError):
 
 
 class RolledBack(FtfileError):
-    """The newest version of a directory is older than one that its reader or writer knows it to have had."""
+    """The newest version of a directory is older than a version that its reader or writer has seen."""
 
 
 class SourceError(FtfileError):
-    """A stream cannot go on from its position."""
+    """A stream cannot continue from its position."""
 
 
 class HistoryGone(SourceError):
-    """Vacuum has deleted versions, or files, that are to be read or restored."""
+    """Vacuum has deleted the versions or files to read or restore."""
 
 
 class AnotherLog(SourceError):
-    """The position is one of another log: the directory was created anew, or restored from an older copy."""
+    """The position belongs to another log: the directory was recreated, or restored from an older copy."""
 
 
 class ChangedRows(SourceError):
-    """A version replaces or removes rows, which a stream of new rows cannot tell."""
+    """A version replaces or removes rows, which a stream of new rows cannot express."""
 
 
 class StateLost(SourceError):
-    """The log of plans that a position names is gone, is another one, or does not reach so far."""
+    """The log of plans that a position names was deleted, was replaced, or ends before the position."""
 
 
 class FileChanged(SourceError):
-    """A file has other content than when a batch was planned that reads it, or is gone, and is nowhere else."""
+    """A file was changed or deleted after a batch that reads it was planned, and no other name has its content."""
 
 
 class CommitError(FtfileError):
@@ -248,46 +248,46 @@ class CommitError(FtfileError):
 
 
 class InvalidMessages(CommitError):
-    """The tasks' messages do not make one complete batch of one query."""
+    """The messages of the tasks are not one complete batch of one query."""
 
 
 class ReplayMismatch(CommitError):
-    """The batch is in the log with other content: another history of this query."""
+    """The batch was committed before with other rows, so the query has another history."""
 
 
 class UnknownQuery(CommitError):
-    """The log has other queries and has never seen this one."""
+    """The log has other queries, but no batch of this one."""
 
 
 class BatchGap(CommitError):
-    """The batch does not follow the last one recorded for its query."""
+    """The batch does not follow the last committed batch of its query."""
 
 
 class StaleFiles(CommitError):
-    """Staged files are not younger than the vacuum horizon: they may be deleted at any moment."""
+    """Staged files are older than the vacuum horizon, so a vacuum can delete them at any time."""
 
 
 class NameCollision(CommitError):
-    """Two different files claim the same final name; neither is touched."""
+    """Two files have the same final name; both are unchanged."""
 
 
 class MissingPart(CommitError):
-    """A committed part is neither staged, nor at its final name, nor retired."""
+    """A committed file is missing in the stage, at its final name, and among the retired files."""
 
 
 class NotPublished(CommitError):
-    """The batch is committed and must not be written again; a later commit finishes publishing it."""
+    """The batch is committed and must not be written again. A later commit publishes its files."""
 
 
 class CommitOutcomeUnknown(CommitError):
-    """It is unknown if the record was created; nothing was deleted."""
+    """It is unknown if the record was created; no file was deleted."""
 
     retry = Retry.LOOK
 
 
 class Fenced(CommitError):
-    """A newer process has opened the store as this writer: this one writes no more."""
+    """A newer process has opened the store as the same writer, so this process can no longer write."""
 
 
 class WindowOrder(CommitError):
-    """Windows of a writer come in another order than their numbers, or one comes again that is recorded."""
+    """A window of a writer is out of order, or was committed before."""

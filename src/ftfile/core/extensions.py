@@ -1,4 +1,4 @@
-"""Objects by name: those of ftfile, of entry points and of user code; and packages that import names when used."""
+"""Objects by name: built-in ones, entry points of other packages, code of the user, and lazily imported names."""
 
 from __future__ import annotations
 
@@ -20,29 +20,33 @@ SPARK_LEAST = 4  # a major version
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
-# `module:name` of entry points that were loaded: to look one up takes as long as a small commit.
+# `module:name` of loaded entry points, since a lookup takes as long as a small commit.
 _loaded: dict[tuple[str, str], str] = {}
 
 
 def installed(group: str) -> dict[str, str]:
     """Return the entry points of a group: `module:name` by name."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign code alone
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, only needed for code of other packages
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
 
 
 def forget_extensions() -> None:
-    """Drop what this process knows of entry points, as a new process would start."""
+    """Forget the entry points that this process has loaded."""
     _loaded.clear()
 
 
 def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str) -> Any:  # noqa: ANN401
-    """Return the object called `name`, of `built_in` (`module:name` by name) or of an entry point of the group.
+    """Return a built-in object, or the object of an entry point.
 
-    Errors call it `what`.
+    Args:
+        what: the kind of the object, for errors.
+        name: of the object.
+        built_in: `module:name` by name.
+        group: of the entry points.
 
     Raises:
-        ConfigError: there is none of this name, or it cannot be loaded.
+        ConfigError: no object has this name, or it cannot be loaded.
     """
     if type(name) is not str:
         raise ConfigError(f"{name!r:.80} is not a name of a {what}")
@@ -67,40 +71,47 @@ def is_name_of_code(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def load(option: str, name: str) -> Any:  # noqa: ANN401 - whatever it is called
-    """Return the object called `module:name`; a ConfigError that names the option where that fails."""
+def load(option: str, name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return the object `module:name`; a ConfigError that names the option if it cannot be loaded."""
     if not is_name_of_code(name):
         raise ConfigError(
             f"{option}={name!r} is not a valid name: write `module:name`, such as `my_package.files:Mine`"
         )
     try:
         return pkgutil.resolve_name(name)
-    except Exception as error:  # anything may happen while a module is imported
+    except Exception as error:  # importing a module can raise any error
         raise ConfigError(
             f"{option}={name!r} cannot be loaded: {error!r}. It must be importable on the driver and on every executor"
         ) from error
 
 
 def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, base: type[_T]) -> type[_T]:
-    """Return the class called `name`, as `load_extension` does; it derives from `base` and calls itself so.
+    """Return a class like `load_extension`; it must be derived from `base` and have the same `name`.
 
     Raises:
-        ConfigError: there is no such class, or it cannot be loaded.
+        ConfigError: no class has this name, or it cannot be loaded.
     """
     loaded = load_extension(what, name, built_in, group)
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         base_name = f"{base.__module__}.{base.__qualname__}"
         raise ConfigError(f"the {what} {name!r} is {loaded!r}, which is not a class derived from {base_name}")
-    if (own_name := getattr(loaded, "name", None)) != name:  # the log would name one that readers do not find
+    if (
+        own_name := getattr(loaded, "name", None)
+    ) != name:  # else readers would not find the name that the log contains
         raise ConfigError(f"the {what} {name!r} has the name {own_name!r}: its entry point must have the same name")
     return loaded
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, which raises an ImportError for names that need another pyspark.
+    """Return the `__getattr__` of a package whose names are imported when they are used.
 
-    Functions check their arguments; see `core.arguments`. `homes` has where each name is, as `module:attribute`, or
-    as `module` where it is called the same there; or it is a module itself, as `module:`.
+    Functions check their arguments; see `core.arguments`. A name that needs another version of pyspark raises an
+    ImportError.
+
+    Args:
+        package: the name of the package.
+        homes: the place of each name: `module:attribute`, `module` if the attribute has the same name, or `module:` for
+            the module itself.
     """
     return functools.cache(functools.partial(_value_of, package, homes))
 
@@ -108,7 +119,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - as many types as names
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    from inspect import isfunction  # noqa: PLC0415 - importing the package imports nothing
+    from inspect import isfunction  # noqa: PLC0415 - the package itself imports no modules
     from pkgutil import resolve_name  # noqa: PLC0415
 
     from ftfile.core.arguments import checked  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""The logger `ftfile`: every line names the query and batch that it is about, where they are known.
+"""The logger `ftfile`, whose lines name their query and batch and contain no credentials.
 
-Texts that go there, or into errors, have no credentials: what servers and libraries say may repeat a request, with its
-URL and its headers.
+Messages of servers and libraries can repeat a request with its URL and headers, so credentials are removed from log
+lines and errors.
 
-In a process that has configured no logging, as Spark's Python workers, warnings go to stderr with time, level and
+In a process without a logging configuration, such as Spark's Python workers, warnings go to stderr with time, level and
 logger.
 """
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 _HIDDEN = "…"
-# A shorter text may be part of any other.
+# A shorter text can be part of any message.
 _SECRET_LENGTH_MIN = 4
-# Of parameters of URLs, headers, and fields of JSON, the last part of whose names is one of these.
+# The last part of the names of secret URL parameters, headers and JSON fields.
 _NAMES = (
     r"[\w.%-]{0,40}(?:token|delegation|password|passwd|secret|signature|credential)"
     r"|sig|upload_id|accountkey|urlstring|hadoop\.auth"
 )
 _VALUE = r"[^&;,\s'\"()<>]+"
 _RULES = (
-    # Base64, and other text by machines, has capitals or digits; words have not.
+    # Base64 and other generated texts contain capitals or digits; words do not.
     (re.compile(r"\b((?i:bearer|basic|negotiate))(\s+)(?=[^\s'\"]*[A-Z0-9=])[\w.~+/=-]{6,}"), rf"\1\2{_HIDDEN}"),
     (re.compile(rf"(?<![\w.%-])({_NAMES})=(['\"]?){_VALUE}", re.IGNORECASE), rf"\1=\2{_HIDDEN}"),
     (re.compile(rf"(['\"])({_NAMES})\1(\s*:\s*b?['\"]){_VALUE}", re.IGNORECASE), rf"\1\2\1\3{_HIDDEN}"),
@@ -41,21 +41,21 @@ _RULES = (
 
 
 def redacted(text: str) -> str:
-    """Return a text with `…` in place of tokens, passwords and signatures; again, it stays as it is."""
+    """Return a text with `…` in place of tokens, passwords and signatures. Idempotent."""
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without secrets, and redacted."""
+    """Return a redacted text that also contains none of the secrets."""
     for secret in secrets:
         text = text.replace(secret, _HIDDEN) if len(secret) >= _SECRET_LENGTH_MIN else text
     return redacted(text)
 
 
 class Redacting(logging.Filter):
-    """Takes credentials out of messages of a logger, and out of the errors that it shows with them."""
+    """Removes credentials from the messages of a logger, and from the errors that are logged with them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True, for every message."""
@@ -63,7 +63,7 @@ class Redacting(logging.Filter):
         if (shown := redacted(message)) != message:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[0] is not None:
-            # Formatters take this text where it is there.
+            # Formatters use this text instead of formatting the error.
             record.exc_text = redacted("".join(traceback.format_exception(*record.exc_info))).rstrip("\n")
         return True
 
@@ -80,7 +80,7 @@ class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # gener
 
 
 class _LastResort(logging.Handler):
-    """Writes what no other handler gets, as Python's own last resort does, but not the message alone."""
+    """Writes messages that no other handler receives, like Python's last resort, with time, level and logger."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger: logging.Logger | None = logging.getLogger(record.name)
@@ -90,7 +90,7 @@ class _LastResort(logging.Handler):
             logger = logger.parent if logger.propagate else None
         try:
             sys.stderr.write(f"{self.format(record)}\n")
-        except Exception:  # as all handlers do
+        except Exception:  # as every handler of logging does
             self.handleError(record)
 
 
@@ -112,7 +112,7 @@ def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  #
 
 @contextlib.contextmanager
 def log_context(*, query: str | None = None, batch: int | None = None, job: str | None = None) -> Iterator[None]:
-    """Name the query and batch, or the batch write, in all lines logged inside the block; only those that are known."""
+    """Name the query and batch, or the batch write, in the lines that are logged inside the block, if known."""
     fields_given = {"job": job, "query": query, "batch": batch}
     token = _CONTEXT.set(" ".join(f"{kind} {name}" for kind, name in fields_given.items() if name is not None))
     try:

@@ -1,4 +1,4 @@
-"""Sizes, durations and times as users write them, numbers and times as people read them, and groups up to a size."""
+"""Sizes, durations, times and numbers: parsing, and formatting for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE | re.ASCII)
-LONGEST_S = 1e12  # 31,700 years; in microseconds it has room in 64 bits, beside the time of any clock
+LONGEST_S = 1e12  # 31,700 years; in microseconds it fits into 64 bits, added to the time of any clock
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")
 _SECONDS = (
     {"ms": 0.001}
@@ -27,7 +27,7 @@ _SECONDS = (
 
 
 def parse_size_bytes(text: str) -> int:
-    """Return bytes: `1048576`, `128m`, `128MB`, `128MiB`; every unit is a power of 1024, as in Spark."""
+    """Return the bytes of `1048576`, `128m`, `128MB` or `128MiB`; units are powers of 1024, as in Spark."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise ValueError(text)
@@ -35,7 +35,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Return seconds, `LONGEST_S` at most: `90s`, `5 min`, `1.5h`, `7d`, `250ms`."""
+    """Return the seconds of a duration such as `90s`, `5 min`, `1.5h`, `7d`, `250ms`; at most `LONGEST_S`."""
     match = _DURATION.fullmatch(text.strip())
     unit = match[2].lower() if match else ""
     seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
@@ -45,8 +45,8 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_time(text: str) -> datetime:
-    """Return a time as in ISO 8601: `2024-07-01T12:00:00.5+02:00`, `2024-07-01 12:00Z`; without a zone it is UTC."""
-    # Python 3.10 takes neither a Z nor fractions of any other length.
+    """Return a time in ISO 8601, such as `2024-07-01T12:00:00.5+02:00`; without a zone it is in UTC."""
+    # Python 3.10 accepts neither a Z nor fractions of other lengths.
     text = re.sub("[zZ]$", "+00:00", text.strip())
     text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
     time = datetime.fromisoformat(text)
@@ -60,12 +60,12 @@ _SMALLEST_WHOLE_S = 9.95
 _SHOWN_MAX = 3
 # The first second of year 1, and the last one of 9999, since 1970.
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
-# A duration is told in the largest unit of which it has two.
+# A duration is shown in the largest unit of which it has at least two.
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
 
 
 def bytes_text(size_bytes: int) -> str:
-    """Return a size with at most three digits before the point, and one behind it where it is small."""
+    """Return a size with at most three digits before the point, and one after it for small sizes."""
     if size_bytes < _KIB:
         return f"{size_bytes} B"
     size, unit = size_bytes / _KIB, "KiB"
@@ -104,7 +104,7 @@ def exact_time(time_ms: int | None) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in seconds, minutes, hours or days."""
     for least, unit_s, unit in _UNITS:
         if seconds >= least:
             return f"{seconds / unit_s:.0f} {unit}"
@@ -112,18 +112,18 @@ def duration_text(seconds: float) -> str:
 
 
 def ago(time_ms: int, now_ms: int) -> str:
-    """Return how long ago a time was, or in how long it will be."""
+    """Return a time relative to now: `3 s ago`, `in 5 min`."""
     seconds = (now_ms - time_ms) / 1000
     return f"{duration_text(seconds)} ago" if seconds >= 0 else f"in {duration_text(-seconds)}"
 
 
 def _time(time_ms: int) -> datetime:
-    """Return a time; the first or last one that there is for a number beyond it, which a record may have."""
+    """Return a time, limited to the years 1 to 9999, since a damaged record can have any number."""
     return datetime.fromtimestamp(min(max(time_ms // 1000, _FIRST_S), _LAST_S), timezone.utc)
 
 
 def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:
-    """Yield things in their order, neighbours together up to a size; one that is larger comes by itself."""
+    """Yield groups of consecutive things up to a total size; a larger thing is a group of one."""
     group: list[_Thing] = []
     size = 0
     for thing in things:

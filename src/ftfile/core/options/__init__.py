@@ -1,7 +1,4 @@
-"""The options: one table is the only spelling, of which parsing and errors are made.
-
-From what the user wrote to checked values; every mistake is an error that says what to write instead.
-"""
+"""Parsing of options by the option table; each mistake is an error that names the correct option or value."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ __all__ = (
 )
 
 
-# Names and texts, sorted by name: as keys of caches and fields of pickled settings.
+# Names and texts, sorted by name, which are hashable for caches and pickles.
 Settings: TypeAlias = tuple[tuple[str, str], ...]
 Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
@@ -55,20 +52,20 @@ _USES: dict[str, str] = {
 
 _READS = ("read", "ftkv-read")
 _FOLLOWS = ("follow", "ftkv-follow")
-# Of options that choose the version that is read, those that choose where a stream begins.
+# The options that set the start of a stream, by the option that selects a version of a batch read.
 _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
 _OF_A_VERSION = "the log describes how a version is read: leave it out"
 
 _CAPITAL = re.compile("[A-Z]")
 
-_SHOWN_MAX = 100  # of the characters of a value that is not understood
+_SHOWN_MAX = 100  # characters of a wrong value
 
-# How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
+# The similarity of names that are proposed. Less similar names mislead, such as blockSize for parquet.block.size.
 _NEAR = 0.75
 
 
 def _by_key() -> dict[str, list[Option]]:
-    """Return the options by name in lower case; one of files and one of stores may have the same."""
+    """Return the options by name in lower case; files and stores can have options of the same name."""
     options: dict[str, list[Option]] = {}
     for option in OPTIONS:
         options.setdefault(option.name.lower(), []).append(option)
@@ -79,38 +76,38 @@ _BY_KEY = _by_key()
 
 
 def _option(name: str, uses: Iterable[Use]) -> Option | None:
-    """Return the option of a name that is for one of the uses, or else any of that name."""
+    """Return the option with a name that is for one of the uses, else any option with this name."""
     options = _BY_KEY.get(name.lower(), [])
     return next((option for option in options if not option.used_by.isdisjoint(uses)), options[0] if options else None)
 
 
 @functools.cache
 def _defaults(uses: tuple[Use, ...]) -> dict[str, Any]:
-    """Return the default of every option by its name, as it is for these uses."""
+    """Return the defaults of all options for these uses, by name."""
     options = {option.name: _option(option.name, uses) or option for option in OPTIONS}
     return {name: option.default for name, option in options.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
-    """Checked values: what was given, over the defaults."""
+    """Checked values of options: the given ones, and defaults for the others."""
 
-    given: dict[str, Any]  # by the table's spelling, only what the user wrote
+    given: dict[str, Any]  # by the names in the table, without defaults
     spark: dict[str, str]  # Spark's own keys, in lower case
-    own: dict[str, str]  # `prefix.<name>`, in lower case: for the user's own code, and for the file system
+    own: dict[str, str]  # `prefix.<name>` in lower case, for code of the user and for the file system
     uses: tuple[Use, ...]
-    texts: dict[str, str] = field(default_factory=dict)  # of `given`, as the user wrote them
+    texts: dict[str, str] = field(default_factory=dict)  # the texts of `given`
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
         return self.given[name] if name in self.given else _defaults(self.uses)[name]
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the options `prefix.<name>` by that name, in lower case."""
+        """Return the options `prefix.<name>` by `<name>`, in lower case."""
         start = f"{prefix.lower()}."
         return {key.removeprefix(start): text for key, text in self.own.items() if key.startswith(start)}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
-        """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""
+        """Return the given options of a format; a ConfigError for an option of other formats."""
         values = {}
         for name, value in self.given.items():
             option = _option(name, self.uses)
@@ -126,10 +123,10 @@ class ParsedOptions:
 
 
 def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
-    """Check names and values for any of the uses; keys in any case.
+    """Check the names and values of options, which must be for one of the uses; names in any case.
 
     Raises:
-        ConfigError: names the option, the value, what is accepted, and the nearest known name.
+        ConfigError: an option is unknown or its value is wrong; it names the accepted values, or similar options.
     """
     parsed = ParsedOptions({}, {}, {}, uses)
     for key, text in raw.items():
@@ -148,9 +145,9 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
 
 
 def values_of_fields(settings: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of options, by their names, that are fields of a dataclass, by the names of the fields.
+    """Return the values of the options that are fields of a dataclass, by field.
 
-    A field has the name of its option in snake case. None is no value.
+    A field has the name of its option in snake case. None is left out.
     """
     names = {field.name for field in fields(settings)}
     by_field = {_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name): value for name, value in values.items()}
@@ -161,7 +158,7 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
     try:
         return option.kind.parse(text)
     except ValueError:
-        # What stands where encryption is asked for may be a key.
+        # The value of an option of encryption can be a key, so it is not shown.
         cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
         shown = option.name if option in ENCRYPTION else f"{option.name}={cut!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
@@ -197,7 +194,7 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     answer = elsewhere.get(lower) or elsewhere.get(f"{lower[: lower.find('.') + 1]}*")
     if answer is not None:
         return f"there is no option {key!r}: {answer}"
-    import difflib  # noqa: PLC0415 - for mistakes alone
+    import difflib  # noqa: PLC0415 - only needed for mistakes
 
     names = {option.name.lower(): option for option in OPTIONS if not option.used_by.isdisjoint(_family(uses))}
     near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR)]

@@ -1,4 +1,4 @@
-"""A row of the option table, and the kinds of values: text in, value out, and the sentence that describes them."""
+"""The kinds of option values: how each is parsed and described."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 
-# The formats that ftfile brings.
+# The built-in formats.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 
 WRITE = frozenset({"write"})
@@ -34,7 +34,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one sort of value is written."""
+    """A kind of value."""
 
     accepts: str  # completes the sentence "it takes …"
     parse: Callable[[str], Any]  # raises ValueError
@@ -44,10 +44,12 @@ class Kind:
 class Option:
     """One row of the table."""
 
-    name: str  # as docs and messages spell it; users may write it in any case
+    name: str  # as in docs and messages; users can write it in any case
     kind: Kind
     default: Any = None  # the parsed value
-    formats: tuple[str, ...] = ()  # to which it belongs, `FORMATS` for all; empty where the format does not matter
+    formats: tuple[
+        str, ...
+    ] = ()  # the formats that it is for, `FORMATS` for all; empty if it does not depend on the format
     used_by: frozenset[str] = WRITE
 
 
@@ -59,19 +61,19 @@ class FileRange(NamedTuple):
     end: int
 
     def to_text(self) -> str:
-        """Return the text that `from_text` reads."""
+        """Return the text form, which `from_text` reads."""
         return f"{quote(self.path, errors=_ANY_NAME)}:{self.start}-{self.end}"
 
     @classmethod
     def from_text(cls, text: str) -> FileRange:
-        """Return the range that a text names; a `ValueError` if it names none."""
+        """Return the range of a text; a `ValueError` for another text."""
         match = _FILE_RANGE.fullmatch(text.strip())
         if match is None or int(match[2]) > int(match[3]):
             raise ValueError(text)
         return cls(unquote(match[1], errors=_ANY_NAME), int(match[2]), int(match[3]))
 
 
-# A row for writers of files and of stores.
+# An option of writers of files and of stores.
 write_option = partial(Option, used_by=WRITERS)
 
 
@@ -90,22 +92,22 @@ def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool],
 
 
 def one_of(*names: str, **also: str) -> Kind:
-    """Return the kind of an option with a few named values, some `also` by other names; in any case of letters."""
+    """Return the kind of an option with named values, in any case; `also` maps other accepted names to values."""
     values = {name.lower(): name for name in names} | also
     return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_named, values))
 
 
-# Of a text that each record repeats.
+# Each record contains the text.
 NOTE_BYTES_MAX = 64 << 10
-# Of Arrow, Spark and the logs of tables.
+# The largest integer of Arrow, Spark and table logs.
 WHOLE_MAX = 2**63 - 1
 _DIGITS = re.compile("[+-]?[0-9]+")
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
-# One of several columns, in backticks or not, and the comma behind it or the end of the text.
+# A column name, with or without backticks, and the comma after it or the end of the text.
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,`][^,]*?))\s*(,|\Z)")
 _FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
-_ANY_NAME = "surrogatepass"  # also one that is no UTF-8 on a disk
+_ANY_NAME = "surrogatepass"  # file names on a disk can be invalid UTF-8
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
@@ -206,7 +208,7 @@ def _pattern(text: str) -> str:
 
 
 def _character(text: str) -> str:
-    # As in Spark, whose options have these where a shell or a file leaves the backslash.
+    # Spark's options accept these forms, since a shell or a file can keep the backslash.
     character = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\"": '"', r"\'": "'", r"\\": "\\"}.get(text, text)
     if len(character) != 1:
         raise ValueError(text)
@@ -225,7 +227,7 @@ NOTE = Kind(
     "text of at most 64 KiB", partial(_checked, str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX)
 )
 BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}))
-PATTERN = Kind("a regular expression, as Python has them", _pattern)
+PATTERN = Kind("a regular expression of Python", _pattern)
 COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1))
 VERSION = Kind("a whole number of 0 or more", partial(_checked, _whole, lambda number: number >= 0))
 LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)

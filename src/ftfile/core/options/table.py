@@ -1,4 +1,4 @@
-"""The option table: files, keyed stores, streams, encryption; docs/options.md says what each option means."""
+"""The option table; docs/options.md describes the options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENCRYPTION: tuple[Option, ...] = (
 
 NEVER_INLINE = "keys are never set in options, which Spark shows to all users: name their location with keyProvider"
 
-# What others call keys, or might.
+# Names that other programs use for keys, and similar names.
 INLINE_KEYS = (
     *("aeskey", "datakey", "encryption.key", "encryption_key", "encryptionkey", "encryptionkeys"),
     *("encryptionpassword", "key", "keys", "kmskey", "masterkey", "password", "passphrase", "secret", "secretkey"),
@@ -49,7 +49,7 @@ STORE: tuple[Option, ...] = (
 
 _KEYS = "use keyColumns for the key columns; encryption keys are never set in options"
 
-# What others, and the file sink, call these things.
+# Names of these options in other programs and in the file sink.
 COMMON_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         ("mergeschema", "merge-schema", "schemaevolution"),
@@ -70,7 +70,7 @@ COMMON_ELSEWHERE: dict[str, str] = {
     "inferschema": (
         "the log of a directory of ftfile contains its columns; give the columns of foreign files with .schema(…)"
     ),
-    # Whatever begins so.
+    # All names with this beginning.
     **dict.fromkeys(
         ("delta.*", "hoodie.*", "cloudfiles.*", "write.*", "read.*"),
         "it is an option of another program: leave it out",
@@ -183,25 +183,25 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
 }
 
 
-# Of lines, and those that columnar formats have within their files besides.
+# Codecs of line formats, and codecs within the files of columnar formats.
 _CODECS = dict.fromkeys(("none", *CODECS, "brotli", "deflate", "zlib"))
 
-# Of lines and binary records, which are written, and read as foreign files.
+# Formats of lines and binary records.
 _record_option = functools.partial(Option, used_by=kinds.WRITE | kinds.FILES)
 _time_format = functools.partial(_record_option, formats=("json", "csv"))
 _csv_option = functools.partial(_record_option, formats=("csv",))
 _read_option = functools.partial(Option, used_by=kinds.READ | kinds.STORE_READ)
 
 OPTIONS: tuple[Option, ...] = (
-    # Where and what.
+    # Location and content.
     Option("path", kinds.TEXT, used_by=kinds.EVERYWHERE),
     Option("fileFormat", kinds.FORMAT, default="parquet", used_by=kinds.WRITE | kinds.FILES),
-    # Directories, and files chosen by records.
+    # Directories.
     Option("partitionBy", kinds.COLUMNS, default=()),
     Option("directoryPattern", kinds.TEXT),
     Option("fileNameColumn", kinds.TEXT),
     Option("directoryAssigner", kinds.TEXT),
-    # Names of files.
+    # File names.
     Option("partPrefix", kinds.TEXT, default="part"),
     Option("partSuffix", kinds.TEXT, default=""),
     Option("partFileName", kinds.TEXT),
@@ -211,7 +211,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("maxBytesPerFile", kinds.SIZE),
     Option("maxRecordsPerFile", kinds.COUNT),
     write_option("maxOpenBytes", kinds.SIZE, default=64 << 20),
-    # Files that stay open over batches.
+    # Rolling over micro-batches.
     Option("rolling", one_of("batch", "policy"), default="batch"),
     Option("maxBatchesPerFile", kinds.COUNT),
     Option("rolloverInterval", kinds.DURATION),
@@ -282,17 +282,17 @@ OPTIONS: tuple[Option, ...] = (
     *FILES,
     *STORE,
 )
-# Defaults of maxBytesPerFile and inactivityInterval for files that stay open over batches; others have none.
+# Defaults for files that stay open over micro-batches. Other files have no limits.
 ROLLED_BYTES = 128 << 20
 ROLLED_INACTIVITY_S = 3600.0
-# Of files: a store has another compression.
+# Only for files: a store has another option compression.
 DEFAULTS = {option.name: option.default for option in OPTIONS if option.used_by & kinds.OF_FILES}
 
 SPARK_KEYS = frozenset(
     {"checkpointlocation", "queryname", "owner", "location", "provider", "external", "is_managed_location"}
 )
 
-# What follows is for classes of the user's own,
+# The beginnings of options for classes of the user,
 OWN_PREFIXES = ("directoryassigner.", "encoder.", "format.")
 # and for the driver of the file system.
 STORAGE_PREFIX = "storage."
