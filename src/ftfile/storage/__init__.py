@@ -1,1 +1,1 @@
-"""Where bytes live: one small port, one driver per store, decorators for what cuts across."""
+"""File systems: one interface, a driver for each kind of store, and decorators for retries."""

@@ -1,9 +1,9 @@
-"""The file-system port: what a store must offer to keep an ftfile directory; and its input files as Python's own.
+"""The interface of a file system, which each storage driver implements, and its input files as Python file objects.
 
-Paths are relative to the file system's root, `/`-separated, without a leading or trailing slash;
-the root itself is the empty string. Every method raises a `StorageError` leaf and nothing else; a
-method without a word on retrying may be called again after `Unavailable`, and its outcome must be checked
-following `OutcomeUnknown`. All methods may be called from several threads.
+Paths are relative to the root of the file system and `/`-separated, without a leading or trailing slash; the root is
+the
+empty string. Methods raise only subclasses of `StorageError`. After `Unavailable`, a method can be called again unless
+its docstring forbids it. After `OutcomeUnknown`, the caller must check the outcome. All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -43,59 +43,60 @@ __all__ = (
 
 Durability = Literal["hsync", "close", "none"]
 
-# Operations that change nothing, also where they fail.
+# Operations that change nothing, even if they fail.
 READING = frozenset({"open", "read", "read_at", "stat", "list"})
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of a driver, as data: callers branch on this and never on the driver's name."""
+    """The capabilities of a driver as data. Callers use them instead of the name of the driver."""
 
     driver: str  # for messages
-    shared_between_processes: bool  # of one host
-    # The strongest that a stream offers: `hsync` (on the device when `hsync` returns), `close` (as durable as the store
-    # makes files when `close` returns), `none` (lost with the process).
+    shared_between_processes: bool  # processes of one host can share files
+    # The strongest durability of a stream: `hsync` (on the device when `hsync` returns), `close` (as durable as the
+    # store makes files when `close` returns), `none` (lost with the process).
     durability: Durability
-    directory_sync: bool  # a created, renamed or deleted name is durable only after `sync_directory`
-    atomic_rename: bool  # no crash leaves the file under both names or neither
+    directory_sync: bool  # a created, renamed or deleted name is only durable after `sync_directory`
+    atomic_rename: bool  # after a crash, a file has either its old or its new name
     stream_capabilities: frozenset[str] = frozenset()  # that `OutputStream.has_capability` may confirm
-    permissions: bool = False  # takes the settings `filePermission` and `directoryPermission`
-    replication: bool = False  # takes the settings `replication` and `blockSize`
-    concurrency: int = 1  # parallel calls that pay off on the commit path; 1: a call costs less than a thread
-    forbidden: str = ""  # characters that no name may have
-    retries_internally: bool = False  # calls wait for a store that is not ready; callers need not try again
-    # When others see a file that is being written: empty, or whole. `close` then finds out if the name is free.
+    permissions: bool = False  # supports the settings `filePermission` and `directoryPermission`
+    replication: bool = False  # supports the settings `replication` and `blockSize`
+    concurrency: int = 1  # useful number of parallel calls during a commit; 1 if a call is cheaper than a thread
+    forbidden: str = ""  # characters that names must not contain
+    retries_internally: bool = False  # calls wait for a store that is not ready, so callers need not retry
+    # When other processes see a file that is being written: empty, or complete. With `at_close`, `close` detects that
+    # the name exists.
     visible_at: Literal["at_create", "at_close"] = "at_create"
     shared_between_hosts: bool = True
-    # A directory exists while it has files: none is made, is missing, is in the way of a file, or is left empty.
+    # A directory exists while it contains files, so it is never created, missing, or left empty.
     implied_directories: bool = False
-    stream_bytes: int = 0  # memory that a file may take while it is written
-    blank_ends: bool = True  # a name may begin and end with white space
-    path_bytes_max: int | None = None  # of a path below the root; None: no limit
-    copy_bytes_min: int = 0  # shorter ranges cost less by reading and writing than by `copy_from`
+    stream_bytes: int = 0  # memory that a file can use while it is written
+    blank_ends: bool = True  # a name can begin and end with white space
+    path_bytes_max: int | None = None  # of a path below the root; None for no limit
+    copy_bytes_min: int = 0  # copying shorter ranges by `copy_from` is slower than reading and writing them
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:
-        """Return why the store does not keep a path, as in "it … ", or None; its name may grow by `more_bytes`."""
+        """Return why the store does not support a path, as in "it …", or None; it can become `more_bytes` longer."""
         bytes_max = self.path_bytes_max
         return fault_of(path, self.forbidden, blank_ends=self.blank_ends, bytes_max=bytes_max, more_bytes=more_bytes)
 
 
 class FileInfo(NamedTuple):
-    """The status of a path, known without opening it; a tuple, of which a listing makes millions."""
+    """The status of a path. It is a tuple, since a listing creates millions of them."""
 
-    path: str  # that was asked for, or found by a listing
-    size_bytes: int  # 0 for a directory, -1 for a file of which the store does not tell
-    modified_ms: int  # by the store's clock, since 1970 UTC; the basis of every age
+    path: str  # as it was requested, or found by a listing
+    size_bytes: int  # 0 for a directory, -1 for a file of unknown length
+    modified_ms: int  # of the last change, by the clock of the store, since 1970 UTC; all ages are computed from it
     is_directory: bool = False
-    # Equal for two paths exactly when they are one file, or one is a copy of the other; None if not known.
+    # Equal for two paths if and only if they are the same file, or one is a copy of the other; None if unknown.
     identity: str | None = None
-    # A symbolic link to the file or directory; only listings tell. Where none is followed, a link, a pipe, a socket or
-    # a device, and no directory.
+    # A symbolic link to the file or directory; only listings report it. If links are not followed, it is a link, pipe,
+    # socket or device, and not a directory.
     is_link: bool = False
 
 
 class InputFile(ABC):
-    """A file open for reading at any offset; safe to use from several threads."""
+    """A file that is open for reads at any offset; thread-safe."""
 
     path: str
     size_bytes: int
@@ -105,15 +106,16 @@ class InputFile(ABC):
         """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
 
     def mapped(self) -> memoryview | None:
-        """Return the whole file mapped into memory, which stays when it is closed; None where that cannot be.
+        """Return the whole file mapped into memory, valid after the file is closed; None if it cannot be mapped.
 
-        Nor may it be where another user could cut the file: who reads beyond its end by a mapping is killed.
+        A file that another user could truncate is not mapped, since a read beyond its end by a mapping kills the
+        process.
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Release the file; idempotent."""
+        """Close the file; idempotent."""
 
     def __enter__(self) -> InputFile:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
@@ -123,7 +125,7 @@ class InputFile(ABC):
 
 
 class RangeFile(InputFile):
-    """A file whose ranges `read` returns, given offset and length; there is nothing else to release."""
+    """A file whose ranges a function `read(offset, length)` returns; it holds no resources."""
 
     def __init__(self, path: str, size_bytes: int, read: Callable[[int, int], bytes]) -> None:
         self.path = path
@@ -132,7 +134,7 @@ class RangeFile(InputFile):
 
     @classmethod
     def of_content(cls, path: str, content: bytes) -> RangeFile:
-        """Return a file whose content is known."""
+        """Return a file with the given content."""
         return cls(path, len(content), lambda offset, length: content[offset : offset + length])
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -143,37 +145,37 @@ class RangeFile(InputFile):
         return self._read(offset, length) if length > 0 else b""
 
     def close(self) -> None:
-        """Release the file; idempotent."""
+        """Close the file; idempotent."""
         self._read = None
 
 
 class Watch(ABC):
-    """A hint when to list directories, which may say so for nothing, and may miss any change. It raises no errors."""
+    """A hint when to list directories; it can report too much and miss changes. It raises no errors."""
 
     @abstractmethod
     def add(self, directory: str) -> None:
-        """Watch from now on what is in a directory, if it is there, and if there is room; idempotent."""
+        """Watch a directory from now on, if it exists and the number of watches is not exhausted; idempotent."""
 
     @abstractmethod
     def changed(self, wait_s: float = 0.0) -> bool:
-        """Return True if files or directories in one of those appeared or grew since the last call.
+        """Return True if files or directories in a watched directory appeared or grew since the last call.
 
-        It waits for that, for `wait_s` seconds at most.
+        It waits for a change for at most `wait_s` seconds.
         """
 
 
 class FileSystem(ABC):
-    """A store. Drivers and decorators derive from it; instances can be pickled."""
+    """A store. Drivers and decorators derive from this class; instances can be pickled."""
 
-    context: Context = SYSTEM  # clock, ids and retries of the process that opened it
+    context: Context = SYSTEM  # clock, ids and retries of the process that opened the file system
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of this store."""
+        """Return the capabilities of the store."""
 
     def prove(self, directory: str) -> None:
-        """Probe the capabilities, where they are not certain; raises `Unsupported`. Traces may stay in `directory`."""
+        """Probe uncertain capabilities; raises `Unsupported`. Temporary files can remain in `directory`."""
         del directory
 
     @abstractmethod
@@ -181,13 +183,13 @@ class FileSystem(ABC):
         """Open a new file for writing.
 
         Raises:
-            AlreadyExists: something is there; with `visible_at="at_close"`, `close` raises it.
+            AlreadyExists: the path exists; with `visible_at="at_close"`, `close` raises it.
             NotFound: the parent directory is missing.
         """
 
     @abstractmethod
     def open(self, path: str) -> InputFile:
-        """Open a file for reading; its length is the one at this moment."""
+        """Open a file for reads; its length is fixed when it is opened."""
 
     @abstractmethod
     def stat(self, path: str) -> FileInfo:
@@ -200,52 +202,56 @@ class FileSystem(ABC):
     def names_after(self, path: str, name: str) -> Sequence[str]:
         """Return the names in a directory that sort after `name`, in any order, or raise `NotFound`.
 
-        Stores that can list no others.
+        Only for stores that can list such names.
         """
         names = (info.path.rpartition("/")[2] for info in self.list(path))
         return [entry for entry in names if entry > name]
 
     def watch(self) -> Watch | None:
-        """Return a watch without directories; None where a listing alone shows what has changed."""
+        """Return a watch without directories; None if only a listing shows changes."""
         return None
 
     @abstractmethod
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; idempotent. Names are durable after `sync_directory` of each parent.
 
-        The name of the root itself (the empty path), which has no parent here, is durable on return. Raises
-        `NotADirectory` if a file is in the way.
+        The name of the root (the empty path), whose parent is outside of the file system, is durable on return. Raises
+        `NotADirectory` if a file has the name.
         """
 
     @abstractmethod
     def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable; free where the store does so by itself."""
+        """Make all names in the directory durable; does nothing if the store makes them durable at once."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move a file to a name in an existing directory, never over anything.
+        """Move a file to a name in an existing directory; it never replaces a file.
 
         Raises:
-            MissingParent: there is a source, and no directory for the target.
-            NotFound: there is no source, whether or not there is a directory for the target.
-            AlreadyExists: the target exists; the source is untouched.
+            MissingParent: the source exists, but the directory of the target does not.
+            NotFound: the source does not exist.
+            AlreadyExists: the target exists; the source is unchanged.
         """
 
     @abstractmethod
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole file in one step, durable together with its name when this returns.
+        """Create a complete file atomically; the file and its name are durable on return.
 
-        Nobody ever sees it partly written, a crash leaves all of it or nothing, and of all callers exactly one wins.
+        No reader sees a partial file, a crash leaves either the whole file or nothing, and exactly one of concurrent
+        callers
+        succeeds.
 
         Raises:
-            AlreadyExists: lost, or won by an own earlier try whose reply was lost: compare the content.
+            AlreadyExists: another caller succeeded, or an earlier attempt of this caller whose response was lost:
+                compare the content.
         """
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Write a small file over whatever is there: for hints.
+        """Write a small file, and replace an existing one; for hints.
 
-        A crash may tear or lose it; readers may see half, or see it a moment later; this client sees it at once.
+        A crash can truncate or lose the file. Readers can see a part of it, or see it later; this client sees it at
+        once.
         """
 
     @abstractmethod
@@ -254,16 +260,16 @@ class FileSystem(ABC):
 
     @abstractmethod
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if it is empty and return True if it is gone; what is in it is never touched."""
+        """Remove a directory if it is empty, and return True if it does not exist afterwards. Idempotent."""
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
-        """Return all bytes of a file in one go; of one longer than `bytes_max`, the first ones, one more than that."""
+        """Return the content of a file; of one longer than `bytes_max`, the first `bytes_max` + 1 bytes."""
         with self.open(path) as file:
             length = file.size_bytes if bytes_max is None else min(file.size_bytes, bytes_max + 1)
             return file.read_at(0, length)
 
     def exists(self, path: str) -> bool:
-        """Return True if anything is at `path`; any error other than absence is raised."""
+        """Return True if the path exists; all errors except for `NotFound` are raised."""
         try:
             self.stat(path)
         except NotFound:
@@ -271,17 +277,17 @@ class FileSystem(ABC):
         return True
 
 
-# Small reads are served from one read-ahead of this size; larger ones go straight to the store.
+# Small reads are served from a read-ahead buffer of this size; larger reads are not buffered.
 BUFFER_BYTES = 128 * 1024
 
 
 def as_file(file: InputFile) -> io.BufferedReader:
-    """Return `file` as a seekable binary file object of its length at opening; closing it closes `file`."""
+    """Return a seekable binary file object for `file`, with its length at opening; closing it closes `file`."""
     return _Input(file)
 
 
 class _Input(io.BufferedReader):
-    """Returns the bytes of large reads as the store gives them, where `BufferedReader` would copy them twice."""
+    """Returns the bytes of large reads without a copy; `BufferedReader` would copy them twice."""
 
     def __init__(self, file: InputFile) -> None:
         super().__init__(_RawInput(file), BUFFER_BYTES)

@@ -1,4 +1,4 @@
-"""Calls of a store: with a deadline, in parallel, and with clients that all threads of a process share."""
+"""Calls of a store: with a deadline, in parallel, and with clients that the threads of a process share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Made = TypeVar("Made")
 
 
 class PerProcess(Generic[Key, Made]):
-    """Objects made once for each key, and once more in a fork; if `make` raises, nothing is kept."""
+    """Objects that are created once for each key and process; if `make` raises, nothing is stored."""
 
     def __init__(self, make: Callable[[Key], Made]) -> None:
         self._make = make
@@ -38,12 +38,12 @@ class PerProcess(Generic[Key, Made]):
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
-        # A thread of the parent may have held the lock.
+        # Another thread of the parent process can have held the lock during the fork.
         self._lock = threading.Lock()
         self._made: dict[Key, tuple[str | None, Made]] = {}
 
     def of(self, key: Key, secrets: str | None = None) -> Made:
-        """Return the object of a key in this process, made anew if the digest of its secrets is known and another."""
+        """Return the object of a key in this process. It is created again if the digest of its secrets has changed."""
         with self._lock:
             digest, instance = self._made.get(key, (None, None))
             if instance is None or (secrets is not None and secrets != digest):
@@ -52,7 +52,7 @@ class PerProcess(Generic[Key, Made]):
             return instance
 
     def forget(self, key: Key) -> None:
-        """Make the next `of` make a new object."""
+        """Make the next `of` create a new object."""
         with self._lock:
             self._made.pop(key, None)
 
@@ -67,26 +67,26 @@ def digest_of_variables(names: Iterable[str]) -> str | None:
 
 Result = TypeVar("Result")
 
-# Bytes that may take as long as a call without data: the slowest connection that is waited for.
+# Bytes that can take as long as a call without data. This sets the slowest supported connection.
 DATA_BYTES = 1 << 20
-# Seconds from one `look` of a waiting caller to the next.
+# Seconds between two calls of `look` while a caller waits.
 LOOK_S = 3.0
-# Seconds at most, and from one look to the next: a thread that comes back to Python from compiled code while the
-# interpreter ends may abort the process, or have it never end.
+# The longest wait at the end of the process, and the time between two checks, in seconds. A thread that returns from
+# compiled code to Python while the interpreter shuts down can abort the process, or block its end.
 EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
-# Seconds after which threads of compiled code that called Python are through with it.
+# Seconds after which threads of compiled code have finished their calls of Python.
 QUIET_S = 0.05
 
 
 class NoThreadError(OSError):
-    """A call was never begun, since the process has no thread for it."""
+    """A call was not started, because the process cannot create a thread for it."""
 
 
 class _Worker:
-    """A thread that runs one call after the other, and never keeps the process from ending."""
+    """A thread that runs calls one after the other. It does not keep the process alive."""
 
     def __init__(self) -> None:
-        # Each with its result, and what stands for it in `_running`.
+        # Calls with their futures and their entries in `_running`.
         self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any], object]] = SimpleQueue()
         threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
 
@@ -95,21 +95,21 @@ class _Worker:
             call, future, entry = self.calls.get()
             try:
                 answer = functools.partial(future.set_result, call())
-            except BaseException as error:  # whatever it is, the caller's thread raises it
+            except BaseException as error:  # any error is raised in the thread of the caller
                 answer = functools.partial(future.set_exception, error)
-            # Idle before the caller sees the answer, so that its next call takes the same thread.
+            # The worker is idle before the caller gets the result, so the next call of the caller uses the same thread.
             _idle.append(self)
             answer()
-            # An open file may be closed by this: compiled code that calls Python.
+            # Freeing the call can close an open file, which is compiled code that calls Python.
             del call, future, answer
             _running.discard(entry)
 
 
-# Workers without a call; one whose call hangs is missing until it returns.
+# Workers without a call. A worker whose call hangs is missing until the call returns.
 _idle: deque[_Worker] = deque()
-# One for each call that the end of the process waits for, until a thread has nothing left of it.
+# An entry for each call that the end of the process waits for, until the thread holds no object of the call.
 _running: set[object] = set()
-_visited_s = -math.inf  # when the last visit ended
+_visited_s = -math.inf  # when the last call of compiled code ended
 # Threads do not survive a fork.
 os.register_at_fork(after_in_child=_idle.clear)
 os.register_at_fork(after_in_child=_running.clear)
@@ -119,7 +119,7 @@ os.register_at_fork(after_in_child=_running.clear)
 def _wait_at_exit() -> None:
     now_s = SYSTEM.clock.monotonic_s()
     deadline_s = now_s + EXIT_WAIT_S
-    # Calls may begin others.
+    # Calls can start other calls.
     while now_s < deadline_s and (_running or now_s < _visited_s + QUIET_S):
         SYSTEM.clock.sleep(EXIT_LOOK_S)
         now_s = SYSTEM.clock.monotonic_s()
@@ -127,9 +127,9 @@ def _wait_at_exit() -> None:
 
 @contextmanager
 def visited() -> Iterator[None]:
-    """Have the end of the process wait for the block, which a thread of compiled code runs, and for what it does then.
+    """Make the end of the process wait for a block that a thread of compiled code runs, and for its cleanup.
 
-    Such a thread frees what it was given, or calls Python again.
+    Such a thread frees its arguments, or calls Python again, after the block.
     """
     global _visited_s  # noqa: PLW0603 - the process has one end
     if threading.get_ident() == threading.main_thread().ident:
@@ -147,7 +147,7 @@ def visited() -> Iterator[None]:
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
     """Run a call in a thread and return its future, or raise `NoThreadError`.
 
-    The end of the process waits a while for an awaited call, as compiled code needs.
+    The end of the process waits for a short time for an awaited call, as compiled code requires.
     """
     try:
         worker = _idle.pop()
@@ -165,7 +165,7 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
 
 
 def limit_s(timeout_s: float, data_bytes: int) -> float:
-    """Return the seconds for a call that carries data, where one without data has `timeout_s`."""
+    """Return the timeout in seconds for a call that carries data; a call without data has `timeout_s`."""
     return timeout_s * (1 + data_bytes / DATA_BYTES)
 
 
@@ -176,14 +176,18 @@ def run_within(
     cut: Callable[[], object] | None = None,
     look: Callable[[], object] | None = None,
 ) -> Result:
-    """Run a call and return its result; the thread of one that takes longer is abandoned.
+    """Run a call and return its result; if it takes too long, its thread is abandoned.
 
-    `forget` takes a result that comes too late. `cut` ends a call that takes longer, and the end of the process waits
-    for none that can be cut. `look` is called every `LOOK_S` meanwhile; an error of it ends the wait.
+    Args:
+        call: to run in a thread.
+        timeout_s: seconds that it can take.
+        forget: receives a result that arrives after the timeout.
+        cut: ends a call that takes too long; the end of the process does not wait for calls that can be cut.
+        look: called every `LOOK_S` seconds during the call; its error ends the wait.
 
     Raises:
-        TimeoutError: the call took longer, and may yet take effect.
-        NoThreadError: the call was not begun.
+        TimeoutError: the call took too long, and can still take effect.
+        NoThreadError: the call was not started.
     """
     future = start(call, awaited=cut is None)
     try:
@@ -213,7 +217,7 @@ _Result = TypeVar("_Result")
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads that take calls; once Python exits, and its threads take none, the caller does them."""
+    """Threads for calls. After Python has begun to exit, its threads accept no calls and the caller runs them."""
 
     def submit(self, call: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:  # noqa: ANN401
         """Return the future of a call."""
@@ -225,12 +229,12 @@ class Pool(ThreadPoolExecutor):
         done: Future[_Result] = Future()
         try:
             done.set_result(call(*args, **kwargs))
-        except Exception as error:  # as a thread hands it on
+        except Exception as error:  # handed over to the thread
             done.set_exception(error)
         return done
 
 
-# Threads of the calls that this one is within, which share what a store takes at once.
+# The threads of the enclosing calls, which share the concurrency of the store.
 _outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
 
 
@@ -239,8 +243,9 @@ def parallel(
 ) -> list[_Result]:
     """Call for every item and return the results; raise the first error after the last call.
 
-    No call begins after one found that the store is away: each would wait as long. Calls within calls have together as
-    many threads as the outermost one may have. The tracker counts calls in this thread; what it raises ends them.
+    After an error that the store is down, no further call is started, since each would wait as long. Nested calls share
+    the
+    threads of the outermost call. The tracker counts calls in this thread; its error ends them.
     """
     outer = _outer.get()
     threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))
@@ -280,9 +285,9 @@ def _results(ended: Iterator[_Result | FtfileError], tracker: Tracker | None) ->
 
 
 def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """Yield the results of work that takes processors as well as calls, in order, some of them ahead of their use.
+    """Yield the results of work that needs processors as well as calls, in order, and run some of it ahead.
 
-    The first error is raised when its turn comes; work that has begun by then goes on to its end.
+    The first error is raised in the order of the results; work that was started before is completed.
     """
     threads = max(cores(), min(fs.capabilities.concurrency, THREADS_MAX))
     context = copy_context()

@@ -1,4 +1,4 @@
-"""Connections of `urllib3` that one thread cuts while another waits, what is sent in pieces, and lasting faults."""
+"""Connections of `urllib3` that another thread can cut, request bodies in pieces, and permanent faults."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _this_thread = threading.local()
 
 
 class CancellableConnection:
-    """The connection of one call, whichever it turns out to be."""
+    """The connection of one call."""
 
     def __init__(self, silence_s: float) -> None:
-        self.silence_s = silence_s  # for which an answer may be silent
-        self.first_word_s: float | None = None  # for which it may be before it begins, if that is less
+        self.silence_s = silence_s  # seconds without an answer
+        self.first_word_s: float | None = None  # seconds without the first byte of an answer, if shorter
         self.is_cut = False
         self.socket: socket.socket | None = None
 
     def carry(self, call: Callable[[], Result]) -> Result:
-        """Run the call, in its thread."""
+        """Run the call in its thread."""
         _this_thread.line = self
         try:
             return call()
@@ -37,7 +37,7 @@ class CancellableConnection:
             del _this_thread.line
 
     def cut(self) -> None:
-        """Hang up: the waiting thread fails, and nothing more is sent."""
+        """Close the connection: the waiting thread fails, and sends nothing more."""
         self.is_cut = True
         if self.socket is not None:
             with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ class CancellableConnection:
 
 
 class _Reader:
-    """Reads lines of a file, and remembers the last one."""
+    """Reads lines of a file, and stores the last one."""
 
     def __init__(self, file: Any) -> None:  # noqa: ANN401
         self._file = file
@@ -60,7 +60,7 @@ class _Reader:
 
 
 class _Answer(http.client.HTTPResponse):
-    """Refuses headers that end with the connection, which Python takes for whole."""
+    """Rejects headers that end with the connection, which Python accepts as complete."""
 
     def begin(self) -> None:
         headers_read: Any = self.headers
@@ -79,7 +79,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Cuttable:
-    """Cancellation, added to a connection."""
+    """A connection that can be cancelled."""
 
     response_class = _Answer
     default_port: int
@@ -89,7 +89,7 @@ class _Cuttable:
     def connect(self) -> None:
         line = _line_of_this_thread()
         if line is not None and line.first_word_s is not None and self.default_port == http.client.HTTPS_PORT:
-            self.timeout = line.first_word_s  # the handshake is a word of the server
+            self.timeout = line.first_word_s  # the handshake is an answer of the server
         super().connect()  # type: ignore[misc]
 
     def send(self, data: Any) -> None:  # noqa: ANN401
@@ -103,11 +103,11 @@ class _Cuttable:
         if line is None:
             return super().getresponse(*args, **more)  # type: ignore[misc]
         used = self.sock
-        # Older versions of the library set that of the socket alone.
+        # Older versions of the library only set the timeout of the socket.
         self.timeout = line.silence_s if line.first_word_s is None else line.first_word_s
         used.settimeout(self.timeout)
         answer = super().getresponse(*args, **more)  # type: ignore[misc]
-        # An answer without content has closed it.
+        # A response without content has closed the connection.
         with contextlib.suppress(OSError):
             used.settimeout(line.silence_s)
         return answer
@@ -121,7 +121,7 @@ def _line_of_this_thread() -> CancellableConnection | None:
 
 
 def limit_first_word(first_word_s: float) -> None:
-    """Limit the silence before each answer that this thread's call waits for from now on."""
+    """Limit the time without data for each answer that calls of this thread wait for from now on."""
     if (line := _line_of_this_thread()) is not None:
         line.first_word_s = min(line.silence_s, first_word_s)
 
@@ -136,7 +136,7 @@ def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
 
 
 _PROBE_TIMEOUT_S = 3.0
-# OpenSSL's reasons for an answer that is no TLS, which differ by version and by the bytes of the answer.
+# OpenSSL's reasons for an answer that is not TLS; they depend on the version and on the bytes of the answer.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
 
 
@@ -155,9 +155,14 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def tls_fault(error: BaseException, bundle: str) -> str | None:
-    """Return the fault of TLS behind an error and its remedy, or None; `bundle`: variable that names certificates."""
+    """Return the TLS fault that caused an error, with its remedy, or None.
+
+    Args:
+        error: of a library.
+        bundle: environment variable that names certificates.
+    """
     for cause in causes_of(error):
-        # Libraries derive classes from these, without their attributes.
+        # Libraries derive classes from these without their attributes.
         said = getattr(cause, "verify_message", None)
         if isinstance(cause, ssl.SSLCertVerificationError) and said:
             return (
@@ -170,9 +175,9 @@ def tls_fault(error: BaseException, bundle: str) -> str | None:
 
 
 def speaks_tls(url: str) -> bool:
-    """Return True if the server of an `http` URL completes a TLS handshake: it takes no plain HTTP."""
+    """Return True if the server of an `http` URL completes a TLS handshake, so that it does not accept plain HTTP."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent by it
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no request is sent
     return url.startswith("http://") and _handshake_error(url, context) is None
 
 
@@ -197,18 +202,18 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
         return error
 
 
-# Bytes given to a socket at once; each piece must be sent within the time limit of connecting.
+# The size of the pieces that a socket sends; each must be sent within the connection timeout.
 _PIECE_BYTES = 128 << 10
 
 
 def send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
-    """Have the body of a request sent in pieces, if it is larger than one."""
+    """Send the body of a request in pieces, if it is larger than one piece."""
     if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
         request.body = _Pieces(request.body)
 
 
 class _Pieces:
-    """The body of a request, sent in pieces."""
+    """The body of a request in pieces."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content = memoryview(content)
@@ -217,4 +222,4 @@ class _Pieces:
         return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
 
     def seek(self, _: int) -> None:
-        """Do nothing: iterating again begins anew."""
+        """Do nothing: a new iteration starts at the beginning."""

@@ -1,4 +1,4 @@
-"""The driver of stores that only fsspec knows, if a probe shows that commits can rely on them."""
+"""The driver for stores that only fsspec supports, if a probe shows that commits can rely on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RACERS = 4
 ROUNDS = 5
-# After this many unclear probes the store is refused.
+# After this number of unclear probes, the store is rejected.
 PROBES = 4
 _SO_THAT = "so two writers could overwrite each other's commits"
 
@@ -43,13 +43,13 @@ _INSTEAD = (
 
 
 class _UnclearProbeError(Unsupported):
-    """Perhaps a reply was lost, and the library sent a request again."""
+    """A response may have been lost, and the library may have sent a request twice."""
 
 
 class Probe:
-    """Makes, races for, lists, moves and deletes files in a temporary directory.
+    """Creates, lists, moves and deletes files in a temporary directory, also concurrently.
 
-    Of the two clients, one is the driver's; the other has cached nothing of its work.
+    The driver uses one of the two clients; the other client has no cached results.
     """
 
     def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
@@ -87,7 +87,7 @@ class Probe:
         self._holds("one", b"one")
 
     def _check_exclusive_create(self, name: str, size_bytes: int) -> None:
-        """Write one file by two clients at once: an implementation that only checks first lets both win."""
+        """Write one file by two clients at once: if an implementation only checks first, both succeed."""
         path = self._path(name)
         contents = [letter * size_bytes for letter in (b"a", b"b")]
         files = [NewFile(client, "create_exclusive", path) for client in self._clients]
@@ -114,7 +114,7 @@ class Probe:
             start.wait()
             return self._is_made(partial(file.finish, contents[racer]))
 
-        # The barrier takes a thread for each racer, so the store has at least as much concurrency.
+        # The barrier needs a thread for each client, so this is not limited by the concurrency of the store.
         self._one_won(name, parallel(self._fs, race, range(RACERS)), contents)
 
     def _given_up(self) -> None:
@@ -144,7 +144,7 @@ class Probe:
         self._is_gone("other")
 
     def _is_made(self, make: Callable[[], object]) -> bool:
-        """Return True if a file was made; the loser's error is `AlreadyExists`, and no other."""
+        """Return True if a file was created; the only accepted error of the other client is `AlreadyExists`."""
         try:
             make()
         except AlreadyExists:
@@ -163,7 +163,7 @@ class Probe:
         self._holds(name, contents[won.index(True)])
 
     def _holds(self, name: str, content: bytes) -> None:
-        """Check length, content, time and listing of a file, by both clients."""
+        """Check the length, content, time and listing of a file by both clients."""
         path = self._path(name)
         for client in self._clients:
             try:
@@ -220,13 +220,13 @@ def is_unclear(error: StorageError) -> bool:
 
 
 def _may_pass(error: StorageError) -> bool:
-    """Return True if the store did not answer, or refuses this user."""
+    """Return True if the store did not respond, or denies this user the operation."""
     return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
         error.__cause__, TimeoutError | ConnectionError
     )
 
 
-# The smallest limit of the object stores that fsspec knows.
+# The smallest limit of the object stores of fsspec.
 KEY_BYTES_MAX = 1023
 _STREAM_CAPABILITIES = frozenset({"abort"})
 
@@ -263,7 +263,7 @@ class FsspecFileSystem(FileSystem):
 
     @property
     def client(self) -> FsspecClient:
-        """Return this process's client; another one once a variable of the settings has another value."""
+        """Return the client of this process; a new one after a variable of the settings has changed."""
         return clients.of((self._url, self._settings), digest_of_variables(self._settings.variables))
 
     def prove(self, directory: str) -> None:
@@ -302,7 +302,7 @@ class FsspecFileSystem(FileSystem):
         self.client.name("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Copy a file through this process, then delete the source; a crash in between leaves both."""
+        """Copy a file through this process, then delete the source; a crash in between leaves both files."""
         self.client.name("rename", target)
         size_bytes = self.client.file_info("rename", source).size_bytes
         if source == target:
@@ -339,7 +339,7 @@ def open_location(location: Location) -> FileSystem:
 
 
 class _FsspecStream(OutputStream):
-    """Sends a small file by one call in `close`, and a large one part by part."""
+    """Sends a small file by one call in `close`, and a large one in parts."""
 
     def __init__(self, path: str, client: FsspecClient, operation: str) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)

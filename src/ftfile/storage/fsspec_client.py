@@ -1,4 +1,4 @@
-"""Calls of one of fsspec's file systems: its settings without secrets, a time limit, and the port's errors."""
+"""A client of an fsspec file system: settings without secrets, timeouts, and errors of the interface."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from ftfile.storage.paths import Location
 
 
-# The time limit of a call; no argument of the constructor.
+# The timeout of a call, which is not an argument of the constructor.
 TIMEOUT = "callTimeout"
 _REFERENCE = "env:"
-# Values of gcsfs that say where credentials are.
+# Values of gcsfs that name the source of credentials.
 _WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
 _PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-# A JSON number, word, object, array or quoted text.
+# A JSON number, word, object, array or string.
 _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class FsspecSettings:
-    """The settings, checked."""
+    """Checked settings."""
 
     texts: Settings  # names and texts of the constructor's arguments; secrets are references
-    timeout_s: float  # of a call
-    variables: tuple[str, ...]  # environment variables to which they refer
+    timeout_s: float  # timeout of a call
+    variables: tuple[str, ...]  # environment variables that the arguments refer to
 
     @classmethod
     def of(cls, location: Location) -> FsspecSettings:
@@ -73,11 +73,11 @@ class FsspecSettings:
         return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments with references resolved; raises `ConfigError` for an unset variable."""
+        """Return the arguments with resolved references; raises `ConfigError` for an unset variable."""
         return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the values of the variables, as they are now."""
+        """Return the current values of the variables."""
         return tuple(os.environ.get(name, "") for name in self.variables)
 
 
@@ -115,7 +115,7 @@ def _is_secret(name: str, value: object) -> bool:
 
 
 def _references(value: object) -> Iterator[str]:
-    """Yield the names of the variables to which a value refers."""
+    """Yield the names of the variables that a value refers to."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _references(inner)
@@ -139,15 +139,15 @@ def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON h
     return os.environ[name]
 
 
-# A larger file is sent in parts of this length, which every store takes that has parts.
+# A larger file is sent in parts of this length, which all stores with parts accept.
 BLOCK_BYTES = 5 << 20
-# Characters that some store takes for a slash, or leaves out of its listings.
+# Characters that some stores interpret as a slash, or omit from listings.
 FORBIDDEN = "\\\n\r"
-# Bytes that are read in one call.
+# The size of a read.
 READ_BYTES = 16 << 20
-# Names of the time of modification in implementations, the exact ones first.
+# Names of the modification time in implementations, the precise ones first.
 _TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "created")
-# The variable that names trusted certificates.
+# The environment variable that names trusted certificates.
 _BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
 _ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
 _DENIED = "the store denies access to these credentials: check which credentials are used, and their permissions"
@@ -167,11 +167,11 @@ _NUMBERS: dict[int, tuple[type[StorageError], str]] = {
     errno.ENAMETOOLONG: (Unsupported, "the name is too long for the store; shorten it"),
 }
 
-# Attributes in which libraries keep the status of HTTP.
+# Attributes in which libraries store the HTTP status.
 _STATUS_NAMES = ("status_code", "status", "code")
 _DENYING = frozenset({401, 403})
 _GONE = 404
-# Mistakes of the caller or of the library: trying again cannot help.
+# Mistakes of the caller or of the library; a retry cannot help.
 _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError)
 
 Result = TypeVar("Result")
@@ -184,7 +184,7 @@ class FsspecClient:
         self.where = url
         self.proven = False
         self.proving = threading.Lock()  # held by the thread that probes
-        self._secrets = settings.secrets()  # variables may change
+        self._secrets = settings.secrets()  # variables can change
         self._timeout_s = settings.timeout_s
         self._has_answered = False
         scheme = url.partition(":")[0]
@@ -194,7 +194,7 @@ class FsspecClient:
             self._root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
             arguments = {**url_arguments, **settings.arguments()}
             self._endpoints: list[str] = _ENDPOINT.findall(str(arguments))
-            # Kept listings would hide files that other processes wrote.
+            # Cached listings would hide files that other processes wrote.
             make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
             # Some constructors send requests.
             self._store: Any = run_within(self._timeout_s, make)
@@ -212,7 +212,7 @@ class FsspecClient:
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
-        """Return the implementation's name of a path; raise `Unsupported` if the store may not keep it."""
+        """Return the name of a path in the implementation; raise `Unsupported` if the store may not support it."""
         check_path(operation, path)
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
@@ -220,7 +220,7 @@ class FsspecClient:
         return f"{self._root}/{path}" if path else self._root
 
     def call(self, operation: str, path: str, do: Callable[[Any, str], Result], *, is_upload: bool = False) -> Result:
-        """Call `do` with the file system and its name of a path; `is_upload`: no file is there before the last call."""
+        """Call `do` with the file system and its name of a path; `is_upload`: only the last call creates the file."""
         name = self.name(operation, path)
         try:
             result = run_within(self._timeout_s, lambda: do(self._store, name))
@@ -239,7 +239,7 @@ class FsspecClient:
         return translated if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
     def _shown(self, error: Exception) -> Exception | None:
-        """Return the cause to show: None if it, or what it comes from, shows a secret."""
+        """Return the cause to show; None if the error, or an error that caused it, contains a secret."""
         texts = [str(cause) for cause in causes_of(error)]
         return error if all(hidden(text, self._secrets) == text for text in texts) else None
 
@@ -248,21 +248,21 @@ class FsspecClient:
         return self.call(operation, path, lambda store, name: _file_info(path, _anew(store).info(name)))
 
     def file_info(self, operation: str, path: str) -> FileInfo:
-        """Return the status of a file; raise `NotFound` for a directory, too."""
+        """Return the status of a file; raise `NotFound` for a directory as well."""
         info = self.info(operation, path)
         if info.is_directory:
             raise NotFound(operation, path, f"it is a directory below {self.where}, not a file")
         return info
 
     def children(self, operation: str, path: str) -> list[FileInfo]:
-        """Return the entries of a directory; none if there is no directory."""
+        """Return the entries of a directory; an empty list if it does not exist."""
         try:
             return self.call(operation, path, lambda store, name: _children(path, name, _anew(store)))
         except NotFound:
             return []
 
     def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
-        """Return the bytes of a range, all of which is in the file."""
+        """Return the bytes of a range, which must be within the file."""
         end = offset + length
         starts = range(offset, end, READ_BYTES)
         pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
@@ -286,21 +286,21 @@ clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambd
 
 
 class NewFile:
-    """A new file that is being written; nobody sees it before `finish`."""
+    """A new file that is being written; other processes see it after `finish`."""
 
     def __init__(self, client: FsspecClient, operation: str, path: str) -> None:
         self._client = client
         self._operation = operation
         self._path = path
         self._file: Any = None
-        client.name(operation, path)  # refuses a path at once
+        client.name(operation, path)  # raises for an unsupported path at once
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part."""
         self._call(lambda store, name: self._send(store, name, content))
 
     def finish(self, content: bytes | bytearray) -> None:
-        """Send the last part and make the file, or raise `AlreadyExists`; never `NotFound`."""
+        """Send the last part and create the file, or raise `AlreadyExists`; never `NotFound`."""
 
         def finish(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
             try:
@@ -313,7 +313,7 @@ class NewFile:
         self._call(finish)
 
     def give_up(self) -> None:
-        """Discard the file, as far as the implementation can."""
+        """Discard the file, if the implementation can."""
         with contextlib.suppress(StorageError):
             self._client.call("abort", self._path, lambda *_: _give_up(self._file))
 
@@ -334,7 +334,7 @@ def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
     with contextlib.suppress(Exception):
         file.discard()
     with contextlib.suppress(AttributeError):
-        file.closed = True  # or else the garbage collector would make the file
+        file.closed = True  # otherwise the garbage collector would create the file
 
 
 def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
@@ -344,7 +344,7 @@ def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
 
 
 def _children(path: str, name: str, store: Any) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
-    # An entry named like the directory is the marker of an empty directory, or a file.
+    # An entry with the name of the directory is the marker of an empty directory, or a file.
     own_name, entries = name.strip("/"), store.ls(name, detail=True)
     children = {
         entry["name"].rstrip("/").rpartition("/")[2]: entry for entry in entries if entry["name"].strip("/") != own_name
@@ -360,7 +360,7 @@ def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
 
 
 def _milliseconds(entry: Mapping[str, Any]) -> int:
-    """Return the time of modification in whole seconds, as fractions may be in listings only; 0 for none."""
+    """Return the modification time in whole seconds, since only listings can contain fractions; 0 if unknown."""
     value = next((entry[name] for name in _TIMES if entry.get(name) is not None), 0)
     if isinstance(value, str):
         value = datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
@@ -372,10 +372,10 @@ def _milliseconds(entry: Mapping[str, Any]) -> int:
 def remote_error(
     operation: str, path: str, where: str, error: Exception, text: str | None = None, *, is_upload: bool = False
 ) -> StorageError:
-    """Return the port's error; `text` is shown in place of the error's own."""
+    """Return the error of the interface; `text` replaces the text of the error."""
     kind, advice = _meaning(error) or (None, "")
     if is_upload and kind is NotFound:
-        kind = None  # the upload is gone: perhaps the library sent its end twice
+        kind = None  # the upload does not exist any more: the library may have sent its end twice
     if kind is None and operation not in READING:
         kind, advice = OutcomeUnknown, "the operation may have taken effect"
     if kind is None:

@@ -1,4 +1,4 @@
-"""The local driver: POSIX calls on raw descriptors, durable in the order that a power cut demands."""
+"""The local driver: POSIX calls on descriptors, in the order that durability after a power cut requires."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ if TYPE_CHECKING:
 __all__ = ("LocalFileSystem", "open_location")
 
 
-_PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
+_PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # including the NUL
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 _SEND_BYTES = 8 << 20
-# Times that a directory is made again in one that others delete; below /proc nothing can be made at all.
+# The attempts to create a directory that other processes delete; below /proc nothing can be created.
 _TRIES = 100
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 _WRITABLE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
+_ADVISE = getattr(os, "posix_fadvise", None)  # macOS does not have it
 
 
 class LocalFileSystem(FileSystem):
-    """A directory of this machine, or of a mount that behaves like one; `root`: absolute, need not exist yet.
+    """A directory of this machine, or of a mount with the same semantics; `root` is absolute and need not exist.
 
-    The umask applies to the permissions of new files and directories. Links below the root lead nowhere unless
-    `follow_links`: `NotAFile` is raised for one in the place of a file, `NotADirectory` for one on the way.
+    The umask applies to the permissions of new files and directories. Links below the root are not followed unless
+    `follow_links` is set: a link in place of a file raises `NotAFile`, in place of a parent `NotADirectory`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LocalFileSystem(FileSystem):
             atomic_rename=True,
             stream_capabilities=_STREAM_CAPABILITIES,
             permissions=True,
-            shared_between_hosts=False,  # it depends on what is mounted
+            shared_between_hosts=False,  # it depends on the mounted file system
             path_bytes_max=_PATH_BYTES_MAX - len(os.fsencode(self._prefix)),
         )
 
@@ -121,7 +121,7 @@ class LocalFileSystem(FileSystem):
             return _LocalFile(path, io.FileIO(descriptor, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Where links are followed, `DanglingLink` tells of one that leads nowhere."""
+        """If links are followed, `DanglingLink` is raised for a link without a target."""
         with self._at("stat", path) as name:
             if not name.follow:
                 info = info_of_entry(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
@@ -146,7 +146,7 @@ class LocalFileSystem(FileSystem):
                         children.append(info_of(child, entry.stat(), is_link=entry.is_symlink()))
                     else:
                         children.append(info_of_entry(child, entry.stat(follow_symlinks=False)))
-                except FileNotFoundError:  # deleted since, or a link to nothing
+                except FileNotFoundError:  # deleted since, or a link without a target
                     continue
                 except OSError as error:
                     if error.errno not in LEADS_NOWHERE:
@@ -161,7 +161,7 @@ class LocalFileSystem(FileSystem):
         return open_watch(self.root)
 
     def make_directories(self, path: str) -> None:
-        """Make a directory and those above it where they are missing; others may make, and delete, them too."""
+        """Create a directory and its missing parents; other processes can create and delete them at the same time."""
         if self._follow_links or not path:
             self._make_by_path(path)
             return
@@ -180,7 +180,7 @@ class LocalFileSystem(FileSystem):
             unreachable = [directory for directory in new_directories if len(directory) <= len(self.root)]
             if unreachable or not path:
                 for directory in unreachable or [self.root]:
-                    with contextlib.suppress(PermissionError):  # a parent that this user may not open
+                    with contextlib.suppress(PermissionError):  # a parent that this user cannot open
                         sync_directory(Name(os.path.dirname(directory)))
 
     def sync_directory(self, path: str) -> None:
@@ -188,7 +188,7 @@ class LocalFileSystem(FileSystem):
             sync_directory(name)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything; where the mount lacks the atomic call, by link and unlink."""
+        """Move a file without replacing a file; if the mount lacks the atomic call, by link and unlink."""
         try:
             with self._resolved("rename", source) as old, self._resolved("rename", target) as new:
                 self._move(old, new)
@@ -214,7 +214,7 @@ class LocalFileSystem(FileSystem):
         if self._capabilities.atomic_rename:
             if rename_in_one_step(source, target):
                 return
-            # The mount has refused it, and would again.
+            # The mount has refused it, and would refuse it again.
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
         rename_in_two_steps(source, target)
 
@@ -236,12 +236,12 @@ class LocalFileSystem(FileSystem):
                 raise OutcomeUnknown("create_exclusive", path, detail) from error
 
     def put(self, path: str, content: bytes) -> None:
-        """Write in place: a rename costs fifteen times as much."""
+        """Write in place, since a rename is fifteen times slower."""
         with self._at("put", path) as name:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = open_file("put", path, self.root, name, flags, self._file_mode)
             if os.fstat(descriptor).st_nlink > 1:
-                # A copy of the directory shares it, or it is somebody's file outside.
+                # A copy of the directory can share the file by a hard link, or it is a file outside of the directory.
                 os.close(descriptor)
                 os.unlink(name.text, dir_fd=name.directory)
                 descriptor = open_file("put", path, self.root, name, flags | os.O_EXCL, self._file_mode)
@@ -314,7 +314,7 @@ class _LocalStream(OutputStream):
             _write_all(self._file.fileno(), data)
             written = self.position + data.nbytes
             if written - self._sent >= _SEND_BYTES and _ADVISE is not None:
-                # Starts writing to the disk now, so that the sync at the end has little left to wait for.
+                # Start to write to the disk now, so that the sync at the end takes less time.
                 _ADVISE(self._file.fileno(), self._sent, written - self._sent, os.POSIX_FADV_DONTNEED)
                 self._sent = written
 
@@ -354,7 +354,7 @@ class _LocalFile(InputFile):
         end = min(offset + length, self.size_bytes)
         data = b""
         with translated("read_at", self.path, self._root):
-            while offset + len(data) < end:  # one system call may return fewer
+            while offset + len(data) < end:  # one system call can return fewer bytes
                 more = os.pread(self._file.fileno(), end - offset - len(data), offset + len(data))
                 if not more:
                     break
@@ -366,17 +366,17 @@ class _LocalFile(InputFile):
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         status = os.fstat(self._file.fileno())
         may_be_cut = status.st_uid not in {os.geteuid(), 0} or status.st_mode & _WRITABLE_FOR_OTHERS
-        if not self.size_bytes or may_be_cut:  # who cuts a mapped file kills who reads there
+        if not self.size_bytes or may_be_cut:  # another user who truncates a mapped file would kill its readers
             return None
         try:
             return memoryview(mmap.mmap(self._file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
-        except ValueError:  # the file is shorter by now
+        except ValueError:  # the file has been truncated
             return None
         except OSError as error:
-            # A mapping has a descriptor of its own. Who is told that there is none would keep that of the file.
+            # A mapping has a separate descriptor. A file that cannot be mapped keeps its descriptor.
             if error.errno in _TOO_MANY:
                 raise storage_error(error, "read_at", self.path, self._root) from error
-            return None  # the mount maps no files
+            return None  # the mount does not support mapping
 
     def close(self) -> None:
         with translated("close", self.path, self._root):

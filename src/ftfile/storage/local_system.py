@@ -1,7 +1,7 @@
-"""The operating system's part: names resolved below a root, its errors as the port's, and watches of directories.
+"""System calls of the local driver: names below a root, translation of errors, and watches of directories.
 
-The root may be reached by links. Below it, each directory is opened in the one above it, and never by a link: what is
-put in its place meanwhile leads nowhere else.
+The path of the root can contain links. Below it, each directory is opened relative to its parent and never through a
+link, so replacing a directory by a link has no effect.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from inotify_simple import INotify
 
 
-# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and takes no
-# directory.
+# The number of missing parents while directories are created: more than a path has. Below /proc a parent exists, but no
+# directory can be created in it.
 _MISSING_MAX = 10_000
-# macOS has none; opening a directory then takes the permission to list it.
+# macOS does not have it; opening a directory then needs the permission to list it.
 _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
@@ -57,28 +57,28 @@ _IN_THE_WAY = (
 
 
 class Name(NamedTuple):
-    """Where a path is: its name in an open directory, or the whole path."""
+    """A resolved path: its name in an open directory, or the whole path."""
 
     text: str
     directory: int | None = None  # descriptor
-    follow: bool = True  # a link of this name
+    follow: bool = True  # a link with this name
 
     @property
     def no_follow(self) -> int:
-        """Return the flag by which `os.open` refuses a link."""
+        """Return the flag that makes `os.open` refuse a link."""
         return 0 if self.follow else os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
 def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool) -> Iterator[Name]:
-    """Resolve a path below the root, whose `prefix` ends in a slash; the name is good within the block."""
+    """Resolve a path below the root, whose `prefix` ends in a slash; the result is valid within the block."""
     first, *names = path.split("/")
     if follow or not names:
         yield Name(prefix + path if path else root, None, follow or not path)
         return
     name, directory, is_resolved = prefix + first, -1, False
     try:
-        for below in names:  # each is opened in the one above it
+        for below in names:  # each is opened relative to its parent
             above, directory = directory, os.open(name, _PASS_THROUGH, dir_fd=None if directory < 0 else directory)
             name = below
             if above >= 0:
@@ -97,20 +97,20 @@ def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool)
 
 
 def is_link(name: Name) -> bool:
-    """Return True if a symbolic link has this name."""
+    """Return True if the name is a symbolic link."""
     with contextlib.suppress(OSError):
         return stat.S_ISLNK(os.stat(name.text, dir_fd=name.directory, follow_symlinks=False).st_mode)
     return False
 
 
 def not_a_file(operation: str, path: str, root: str) -> NotAFile:
-    """Return the error of a pipe, a socket, a device, or a link."""
+    """Return the error for a pipe, socket, device or link."""
     return NotAFile(operation, path, _NO_FILE.format(root=root))
 
 
 def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode: int = 0) -> int:
-    """Open what is a file, and return its descriptor; NotAFile, without waiting, for anything else."""
-    flags |= name.no_follow | os.O_NONBLOCK  # who opens a pipe waits for its other end otherwise
+    """Open a file and return its descriptor; raises NotAFile for anything else, without blocking."""
+    flags |= name.no_follow | os.O_NONBLOCK  # opening a pipe would block until its other end is opened
     try:
         descriptor = os.open(name.text, flags, mode, dir_fd=name.directory)
     except OSError as error:
@@ -127,7 +127,7 @@ def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode
 
 
 def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
-    """Return the information that the status of a path has."""
+    """Return the `FileInfo` of the status of a path."""
     is_directory = stat.S_ISDIR(status.st_mode)
     size_bytes = 0 if is_directory else status.st_size
     identity = f"{status.st_dev}:{status.st_ino}"
@@ -135,7 +135,7 @@ def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> File
 
 
 def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
-    """Return the information that the status of an entry has to which no link was followed."""
+    """Return the `FileInfo` of the status of an entry whose link was not followed."""
     info = info_of(path, status)
     if info.is_directory or stat.S_ISREG(status.st_mode):
         return info
@@ -144,7 +144,7 @@ def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
 
 @contextlib.contextmanager
 def opened_directory(name: Name) -> Iterator[int]:
-    """Open a directory: relative to its descriptor, the kernel walks to it once, and not once for each entry."""
+    """Open a directory: with its descriptor, the kernel resolves its path once, and not for each entry."""
     descriptor = os.open(name.text, _LIST | name.no_follow, dir_fd=name.directory)
     try:
         yield descriptor
@@ -159,7 +159,7 @@ def sync_directory(name: Name) -> None:
 
 
 def directory_of(name: Name) -> Name:
-    """Return the directory in which a name is."""
+    """Return the directory of a name."""
     if name.directory is None:
         return Name(os.path.dirname(name.text))
     return Name(".", name.directory, follow=False)
@@ -171,7 +171,7 @@ def beside(name: Name, other: str) -> Name:
 
 
 def make_directory(name: Name, mode: int) -> None:
-    """Make a directory in one that is there; idempotent."""
+    """Create a directory in an existing one; idempotent."""
     try:
         os.mkdir(name.text, mode, dir_fd=name.directory)
     except FileExistsError as error:
@@ -180,7 +180,7 @@ def make_directory(name: Name, mode: int) -> None:
 
 
 def make_directories(full: str, mode: int) -> list[str]:
-    """Create the missing directories and return those created here, outermost first; others may create them too."""
+    """Create missing directories, and return the ones created here, outermost first."""
     new_directories = []
     waiting, missing = [full], 0
     while waiting:
@@ -202,17 +202,17 @@ def make_directories(full: str, mode: int) -> list[str]:
 
 
 def link(source: Name, target: Name) -> None:
-    """Give a file another name, never over anything; of a link in the place of the source, the link itself."""
+    """Rename a file without replacing a file; if the source is a link, the link is renamed."""
     os.link(source.text, target.text, src_dir_fd=source.directory, dst_dir_fd=target.directory, follow_symlinks=False)
 
 
 def link_temporary(temporary: Name, target: Name) -> None:
-    """Link a file that nobody else knows to its name."""
+    """Link a file that only this process knows to its name."""
     try:
         link(temporary, target)
     except OSError:
-        # NFS may lose the reply of a link that was made, and then says "exists". Nobody else knows the temporary
-        # file: a second name of it can only be the target.
+        # NFS can lose the response of a link that succeeded, and then reports that it exists. Only this process knows
+        # the temporary file, so a second name of it can only be the target.
         with contextlib.suppress(OSError):
             if os.stat(temporary.text, dir_fd=temporary.directory).st_nlink > 1:
                 return
@@ -249,16 +249,16 @@ def rename_in_one_step(source: Name, target: Name) -> bool:
 
 
 def rename_in_two_steps(source: Name, target: Name) -> None:
-    """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
+    """Rename by `link` and `unlink`: a crash in between leaves both names, and so can an error with errno EIO.
 
-    A plain `rename` would replace the target, and silently keep both names if they are one file already.
+    A plain `rename` would replace the target, and would silently keep both names of the same file.
     """
     try:
         link(source, target)
     except FileExistsError:
         raise
     except OSError:
-        # NFS may lose the reply of a link that was made.
+        # NFS can lose the response of a link that succeeded.
         if not _is_same_file(source, target):
             raise
     try:
@@ -312,10 +312,10 @@ _MEANINGS: dict[int, tuple[type[StorageError], str]] = {
 
 
 def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:
-    """Return the port's error for one of the operating system."""
+    """Return the error of the interface for an error of the operating system."""
     kind, advice = _MEANINGS.get(error.errno or 0, (None, ""))
     if kind is None:
-        # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, a change may have happened.
+        # EIO, ESTALE, ETIMEDOUT …: a read changed nothing; a change may have happened.
         kind = Unavailable if operation in READING else OutcomeUnknown
         advice = "the device or server of {root} failed; see the kernel log and check it"
     if link := _dangling_link(error, root):
@@ -326,7 +326,7 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
 
 
 def _dangling_link(error: OSError, root: str) -> str:
-    """Return the link to nothing that is in the way of making a directory, or at or above the root; empty for none."""
+    """Return the link without a target that prevents creating a directory, at the root or above; else empty."""
     places: list[str] = []
     if error.errno == errno.ENOTDIR and isinstance(error.filename, str):
         places = [error.filename]
@@ -337,20 +337,20 @@ def _dangling_link(error: OSError, root: str) -> str:
 
 @contextlib.contextmanager
 def translated(operation: str, path: str, root: str, full: str = "") -> Iterator[str]:
-    """Raise the operating system's errors within the block as the port's; the block gets `full`."""
+    """Translate errors of the operating system within the block; the block gets `full`."""
     try:
         yield full
     except OSError as error:
         raise storage_error(error, operation, path, root) from error
 
 
-# MODIFY, MOVED_TO, CREATE and MOVE_SELF, of directories alone, by no link. What is deleted needs no haste.
+# MODIFY, MOVED_TO, CREATE and MOVE_SELF, only of directories, and not through links. Deletions are not urgent.
 _WRITTEN = 0x2 | 0x80 | 0x100 | 0x800 | 0x01000000 | 0x02000000
 _MOVE_SELF = 0x800
 
 
 def open_watch(root: str) -> Watch | None:
-    """Return a watch of directories below a root, by Linux's inotify; None elsewhere, or if there is no room for it."""
+    """Return a watch of directories below a root by Linux's inotify; None if no watch is available."""
     if sys.platform != "linux":
         return None
     from inotify_simple import INotify  # noqa: PLC0415 - streams of files alone need it, on Linux alone
@@ -388,7 +388,7 @@ class _InotifyWatch(Watch):
             return False
         for event in events:
             if event.mask & _MOVE_SELF:
-                # Where it is now, nobody may ask for it; else the next listing adds it again.
+                # No caller may ask for its new place; otherwise the next listing adds it again.
                 with contextlib.suppress(OSError):
                     self._notifier.rm_watch(event.wd)
         return bool(events)

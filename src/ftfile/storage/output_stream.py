@@ -1,4 +1,4 @@
-"""A file being written: the rules of Hadoop's output-stream specification, kept for every driver."""
+"""A file that is being written: the rules of Hadoop's output-stream specification, enforced for every driver."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 
 class OutputStream(ABC):
-    """A file being written, after Hadoop's output-stream specification.
+    """A file that is being written, according to Hadoop's output-stream specification.
 
-    `write` takes any buffer, which the caller may reuse at once, and is safe to call from several threads.
-    `flush` promises nothing. `hflush` and `hsync` do what they say or raise `Unsupported`. `close` is idempotent;
-    a failure of it or of `hsync` is final: the file does not count as written. Leaving a `with` block by an exception
-    aborts, so that a partial file is never left looking complete.
+    `write` accepts any buffer, which the caller can reuse at once, and is thread-safe. `flush` guarantees nothing.
+    `hflush`
+    and `hsync` give their guarantees or raise `Unsupported`. `close` is idempotent. A failure of `close` or `hsync` is
+    final:
+    the file does not count as written. An exception that leaves a `with` block aborts, so that a partial file never
+    looks
+    complete.
 
-    A driver implements the underscored methods, those of its capabilities included; this class keeps the rules.
+    A driver implements the methods with an underscore, and those of its capabilities; this class enforces the rules.
     """
 
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
@@ -36,16 +39,16 @@ class OutputStream(ABC):
 
     @property
     def position(self) -> int:
-        """Return the number of bytes accepted so far."""
+        """Return the number of accepted bytes."""
         return self._position
 
     @property
     def closed(self) -> bool:
-        """Return True if the stream takes no more bytes."""
+        """Return True if the stream accepts no more bytes."""
         return self._state != "open"
 
     def has_capability(self, name: str) -> bool:
-        """Return True if this stream gives `hflush`, `hsync`, `abort` or `copy`; answers after close, too."""
+        """Return True if this stream supports `hflush`, `hsync`, `abort` or `copy`; also after close."""
         return name.lower() in self._capabilities
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -53,7 +56,7 @@ class OutputStream(ABC):
 
         Raises:
             StreamClosed: after close, abort or a failure.
-            OutOfSpace: the store is full; the stream is unusable from then on.
+            OutOfSpace: the store is full; the stream cannot be used any more.
         """
         view = memoryview(data).cast("B")
         with self._lock:
@@ -64,21 +67,21 @@ class OutputStream(ABC):
         return view.nbytes
 
     def flush(self) -> None:  # noqa: B027 - no driver has to do anything
-        """Do nothing that anyone may rely on; cheap, allowed after close."""
+        """Do nothing with a guarantee; cheap, allowed after close."""
 
     def hflush(self) -> None:
-        """Make all bytes so far visible to new readers, or raise `Unsupported`."""
+        """Make all bytes visible to new readers, or raise `Unsupported`."""
         self._sync("hflush")
 
     def hsync(self) -> None:
-        """Make all bytes so far visible and durable on the device, or raise `Unsupported`; a failure is final."""
+        """Make all bytes visible and durable on the device, or raise `Unsupported`; a failure is final."""
         self._sync("hsync")
 
     def close(self) -> None:
-        """End the file and release every lock; idempotent.
+        """End the file and release all locks; idempotent.
 
         Raises:
-            StorageError: now or in an earlier call, the file must not count as written; `abort` discards it.
+            StorageError: in this or an earlier call; the file must not count as written. `abort` discards it.
         """
         with self._lock:
             if self._state in {"closed", "aborted"}:
@@ -89,7 +92,7 @@ class OutputStream(ABC):
             self._state = "closed"
 
     def abort(self) -> bool:
-        """Discard the file and return True if it is gone; idempotent, a later close writes nothing."""
+        """Discard the file and return True if it does not exist afterwards; idempotent. A later close does nothing."""
         with self._lock:
             if self._state in {"closed", "aborted"}:
                 return False
@@ -118,7 +121,7 @@ class OutputStream(ABC):
         try:
             yield
         except BaseException:
-            # The file's content is unknown after a failed write or sync: the stream is never used again.
+            # The content of the file is unknown after a failed write or sync, so the stream is never used again.
             self._state = "failed"
             raise
 
@@ -139,7 +142,7 @@ class OutputStream(ABC):
         self._hsync()
 
     def _hsync(self) -> None:
-        raise NotImplementedError  # never called: the constructor refuses a stream whose capabilities need it
+        raise NotImplementedError  # never called, since the constructor refuses a stream whose capabilities need it
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -149,16 +152,16 @@ class OutputStream(ABC):
 
 
 class CopyingStream(OutputStream):
-    """A stream that also takes ranges of finished files of its store, which the store copies by itself."""
+    """A stream that can also append ranges of finished files of its store, which the store copies."""
 
     def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Let the store append `length` bytes of another file from `offset`, all of which are in it.
+        """Let the store append `length` bytes of another file from `offset`, all of which exist.
 
-        Errors may come as late as in `close`.
+        Errors can be raised as late as in `close`.
 
         Raises:
-            Unsupported: this stream, or the store, cannot.
-            NotFound: the file, or the range, is not there.
+            Unsupported: this stream, or the store, does not support it.
+            NotFound: the file or the range does not exist.
             StreamClosed: after close, abort or a failure.
         """
         with self._lock:

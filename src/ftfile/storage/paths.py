@@ -1,10 +1,10 @@
-"""Paths inside a file system, and URLs taken apart the way Hadoop, and so Spark, reads a path.
+"""Paths inside a file system, and URLs, parsed in the same way as Hadoop and Spark parse paths.
 
-- `/data/out` is the local directory of that name; `file:/data/out` and `file:///data/out` are the same.
-- Nothing is percent-decoded, and `?`, `#`, blanks and colons in a path are ordinary characters:
-  `file:/a%20b` is a directory called `a%20b`.
-- Repeated and trailing slashes, `.` and `..` are resolved textually; `..` never climbs above the root.
-- Schemes may be written in any case. Relative paths are refused: each process has another working directory.
+- `/data/out` is a local directory; `file:/data/out` and `file:///data/out` are the same.
+- Nothing is percent-decoded, and `?`, `#`, blanks and colons in a path are ordinary characters: `file:/a%20b` is a
+  directory called `a%20b`.
+- Repeated and trailing slashes, `.` and `..` are resolved in the text; `..` never leaves the root.
+- Schemes are not case-sensitive. Relative paths are refused, since each process has another working directory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 NAME_BYTES_MAX = 255
-# An empty component (also a leading or trailing slash), "." or "..", or a NUL anywhere.
+# An empty component (also a leading or trailing slash), "." or "..", or a NUL.
 _MALFORMED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 
 
 def check_path(operation: str, path: str) -> None:
     """Raise `Unsupported` unless a path is the root (`""`) or names joined by `/`, each of at most `NAME_BYTES_MAX`.
 
-    Blanks, `%`, `#`, `:`, `=` and all other characters but NUL are fine.
+    Blanks, `%`, `#`, `:`, `=` and all other characters except for NUL are allowed.
     """
     if (detail := _invalid(path)) is not None:
         raise Unsupported(operation, path, detail)
 
 
-# The same few paths are asked for again and again.
+# The same few paths are checked many times.
 @functools.lru_cache(maxsize=4096)
 def _invalid(path: str) -> str | None:
-    """Return why a path is not valid, or None."""
+    """Return why a path is invalid, or None."""
     if not path:
         return None
     if _MALFORMED.search(path):
@@ -57,14 +57,14 @@ def _invalid(path: str) -> str | None:
 
 
 def shape_fault(path: str) -> str | None:
-    """Return why a path names no file below the root, as in "it … ", or None."""
+    """Return why a path is not the name of a file below the root, as in "it …", or None."""
     return "has an empty part, '.', '..' or NUL; replace it" if _MALFORMED.search(path) else None
 
 
 def fault_of(
     path: str, forbidden: str, *, blank_ends: bool, bytes_max: int | None = None, more_bytes: int = 0
 ) -> str | None:
-    """Return why a store does not keep a path, whose name may grow by `more_bytes`, as in "it … ", or None."""
+    """Return why a store does not support a path, whose name can become `more_bytes` longer, as in "it …", or None."""
     for character in forbidden:
         if character in path:
             return f"has the character {character!r}, which this store may not keep; replace it"
@@ -83,17 +83,17 @@ def fault_of(
 
 
 def room_below(prefix: str, bytes_max: int) -> int:
-    """Return the bytes left for a path below `prefix` where paths of the store have at most `bytes_max`."""
+    """Return the bytes that remain for a path below `prefix` if paths of the store have at most `bytes_max`."""
     return bytes_max - (len(prefix.encode(errors="surrogatepass")) + 1 if prefix else 0)
 
 
 def join(directory: str, name: str) -> str:
-    """Return the path of `name` inside `directory`, either of which may be the root."""
+    """Return the path of `name` inside `directory`; either can be the root."""
     return f"{directory}/{name}" if directory and name else directory or name
 
 
 def parent_of(path: str) -> str:
-    """Return the directory that holds `path`; the root is its own parent."""
+    """Return the parent directory of `path`; the root is the parent of the root."""
     return path.rpartition("/")[0]
 
 
@@ -102,11 +102,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where a directory is."""
+    """The place of a directory."""
 
     scheme: str  # in lower case
-    authority: str  # between `//` and the next slash: host, bucket or store's name; may be empty
-    path: str  # absolute and canonical; `/` for none
+    authority: str  # between `//` and the next slash: host, bucket or the name of a store; can be empty
+    path: str  # absolute and canonical; `/` for the root
 
     @property
     def url(self) -> str:
@@ -116,16 +116,16 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Location(Url):
-    """Where a directory is, with the settings and the context of its driver."""
+    """The place of a directory, with the settings and the context of its driver."""
 
     settings: Mapping[str, str]  # options `storage.<name>`; the driver refuses unknown ones
-    optional_settings: Mapping[str, str]  # more settings, of which the driver takes those that it knows
+    optional_settings: Mapping[str, str]  # more settings, of which the driver uses the ones that it knows
     context: Context
 
     def known_settings(self, *accepted: str) -> dict[str, str]:
         """Return settings and known optional ones, spelled as in `known`; raises `ConfigError` for unknown settings.
 
-        Spark hands over names in lower case.
+        Spark passes names in lower case.
         """
         spelling = {name.lower(): name for name in accepted}
         unknown = sorted(name for name in self.settings if name.lower() not in spelling)
@@ -138,7 +138,7 @@ class Location(Url):
 
 
 def read_seconds(values: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
-    """Return a setting in seconds, which may be 0 if `zero`; raises `ConfigError`."""
+    """Return a setting in seconds, which can be 0 if `zero`; raises `ConfigError`."""
     text = values.get(name, default)
     try:
         seconds = float(text)
@@ -150,12 +150,12 @@ def read_seconds(values: Mapping[str, str], name: str, default: str, *, zero: bo
 
 
 def normalise(url: str) -> str:
-    """Return the canonical URL of a URL or an absolute local path; idempotent; raises as `parse`."""
+    """Return the canonical URL of a URL or an absolute local path; idempotent; raises like `parse`."""
     return parse(url).url
 
 
 def parse(url: str) -> Url:
-    """Take a URL or an absolute local path apart; raises `ConfigError` for one that its scheme does not allow."""
+    """Parse a URL or an absolute local path; raises `ConfigError` if its scheme does not allow it."""
     if not url.strip() or "\0" in url:
         raise ConfigError(f"the path {url!r} is blank or contains NUL; give a URL or an absolute path")
     match = _SCHEME.match(url)
@@ -197,5 +197,5 @@ def _check_no_drive(url: str, scheme: str) -> None:
 
 
 def _canonical(path: str) -> str:
-    # POSIX gives a leading "//" a meaning of its own, and normpath keeps it; here it is one slash.
+    # In POSIX, a leading "//" is implementation-defined and normpath keeps it; here it is one slash.
     return posixpath.normpath("/" + path.lstrip("/"))

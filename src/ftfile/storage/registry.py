@@ -1,9 +1,9 @@
-"""From a URL to a file system that tries again; a driver is imported when its scheme is first asked for.
+"""The table of storage drivers by URL scheme, and file systems that retry; drivers are imported at first use.
 
-A driver from outside is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value
-a function from `Location` to a file system rooted at the location's path. `register` does the same for one
-process only: Spark's workers are other processes and do not see it. Any other scheme that fsspec knows is opened by
-fsspec.
+A driver of another package is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value a
+function from `Location` to a file system rooted at the location's path. `register` does the same for one process:
+Spark's
+workers are other processes and do not see it. All other schemes that fsspec knows are opened by fsspec.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _delegated(method: Method, operation: str | None = None) -> Method:
 
 
 class WrapperFileSystem(FileSystem):
-    """Hands every call on to `inner`; a decorator overrides `around`, or single methods."""
+    """Passes every call to `inner`; a decorator overrides `around`, or single methods."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
@@ -108,7 +108,7 @@ class WrapperFileSystem(FileSystem):
 
 
 class WrapperStream(CopyingStream):
-    """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
+    """A stream whose writes, syncs and close pass through `around` of the file system that opened it."""
 
     def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
         super().__init__(inner.path, frozenset())
@@ -139,7 +139,7 @@ class WrapperStream(CopyingStream):
 
 
 class WrapperFile(InputFile):
-    """A file whose reads pass through `around` of its owner, the file system that opened it."""
+    """A file whose reads pass through `around` of the file system that opened it."""
 
     def __init__(self, inner: InputFile, owner: WrapperFileSystem) -> None:
         self.path = inner.path
@@ -158,7 +158,7 @@ class WrapperFile(InputFile):
 
 
 class WrapperWatch(Watch):
-    """A watch whose directories have the paths that they have in its owner, the file system that opened it."""
+    """A watch whose directories have their paths in the file system that opened it."""
 
     def __init__(self, inner: Watch, owner: WrapperFileSystem) -> None:
         self._inner = inner
@@ -171,15 +171,16 @@ class WrapperWatch(Watch):
         return self._inner.changed(wait_s)
 
 
-# Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,
-# because a second try that finds its own first one says "exists" or "not found".
+# Creating, renaming and deleting are missing on purpose: if such a call fails, the protocol checks first, since a
+# second attempt would report "exists" or "not found" after a successful first one.
 REPEATABLE = READING | {"make_directories", "sync_directory"}
 
 
 class RetryingFileSystem(WrapperFileSystem):
-    """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
+    """Retries reads, listings, and creating and syncing directories, after errors that a retry can cure.
 
-    Without a policy of its own, a driver that waits by itself is asked once. `Unavailable` tells how long was waited.
+    Without a retry policy, a driver that waits on its own is called once. `Unavailable` contains the time that was
+    waited.
     """
 
     def __init__(self, inner: FileSystem, context: Context) -> None:
@@ -214,14 +215,14 @@ _BUILT_IN = {
     "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
 }
 
-# Functions that add a driver's environment to its settings, for processes elsewhere.
+# Functions that add the environment of a driver to its settings, for processes on other hosts.
 _HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
 
 _registered: dict[str, Factory] = {}
 
 
 def register(scheme: str, factory: Factory) -> None:
-    """Make `factory` open the URLs of a scheme in this process, also of one that is installed."""
+    """Make `factory` open the URLs of a scheme in this process, also of a scheme that is installed."""
     _registered[scheme.lower()] = factory
 
 
@@ -231,12 +232,12 @@ def unregister(scheme: str) -> None:
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Return every scheme that has a driver of its own in this process, sorted."""
+    """Return all schemes that have a driver in this process, sorted."""
     return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
 
 
 def is_local(url: str) -> bool:
-    """Return True for a directory of this machine's own file system, which other libraries open by its path."""
+    """Return True for a directory of the local file system, which other libraries open by its path."""
     scheme = parse(url).scheme
     return scheme == "file" and scheme not in _registered
 
@@ -247,13 +248,13 @@ def open_filesystem(
     settings: Mapping[str, str] | None = None,
     optional_settings: Mapping[str, str] | None = None,
 ) -> FileSystem:
-    """Open a directory, which need not exist yet, by its URL or absolute path; as a file system that retries.
+    """Open a directory by its URL or absolute path, as a file system that retries; it need not exist.
 
-    The driver refuses `settings` that it does not know; of `optional_settings`, it takes those that it knows.
+    The driver refuses unknown `settings`, and ignores unknown `optional_settings`.
 
     Raises:
-        ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
-        Unavailable: the store does not answer a driver that asks it at once.
+        ConfigError: the URL is malformed, no driver supports its scheme, or the driver refuses it.
+        Unavailable: the store does not respond to a driver that connects at once.
     """
     parsed = parse(url)
     where = parsed.scheme, parsed.authority, parsed.path
@@ -262,13 +263,13 @@ def open_filesystem(
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for processes on other hosts, with this one's environment and without secrets."""
+    """Return the settings for processes on other hosts, with the environment of this process and without secrets."""
     scheme = parse(url).scheme
     name = _HANDING_OVER.get(scheme) if scheme not in _registered else None
     return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
 
 
-# Of the drivers that were opened by their schemes: to ask for entry points takes as long as a small commit.
+# Loaded drivers by scheme, since a lookup of entry points takes as long as a small commit.
 _places: dict[str, str] = {}
 
 

@@ -1,1 +1,1 @@
-"""HDFS, by its RPC protocol and by WebHDFS."""
+"""HDFS, by Hadoop's RPC protocol and by WebHDFS."""

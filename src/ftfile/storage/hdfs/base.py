@@ -1,4 +1,4 @@
-"""The rules of HDFS, shared by both drivers, whatever carries the requests; and Hadoop's exceptions, known by name."""
+"""The rules of HDFS that both drivers share, and the translation of Hadoop's exceptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class NotEmpty(StorageError):
-    """A directory has something in it; for the drivers alone."""
+    """A directory is not empty; only drivers raise it."""
 
 
 _IN_THE_WAY = "a file is where a directory is needed; move it"
@@ -82,10 +82,10 @@ _MEANINGS: dict[str, tuple[type[StorageError], str]] = {
     name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()
 }
 
-# In the answer of a port for Hadoop's own protocol to a GET.
+# In the answer of an RPC port to a GET.
 IPC_PORT = "Hadoop IPC port"
 
-# By parts of the texts of plain IOExceptions.
+# By parts of the messages of plain IOExceptions.
 _TEXTS: list[tuple[str, type[StorageError], str]] = [
     (IPC_PORT, WrongConnection, _RPC_PORT),
     ("must both be directories", AlreadyExists, "a directory of this name already exists, and nothing is overwritten"),
@@ -99,7 +99,7 @@ _TEXTS: list[tuple[str, type[StorageError], str]] = [
 
 
 def expired(where: str, text: str) -> str:
-    """Return the error text for a Kerberos ticket that has expired; `text`: of the library."""
+    """Return the error text for an expired Kerberos ticket; `text` is the message of the library."""
     return (
         f"the Kerberos ticket of this process has expired, and {where} requires one: renew it (kinit -R) or get a new "
         f"one: {text}"
@@ -107,7 +107,7 @@ def expired(where: str, text: str) -> str:
 
 
 def no_ticket(where: str, text: str) -> str:
-    """Return the error text for a process without ticket and token; `text`: of the library."""
+    """Return the error text for a process without ticket and token; `text` is the message of the library."""
     return (
         f"{where} requires Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The "
         f"driver needs a ticket (kinit) or a token, and executors need tokens: {text}"
@@ -115,7 +115,7 @@ def no_ticket(where: str, text: str) -> str:
 
 
 def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
-    """Return the port's error for an exception of a server; a stack trace in the message is left out."""
+    """Return the error of the interface for an exception of a server, without the stack trace in its message."""
     name = java_class.rpartition(".")[2].rpartition("$")[2]
     reason = message.partition("\n")[0].partition("\\n")[0].strip()
     kind, advice = _MEANINGS.get(name, (None, ""))
@@ -127,21 +127,21 @@ def remote_error(operation: str, path: str, where: str, java_class: str, message
     return kind(operation, path, f"{name} below {where}: {reason}: {advice}")
 
 
-# The NameNode counts characters, of which a path has at most as many as bytes.
+# The NameNode counts characters; a path has at most as many characters as bytes.
 _PATH_MAX = 8_000
 
 Result = TypeVar("Result")
 
 _log = get_logger(__name__)
 
-# Roots with the settings for files that were tried there.
+# Roots where the settings for new files were tried.
 _proven: set[tuple[str, tuple[int | None, int | None, int]]] = set()
 
 
 class HadoopFileSystem(FileSystem):
     """A directory of HDFS; `where` names its root in messages. Names are durable at once.
 
-    A call is repeated while the NameNode is not ready for it.
+    A call is repeated while the NameNode is not ready.
     """
 
     driver: ClassVar[str]
@@ -175,7 +175,7 @@ class HadoopFileSystem(FileSystem):
         return self._capabilities
 
     def prove(self, directory: str) -> None:
-        """Try the settings for new files, if any are given, with an empty file, once per process."""
+        """Create an empty file with the settings for new files, if any are set; once per process."""
         asked = self._settings.of_files
         if asked is None or (self.where, asked) in _proven:
             return
@@ -233,7 +233,7 @@ class HadoopFileSystem(FileSystem):
         try:
             self.do("rename", source, lambda: self._move(full_source, full_target))
         except NotFound as error:
-            # The server's answer names neither source nor target. Without a source this raises NotFound.
+            # The answer of the server names neither source nor target. If the source is missing, this raises NotFound.
             self._status_for("rename", source, full_source)
             raise MissingParent("rename", source, error.detail) from error
 
@@ -243,7 +243,7 @@ class HadoopFileSystem(FileSystem):
         tried: list[str] = []
 
         def write() -> None:
-            # An abandoned call may take effect later, and would empty the file of a later try.
+            # An abandoned call can take effect later, and would truncate the file of a later attempt.
             temporary = self.temporary_name(full)
             tried.append(temporary)
             self._run_repeatable("create_exclusive", path, lambda: self._write_whole(temporary, content))
@@ -255,23 +255,23 @@ class HadoopFileSystem(FileSystem):
             self.do("create_exclusive", path, lambda: self._move(temporary, full))
             tried.pop()
         except OutcomeUnknown:
-            # The file may have its name already.
+            # The file can have its name already.
             tried.pop()
             raise
         finally:
-            all(map(self.discard, tried))  # ends at the first that fails: the store is away
+            all(map(self.discard, tried))  # ends at the first failure, since the store is down
 
     def put(self, path: str, content: bytes) -> None:
         full = self._full("put", path)
         try:
             self._put(path, full, content)
         except NotFound:
-            # Another process is writing it; or there is no directory, and this raises NotFound.
+            # Another process is writing it, or the directory is missing and this raises NotFound.
             self._status_for("put", path, full)
 
     def delete(self, path: str) -> None:
         full = self._full("delete", path)
-        # The server deletes an empty directory as well.
+        # The server would also delete an empty directory.
         if self._status_for("delete", path, full).is_directory or not self.do(
             "delete", path, lambda: self._remove(full)
         ):
@@ -292,11 +292,11 @@ class HadoopFileSystem(FileSystem):
         return True
 
     def temporary_name(self, full: str) -> str:
-        """Return a path beside this one that nobody else uses."""
+        """Return a unique path in the same directory."""
         return f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp"
 
     def discard(self, full: str) -> bool:
-        """Delete a file, or an empty directory, and return True if it is gone."""
+        """Delete a file or an empty directory, and return True if it does not exist afterwards."""
         try:
             self.run("delete", full, lambda: self._remove(full))
         except NotFound:
@@ -306,27 +306,27 @@ class HadoopFileSystem(FileSystem):
         return True
 
     def do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library, again and again while the store is unavailable."""
+        """Run a call of the library, and repeat it while the store is unavailable."""
         return self.retry_until_ready(lambda: self.run(operation, path, call))
 
     def retry_until_ready(self, call: Callable[[], Result]) -> Result:
-        """Call again while the store is unavailable, for `storage.patience` seconds."""
+        """Repeat a call while the store is unavailable, for `storage.patience` seconds."""
         return retry_until(call, self._settings.patience_s, self.context.clock)
 
     @abstractmethod
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library once, within its time limit, and translate its errors."""
+        """Run a call of the library once within its timeout, and translate its errors."""
 
     @abstractmethod
     def _status(self, full: str) -> FileInfo: ...
 
     @abstractmethod
     def _children(self, full: str) -> Sequence[FileInfo]:
-        """Return the entries of a directory, by name; of a file, itself with an empty name."""
+        """Return the entries of a directory by name; for a file, its status with an empty name."""
 
     @abstractmethod
     def _make(self, full: str, mode: int) -> bool:
-        """Make a directory and its parents, and return the server's answer."""
+        """Create a directory and its parents, and return the answer of the server."""
 
     @abstractmethod
     def _mode(self, full: str) -> int: ...
@@ -339,14 +339,14 @@ class HadoopFileSystem(FileSystem):
 
     @abstractmethod
     def _remove(self, full: str) -> bool:
-        """Delete a file, or an empty directory; return True if one was there."""
+        """Delete a file or an empty directory; return True if it existed."""
 
     @abstractmethod
     def _write_whole(self, full: str, content: bytes) -> None:
-        """Write a durable file over whatever is there."""
+        """Write a durable file, and replace an existing one."""
 
     def _run_repeatable(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call that may be made twice: an unknown outcome becomes `Unavailable`."""
+        """Run a call that can be repeated: an unknown outcome becomes `Unavailable`."""
         try:
             return self.run(operation, path, call)
         except OutcomeUnknown as error:

@@ -1,7 +1,7 @@
-"""The native HDFS driver: Hadoop's own protocol by `hdfs-native`, without a JVM; it syncs, and is the faster one.
+"""The driver `hdfs://`: Hadoop's RPC protocol by `hdfs-native`, without a JVM.
 
-Closing a file would take that library half a second, whatever its size: see `_close_early`. A hint is closed in the
-background.
+It supports `hsync` and is faster than WebHDFS. The library would take half a second to close a file of any size: see
+`_close_early`. A hint is closed in the background.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 REMEMBERED_DIRECTORIES = 1000
-# Closing a hint may wait for a NameNode that is gone; the next one is written over it.
+# Closing a hint can wait for a NameNode that is down; the next hint replaces it.
 HINT_TIMEOUT_S = 5.0
-# These wait for DataNodes, too, or are many calls.
+# These calls also wait for DataNodes, or consist of many calls.
 _LONG = frozenset({"read_at", "write", "hsync", "close", "list"})
-# Smaller chunks cost more by the call than by the copy.
+# For smaller chunks, a call costs more than the copy.
 CHUNK_BYTES = 256 << 10
-# A stream remembers what it sent up to this length.
+# A stream keeps the data that it sent up to this length.
 KEPT_BYTES = 2 << 20
-# The library may wait for ever for a dead DataNode: a call that can be repeated has less time, without its data.
+# The library can wait for a dead DataNode for ever, so a repeatable call has a shorter timeout, without its data.
 SMALL_TIMEOUT_S = 10.0
 # After these waits the library closes the file, half a second after it began.
 WAITS_S = (0.003, 0.003, 0.004, 0.01, 0.02, 0.04, 0.08, 0.16)
-# Each has a thread that sleeps.
+# Each of them needs a sleeping thread.
 LEFT_BEHIND_MAX = 256
 
 # Calls of the library for files that are closed already.
@@ -58,14 +58,14 @@ Result = TypeVar("Result")
 
 
 class OpenFile(NamedTuple):
-    """A file that is being written, and the client that it belongs to."""
+    """A file that is being written, and its client."""
 
     client: hdfs_native.Client
     writer: RawFileWriter
 
 
 class NativeHdfsFileSystem(HadoopFileSystem):
-    """A directory of HDFS, reached by Hadoop's own protocol; `url` is that of a NameNode or name service."""
+    """A directory of HDFS, accessed by Hadoop's RPC protocol; `url` is the URL of a NameNode or name service."""
 
     driver = "hdfs"
     stream_capabilities = frozenset({"hflush", "hsync", "abort"})
@@ -76,14 +76,14 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._url = url
         self._replicated: set[str] = set()
         self._nodes = name_nodes(url, settings)
-        # Hints that are being closed, by process and path: a fork has no threads that close those of its parent.
+        # Hints that are being closed, by process and path: a fork does not have the threads of its parent.
         self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Future[None]]] = {}
 
     def __repr__(self) -> str:
         return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has connections and credentials of its own.
+        # Each process has separate connections and credentials.
         return type(self), (self._url, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
@@ -97,7 +97,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return NativeStream(path, full, file, self)
 
     def _create(self, path: str, full: str) -> OpenFile:
-        """Begin a new file, once more if the reply is lost; that makes one file at most."""
+        """Start a new file, and again if the response is lost; at most one file is created."""
 
         def create() -> OpenFile:
             return self.do("create", path, lambda: self.writer(full, overwrite=False))
@@ -108,10 +108,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             try:
                 return create()
             except AlreadyExists:
-                raise error from None  # made by the first call, or by somebody else
+                raise error from None  # created by the first call, or by another process
 
     def open(self, path: str) -> InputFile:
-        """Open a file for reading; the library does not see synced bytes before the writer closes the file."""
+        """Open a file for reads; the library sees synced bytes only after the writer has closed the file."""
         full = self._full("open", path)
         reader = self.do("open", path, lambda: self._nodes.client().read(full))
 
@@ -122,7 +122,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return RangeFile(path, len(reader), read)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
-        """Write a hint; others see it when it is closed, a moment later."""
+        """Write a hint; other processes see it when it is closed, shortly after."""
         file = self.do("put", path, lambda: self.writer(full, overwrite=True))
         self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
         with native_errors("put", path, self.where):
@@ -138,7 +138,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         data_bytes: int = 0,
         client: hdfs_native.Client | None = None,
     ) -> Result:
-        """Run a call of `client` once, within the setting's or a shorter time limit, and translate its errors."""
+        """Run a call of `client` once within the configured or a shorter timeout, and translate its errors."""
         self._settle(path)
         with native_errors(operation, path, self.where):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
@@ -146,14 +146,14 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
 
     def _settle(self, path: str) -> None:
-        """Wait until an own hint is closed, or cannot be closed."""
+        """Wait until a hint of this process is closed, or cannot be closed."""
         client, closing = self._hints.pop((os.getpid(), path), (None, None)) if self._hints else (None, None)
         if client is not None and closing is not None:
             with contextlib.suppress(StorageError), native_errors("put", path, self.where):
                 self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
 
     def writer(self, full: str, *, overwrite: bool) -> OpenFile:
-        """Begin a file."""
+        """Start a file."""
         import hdfs_native  # noqa: PLC0415 - optional
 
         settings = self._settings
@@ -161,20 +161,22 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             settings.block_size, settings.replication, settings.file_mode, overwrite, create_parent=False
         )
         client = self._nodes.client()
-        # Not the library's file object: garbage collection would close, and so complete, a file that failed.
+        # The file object of the library is not kept: garbage collection would close it and complete a failed file.
         return OpenFile(client, client.inner.create(full, options))
 
     def _check_replicated(self, full: str) -> None:
-        """Raise `Unsupported` if a new file is erasure-coded; asks once for each directory, whose files are alike.
+        """Raise `Unsupported` if a new file would be erasure-coded; checked once for each directory.
 
-        The library syncs no erasure-coded file, and writes a wrong parity for some policies (XOR), from which HDFS
-        would make other bytes when a DataNode is lost.
+        The library cannot sync erasure-coded files, and writes a wrong parity for some policies (XOR), from which HDFS
+        would
+        restore wrong bytes after the loss of a DataNode.
         """
         directory = full.rpartition("/")[0]
         if directory in self._replicated:
             return
         client = self._nodes.client()
-        # The library has no policies. An erasure-coded file has one replica, and takes no number of them.
+        # The library has no call for policies. An erasure-coded file has one replica, and its replication cannot be
+        # set.
         if client.get_file_info(full).replication == 1 and not client.set_replication(full, 1):
             raise Unsupported("create", full[len(self._prefix) + 1 :], CODED)
         if len(self._replicated) >= REMEMBERED_DIRECTORIES:
@@ -211,9 +213,9 @@ class NativeHdfsFileSystem(HadoopFileSystem):
 
 
 class NativeStream(OutputStream):
-    """Collects chunks. While it remembers all that it sent, it begins the file anew when a DataNode fails.
+    """Collects chunks. While it has all data that it sent, it starts the file again after a failure of a DataNode.
 
-    The library itself looks for no other DataNode.
+    The library does not choose another DataNode.
     """
 
     def __init__(self, path: str, full: str, file: OpenFile, fs: NativeHdfsFileSystem) -> None:
@@ -232,7 +234,7 @@ class NativeStream(OutputStream):
         if data.nbytes < CHUNK_BYTES:
             self._chunk += data
         else:
-            self._send_all(bytes(data))  # the library takes views byte by byte
+            self._send_all(bytes(data))  # the library processes views byte by byte
 
     def _hsync(self) -> None:
         self._send()
@@ -243,7 +245,7 @@ class NativeStream(OutputStream):
         self._run("close", lambda file: _close_early(file, self._full, self._position))
 
     def _abort(self) -> bool:
-        # Deleting the file takes it from its writer, whose lease ends with it.
+        # Deleting the file revokes the lease of its writer.
         return self._fs.discard(self._full)
 
     def _send(self) -> None:
@@ -281,22 +283,23 @@ class NativeStream(OutputStream):
             self._file = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes + len(again), client)
         except OutcomeUnknown as error:
             if not begun.is_set():
-                raise  # a late creation would empty the file of a later try
-            # No caller relies on the file yet, so it may be made again.
+                raise  # a late creation would truncate the file of a later attempt
+            # No caller relies on the file yet, so it can be created again.
             raise Unavailable(operation, self.path, error.detail) from error
 
 
 def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
-    """Close a file to which `size_bytes` were written without the half second that the library waits.
+    """Close a file of `size_bytes` without the half second that the library waits.
 
-    The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode told
-    the writer. The library asks at once, is refused, and sleeps for half a second. Its first request has named the
-    block, though: after the report only the lease remains, and recovering the lease of a file whose blocks are complete
-    closes it as it is. The library's second request finds the file closed, and succeeds.
+    The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode has
+    acknowledged it to the writer. The library requests completion at once, is refused, and sleeps for half a second.
+    Its
+    first request has named the block: after the report only the lease remains, and recovering the lease of a file whose
+    blocks are complete closes it unchanged. The second request of the library finds the file closed and succeeds.
     """
     closing = start(file.writer.close)
     if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:
-        # Errors here count for nothing: the library's answer decides.
+        # Errors are ignored here: the answer of the library decides.
         with contextlib.suppress(StorageError), native_errors("close", full, "HDFS"):
             if _is_released(file.client, full, size_bytes, closing):
                 _left_behind.add(closing)
@@ -306,7 +309,7 @@ def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
 
 
 def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing: Future[None]) -> bool:
-    """Return True if the file was closed here, and not by the library."""
+    """Return True if this function, and not the library, closed the file."""
     space_bytes = None
     for wait_s in WAITS_S:
         wait([closing], wait_s)
@@ -317,14 +320,14 @@ def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing
             if not status.blocksize or not status.replication or size_bytes % status.blocksize == 0:
                 return False
             space_bytes = size_bytes * status.replication
-        # An incomplete block counts as a full one; recovering the lease then would recover the block.
+        # An incomplete block counts as a full one. Recovering the lease would then recover the block.
         if client.get_content_summary(full).space_consumed == space_bytes:
             return client.recover_lease(full)
     return False
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open the `hdfs` URL of a NameNode or name service; raises `ConfigError`, also without the library."""
+    """Open the `hdfs` URL of a NameNode or name service; raises `ConfigError`, also if the library is missing."""
     settings = HadoopSettings.of(location)
     url = f"hdfs://{location.authority}" if location.authority else ""
     return NativeHdfsFileSystem(url, location.path, settings, location.context)

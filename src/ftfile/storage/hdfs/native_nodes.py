@@ -1,8 +1,9 @@
-"""The NameNodes behind a URL of `hdfs://`, the client that asks the active one first, and its errors translated.
+"""The NameNodes of an `hdfs://` URL, the client of the active one, and the translation of the library's errors.
 
-The library has no time limit for connecting, nor for an answer: a NameNode whose host is dead holds every call of a
-client for minutes. So a short call tests the client of a call that takes long. Without an answer, each NameNode is
-asked by a connection of its own, and the active one gets a new client.
+The library has no timeout for connections and answers: if the host of a NameNode is down, all calls of a client hang
+for
+minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a separate
+connection, and the active one gets a new client.
 """
 
 from __future__ import annotations
@@ -50,19 +51,19 @@ if TYPE_CHECKING:
 
 # In seconds.
 CONNECT_TIMEOUT_S = 10.0
-# A short call that takes longer has no answer.
+# A short call that takes longer counts as unanswered.
 PULSE_S = 2.0
-# For this time an answer is not checked again.
+# An answer is not checked again for this time.
 BELIEVED_S = 2.0
-# Of a web server's answer that are looked at.
+# The bytes of a web server's answer that are inspected.
 _ANSWER_BYTES = 512
-# A call without an answer after this time waits on a connection that the client has left, if others are answered.
+# A call without an answer after this time waits on a connection that the client has abandoned, if others are answered.
 STUCK_S = 12.0
 
-# The library reads these.
+# The library reads these variables.
 _VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
 
-# The driver waits and repeats: the library would for minutes, beyond every time limit.
+# The driver waits and retries. The library would retry for minutes, beyond every timeout.
 _CONFIGURATION = {
     "dfs.client.failover.max.attempts": "2",
     "dfs.client.failover.sleep.base.millis": "50",
@@ -73,29 +74,30 @@ ACTIVE, STANDBY, SILENT = "active", "in standby", "silent"
 
 Result = TypeVar("Result")
 
-# The library's texts for a server that hung up: it died, or does not speak Hadoop's own protocol.
+# The messages of the library for a server that closed the connection: it died, or does not speak the RPC protocol.
 _HUNG_UP = re.compile("RPC listener disconnected|Broken pipe|Connection reset by peer")
 
 _log = get_logger(__name__)
 
 
 class SilentError(OSError):
-    """A call was given up: its NameNode is silent, and another one is active, or none can be reached."""
+    """A call was abandoned: its NameNode does not answer and another one is active, or none can be reached."""
 
 
 class WebPortError(OSError):
-    """The address is that of a web server, which has done nothing."""
+    """The address is the address of a web server, which has changed nothing."""
 
 
 class NoNameNodeError(OSError):
-    """No NameNode answers; nothing was sent to any of them."""
+    """No NameNode answers; no request was sent."""
 
 
 class NameNodes:
-    """The NameNodes of one name service, or a single one, and this process's client of them.
+    """The NameNodes of one name service, or one NameNode, and the client of this process.
 
-    Addresses, by name, are `host:port`; without any, only the library knows them. `connect` makes a client that asks
-    the named NameNodes in this order, and sends nothing yet.
+    Addresses are `host:port` by name. If there are no addresses, only the library knows them. `connect` creates a
+    client
+    that tries the named NameNodes in this order, and sends no request yet.
     """
 
     def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:
@@ -116,13 +118,13 @@ class NameNodes:
 
     def _begin_in_fork(self) -> None:
         if self._client is not None:
-            # Its threads are not here, and its end would wait for them for ever: it never ends.
+            # Its threads do not exist here, and its destructor would wait for them for ever, so it is never destroyed.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
             self._client = None
         self._begin()
 
     def client(self) -> hdfs_native.Client:
-        """Return the client; the first time, after a NameNode has answered, or raise `NoNameNodeError`."""
+        """Return the client; at first use, after a NameNode has answered, or raise `NoNameNodeError`."""
         with self._lock:
             if self._client is None:
                 self._client = self._connect(self._order())
@@ -131,14 +133,18 @@ class NameNodes:
     def run(
         self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
     ) -> Result:
-        """Run a call by a client, and give it up when waiting is in vain.
+        """Run a call by a client, and abandon it if no answer can be expected.
 
-        One that `is_short` is soon over where other calls are answered.
+        Args:
+            client: of the active NameNode.
+            call: takes the client.
+            limit_s: timeout in seconds.
+            is_short: the call returns soon if other calls are answered.
 
         Raises:
-            SilentError: the NameNode is silent, and another one is active; or none can be reached any more.
-            TimeoutError: it took longer than `limit_s`.
-            WebPortError: the address is that of a web server.
+            SilentError: the NameNode does not answer and another one is active, or no NameNode can be reached.
+            TimeoutError: the call took longer than `limit_s`.
+            WebPortError: the address is the address of a web server.
         """
         if client is not self._client:
             raise SilentError(self._verdict)
@@ -163,7 +169,7 @@ class NameNodes:
             ) from error
 
     def check_answers(self, client: hdfs_native.Client) -> None:
-        """Raise `SilentError` as `run`, unless the NameNode of `client` answers, or may do so yet."""
+        """Raise `SilentError` like `run`, unless the NameNode of `client` answers, or can still answer in time."""
         with self._lock:
             if client is not self._client:
                 raise SilentError(self._verdict)
@@ -192,14 +198,14 @@ class NameNodes:
         raise SilentError(self._verdict)
 
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
-        """Return True if a short call of the client has any answer."""
+        """Return True if a short call of the client gets any answer."""
         if self._pulse is None or self._pulse.done():
             self._pulse = start(lambda: client.get_file_info("/"))
         wait([self._pulse], PULSE_S)
         return self._pulse.done()
 
     def _order(self) -> list[str]:
-        """Return the names, that of the active NameNode first, or raise `NoNameNodeError`."""
+        """Return the names, the active NameNode first, or raise `NoNameNodeError`."""
         names = [*self._addresses]
         if len(names) > 1:
             active = self._find_active(CONNECT_TIMEOUT_S)
@@ -216,7 +222,7 @@ class NameNodes:
         return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
 
     def _find_active(self, timeout_s: float) -> str | None:
-        """Ask all NameNodes at once, and return the first that is active; None after `timeout_s`."""
+        """Test all NameNodes at once, and return the first active one; None after `timeout_s`."""
         self._take_answers()
         for name in self._addresses.keys() - self._asked.keys():
             self._asked[name] = start(functools.partial(self._ask, name))
@@ -234,13 +240,13 @@ class NameNodes:
         return None
 
     def _take_answers(self) -> set[str]:
-        """Note the answers of NameNodes, and return the names of those that answered."""
+        """Store the answers of NameNodes, and return the names of the NameNodes that answered."""
         answered = {name for name, asked in self._asked.items() if asked.done()}
         self._found |= {name: self._asked.pop(name).result() for name in answered}
         return answered
 
     def _ask(self, name: str) -> str:
-        """Return a NameNode's state, or why it cannot be reached."""
+        """Return the state of a NameNode, or why it cannot be reached."""
         why = _why_unreachable(self._addresses[name])
         if why:
             return why
@@ -249,7 +255,7 @@ class NameNodes:
         except OSError as error:
             return f"no connection: {error}"
         except BaseException as error:
-            # The call that waits will get any other error, too.
+            # The waiting call gets all other errors as well.
             return STANDBY if "StandbyException" in str(error) else ACTIVE
         return ACTIVE
 
@@ -261,7 +267,7 @@ class NameNodes:
 
 
 def _why_unreachable(address: str) -> str:
-    """Return why there is no connection to a server; empty where there is one."""
+    """Return why a server cannot be connected; empty if it can."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
@@ -273,7 +279,7 @@ def _why_unreachable(address: str) -> str:
 
 
 def _is_web_server(address: str) -> bool:
-    """Return True if a server answers HTTP, other than by the hint of a port for Hadoop's own protocol."""
+    """Return True if a server answers HTTP, other than by the hint of an RPC port."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), PULSE_S) as connection:
@@ -286,11 +292,11 @@ def _is_web_server(address: str) -> bool:
 
 
 def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
-    """Return this process's NameNodes of a URL (empty: the default file system), or raise `ConfigError`."""
+    """Return the NameNodes of a URL in this process (empty: the default file system), or raise `ConfigError`."""
     if settings.user is not None:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; omit storage.user")
     if settings.handed_user is not None and settings.handed_user != current_user():
-        os.environ[USER] = settings.handed_user  # the library's only way to name a user
+        os.environ[USER] = settings.handed_user  # the library has no other way to name a user
     environment = tuple(os.environ.get(name) for name in _VARIABLES)
     return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
 
@@ -299,7 +305,7 @@ def _open_nodes(key: _Key) -> NameNodes:
     url, handed, _ = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
-    # The library compares services as texts: it takes a token only for the address in the token.
+    # The library compares services as texts: it uses a token only for the address in the token.
     token = None if service.members else find_token(service.name, [*addresses], native=True)
     address = url if token is None or token.service.count(":") > 1 else f"hdfs://{token.service}"
 
@@ -336,9 +342,9 @@ CODED = (
     "replicated directory (hdfs ec -setPolicy -replicate -path …)"
 )
 
-# The library's errors without a class of their own are the text of Rust's debug form.
+# Errors of the library without a class are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
-# Texts of errors that come before anything is sent.
+# Messages of errors that are raised before a request is sent.
 _EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
 _NO_TICKET = re.compile("GSS_S_NO_CRED|NoSASLMechanism|No Kerberos credentials|GSS_S_")
 _NO_SYNC = "hsync is not supported for erasure-coded files"
@@ -347,13 +353,13 @@ _NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed 
 
 @contextlib.contextmanager
 def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
-    """Raise the library's errors within the block as the port's, and a panic of its Rust code, too."""
+    """Translate errors of the library within the block, and panics of its Rust code."""
     try:
         yield
     except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
         raise _translated(operation, path, where, error) from error
     except BaseException as error:
-        # Nothing exports this class, which is no `Exception`.
+        # This class is not exported, and is not derived from `Exception`.
         if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
             raise
         raise _translated(operation, path, where, RuntimeError(str(error))) from error
@@ -378,7 +384,7 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
 
 
 def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
-    """Return class and detail of the port's error for one of the library itself."""
+    """Return class and detail of the interface's error for an error of the library."""
     if _EXPIRED.search(text):
         return PermissionDenied, expired(where, text)
     if _NO_TICKET.search(text):

@@ -1,7 +1,7 @@
-"""Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, token.
+"""Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, tokens.
 
-Spark's driver hands its environment over to executors, whose hosts may have another one, or none. Spark does the same
-for its own Hadoop client.
+The driver of Spark sends its environment to executors, whose hosts can have another environment or none. Spark does the
+same for its Hadoop client.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 _SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
-# The setting that carries the driver's environment.
+# The setting that contains the environment of Spark's driver.
 FROM_DRIVER = "handedOver"
 USER = "HADOOP_USER_NAME"
 _DEFAULT = "fs.defaultFS"
-# Properties that say where a cluster is and how it is asked; all but those with secrets are handed over.
+# Properties for the location of a cluster and its connections. All of them are sent, except for secrets.
 _HANDED_PREFIXES = ("dfs.", _DEFAULT, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
 _SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
 _AUTHENTICATION = "hadoop.security.authentication"
 _RPC, _HTTP, _HTTPS = "dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.https-address"
 _MEMBERS = "dfs.ha.namenodes"
 _RESOLVED = "dfs.client.failover.resolve-needed"
-# HDFS has no way to store a name with a colon.
+# HDFS cannot store a name with a colon.
 FORBIDDEN = ":"
 _RESERVED = ".snapshot"
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
@@ -48,27 +48,28 @@ _MODE = re.compile("0?[01]?[0-7]{3}")
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """The settings, checked; the server decides what is None."""
+    """Checked settings; the server decides settings that are None."""
 
-    user: str | None = None  # without ticket and token; None: that of the environment
-    timeout_s: float = 60.0  # of a call without data
-    patience_s: float = 30.0  # for a NameNode that is away, in standby or in safe mode
+    user: str | None = None  # without ticket and token; None for the user of the environment
+    timeout_s: float = 60.0  # timeout of a call without data
+    patience_s: float = 30.0  # for a NameNode that is down, in standby or in safe mode
     replication: int | None = None
     block_size: int | None = None  # in bytes
     file_mode: int = _FILE_MODE
     directory_mode: int = _DIRECTORY_MODE
-    handed: Mapping[str, str] = field(default_factory=dict)  # the driver's properties; they override this host's
-    handed_user: str | None = None  # the driver's user
+    # properties of Spark's driver; they override the configuration of this host
+    handed: Mapping[str, str] = field(default_factory=dict)
+    handed_user: str | None = None  # the user of Spark's driver
 
     @property
     def of_files(self) -> tuple[int | None, int | None, int] | None:
-        """Return replication, block size and permissions for new files, or None if none was given."""
+        """Return replication, block size and permissions for new files, or None if none of them is set."""
         asked = self.replication, self.block_size, self.file_mode
         return None if asked == (None, None, _FILE_MODE) else asked
 
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
-        """Read the settings of a location, or raise `ConfigError`, also if only the driver has a token."""
+        """Read the settings of a location, or raise `ConfigError`, also if only Spark's driver has a token."""
         settings = dict(location.settings)
         handed, handed_user = settings_from_driver(settings.pop(FROM_DRIVER, None))
         values = replace(location, settings=settings).known_settings(*_SETTINGS)
@@ -102,7 +103,7 @@ def _mode(values: Mapping[str, str], name: str, default: int) -> int:
 
 
 def check_hdfs_name(operation: str, path: str) -> None:
-    """Raise `Unsupported` for a path that no driver takes (`check_path`), or that HDFS cannot store."""
+    """Raise `Unsupported` for a path that no driver supports (`check_path`), or that HDFS cannot store."""
     check_path(operation, path)
     if FORBIDDEN in path:
         raise Unsupported(operation, path, "HDFS does not allow a colon in names; replace it")
@@ -111,7 +112,7 @@ def check_hdfs_name(operation: str, path: str) -> None:
 
 
 def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with the environment of this process, the driver, for executors."""
+    """Return the settings with the environment of this process, Spark's driver, for executors."""
     configuration = read_configuration({})
     handed = {
         name: text
@@ -124,7 +125,7 @@ def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
-    """Return properties and user in a text of `settings_for_executors`."""
+    """Return properties and user of a text of `settings_for_executors`."""
     if text is None:
         return {}, None
     try:
@@ -142,12 +143,12 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
 
 
 def is_kerberos(configuration: Mapping[str, str]) -> bool:
-    """Return True if the cluster asks for Kerberos."""
+    """Return True if the cluster requires Kerberos."""
     return configuration.get(_AUTHENTICATION, "simple").lower() == "kerberos"
 
 
 def current_user() -> str | None:
-    """Return the user that Hadoop's own clients would name; None for a user id without a name."""
+    """Return the user that Hadoop's clients would use; None for a user id without a name."""
     if named := os.environ.get(USER):
         return named
     try:
@@ -157,7 +158,7 @@ def current_user() -> str | None:
 
 
 def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties in core-site.xml and hdfs-site.xml of this host and, before them, those handed over."""
+    """Return the properties of core-site.xml and hdfs-site.xml here, overridden by properties that were sent."""
     home = os.environ.get("HADOOP_HOME")
     directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
     properties: dict[str, str] = {}
@@ -175,25 +176,25 @@ def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
 
 
 class NameService:
-    """One NameNode, or the NameNodes of one name; an empty authority is that of the default file system."""
+    """One NameNode, or the NameNodes of one name; an empty authority is the default file system."""
 
     def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
-        # Of the service, or `host:port`; empty if there is none.
+        # Of the service, or `host:port`; empty if unknown.
         self.name = authority or urllib.parse.urlsplit(configuration.get(_DEFAULT, "")).netloc
         self._configuration = configuration
         listed = configuration.get(f"{_MEMBERS}.{self.name}", "").split(",") if self.name else ()
-        # Names of the service's NameNodes; empty for a single NameNode.
+        # Names of the NameNodes of the service; empty for a single NameNode.
         self.members = [name.strip() for name in listed if name.strip()]
         self.members_property = f"{_MEMBERS}.{self.name}"
 
     def rpc_addresses(self) -> dict[str, str]:
-        """Return the `host:port` of each NameNode's RPC server by its name; empty where only Hadoop's client knows."""
+        """Return the `host:port` of each NameNode's RPC server, by name; empty if only Hadoop's client knows."""
         if self._configuration.get(f"{_RESOLVED}.{self.name}", "").lower() == "true" and self.members:
-            return {}  # one name of DNS for several
+            return {}  # one DNS name for several hosts
         return self._addresses(_RPC)
 
     def web_addresses(self, *, tls: bool) -> dict[str, str]:
-        """Return the `host:port` of each NameNode's web server by its name."""
+        """Return the `host:port` of the web server of each NameNode, by name."""
         return self._addresses(_HTTPS if tls else _HTTP)
 
     def _addresses(self, property_name: str) -> dict[str, str]:
@@ -229,28 +230,33 @@ _KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
 _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
 # The only kind of field in the protobuf form.
 _LENGTH_DELIMITED = 2
-# Hadoop's `VInt`: these numbers are one byte; below, the byte tells the sign and how many bytes follow.
+# Hadoop's `VInt`: these numbers are one byte. In other numbers, the first byte has the sign and the number of bytes.
 _ONE_BYTE_MIN, _ONE_BYTE_MAX, _POSITIVE_MIN = -112, 127, -120
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Token:
-    """One token; its bytes are a secret."""
+    """One delegation token; its bytes are secret."""
 
     content: bytes
     kind: str
     service: str
 
     def text(self) -> str:
-        """Return the token's text for URLs."""
+        """Return the text of the token for URLs."""
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
 
 
 def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
-    """Return this process's token for a name service, or for `host:port`, whose servers have these addresses.
+    """Return the token of this process for a name service, or for `host:port`, whose servers have these addresses.
 
-    Returns None without one, and raises `ConfigError` for a malformed token file. A `native` one is for the RPC
-    protocol, to a single NameNode. With `near`, one of another port of the same host counts, too, if there is one such.
+    Returns None if there is no such token, and raises `ConfigError` for a malformed token file.
+
+    Args:
+        name: the name service, or `host:port`.
+        addresses: of the servers.
+        native: the token is for the RPC protocol of a single NameNode.
+        near: a token for another port of the same host is accepted if there is only one.
     """
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket
@@ -269,12 +275,12 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
 
 
 def has_tokens() -> bool:
-    """Return True if this process has tokens for any HDFS; raises as `find_token`."""
+    """Return True if this process has tokens for any HDFS; raises like `find_token`."""
     return bool(_own_tokens())
 
 
 def lack_of_tokens() -> str:
-    """Return why this process has no token for an HDFS that has just asked for one."""
+    """Return why this process has no token for an HDFS that requires one."""
     path = os.environ.get(FILE_VARIABLE)
     if not path:
         return f"{FILE_VARIABLE} is not set"
@@ -300,7 +306,7 @@ def _own_tokens() -> list[Token]:
 
 
 def _places(address: str) -> set[tuple[str, str]]:
-    """Return each IP address of `host:port` with the port; none for any other text, such as that of a name service."""
+    """Return the IP addresses of `host:port` with the port; none for other texts, such as a name service."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or host in _LOGICAL:
         return set()
@@ -320,21 +326,21 @@ def _read_tokens(data: bytes) -> list[Token]:
 
 
 def _tokens_of_java(data: bytes) -> list[Token]:
-    """Return the tokens of the form that Spark and YARN write: a count, then name and token of each."""
+    """Return the tokens in the form that Spark and YARN write: a count, then name and token of each."""
     stream = io.BytesIO(data)
     tokens = []
     for _ in range(_read_number(stream)):
         _read_bytes(stream)  # the alias
         start = stream.tell()
-        _read_bytes(stream)  # who
-        _read_bytes(stream)  # the password
+        _read_bytes(stream)  # identifier
+        _read_bytes(stream)  # password
         kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
         tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
     return tokens
 
 
 def _tokens_of_protobuf(data: bytes) -> list[Token]:
-    """Return the tokens of the form that `hadoop dtutil` writes: one message after its length."""
+    """Return the tokens in the form that `hadoop dtutil` writes: one message after its length."""
     stream = io.BytesIO(data)
     tokens = []
     # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.

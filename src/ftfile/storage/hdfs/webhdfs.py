@@ -1,8 +1,8 @@
-"""The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
+"""The driver `webhdfs://`: HDFS over HTTP, without a JVM and without compiled code.
 
-An upload whose connection breaks leaves a short file that looks complete, so a file counts only after the DataNode has
-confirmed that it is closed. Checksums that the DataNode computes are compared with those of the content that was sent.
-`create` first makes an empty file, exclusively; the content then replaces that file.
+An upload whose connection breaks leaves a short file that looks complete, so a file only counts after the DataNode has
+confirmed that it is closed. Checksums that the DataNode computes are compared with the checksums of the sent content.
+`create` first creates an empty file exclusively; the content then replaces this file.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _log = get_logger(__name__)
 
 
 class WebHdfsFileSystem(HadoopFileSystem):
-    """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
+    """A directory of HDFS, accessed through the web servers of NameNode and DataNodes.
 
-    `scheme` is `webhdfs` or, with TLS, `swebhdfs`; `authority` the `host:port` of a NameNode's web server, or a name
+    `scheme` is `webhdfs`, or `swebhdfs` with TLS; `authority` is the `host:port` of a NameNode's web server, or a name
     service.
     """
 
@@ -76,7 +76,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has connections and credentials of its own.
+        # Each process has separate connections and credentials.
         return type(self), (self._scheme, self._authority, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
@@ -86,7 +86,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def _create_empty(self, path: str, full: str) -> None:
         if self._client.nodes.first_word_s():
-            # An upload that is given up may begin yet, when this file has gone elsewhere.
+            # An abandoned upload can start after this file has been moved.
             self.create_exclusive(path, b"")
         else:
             self._upload_all(full, b"", overwrite=False)
@@ -106,16 +106,16 @@ class WebHdfsFileSystem(HadoopFileSystem):
         def write() -> None:
             first_word_s = self._client.nodes.first_word_s()
             if first_word_s:
-                # An upload that is given up may begin yet: it must not replace what a later one wrote.
+                # An abandoned upload can start later: it must not replace the file of a later upload.
                 self._client.remove(full)
             self._upload_all(full, content, overwrite=not first_word_s, first_word_s=first_word_s)
 
-        # Another writer may come between.
+        # Another writer can create the file in between.
         with contextlib.suppress(AlreadyExists):
             self.do("put", path, write)
 
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call once; each of its requests has its time limit."""
+        """Run a call once; each of its requests has the timeout."""
         with web_errors(operation, path, self.where):
             return call()
 
@@ -123,14 +123,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return self.do("read_at", path, lambda: self._client.content(full, offset, length))
 
     def file_number(self, full: str) -> int:
-        """Return the id that a file keeps, also under another name."""
+        """Return the id of a file, which a rename does not change."""
         return int(self._client.status(full)["fileId"])
 
     def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
-        """Begin to send the content of an empty file; return the file's status, the upload, and its target.
+        """Start to send the content of an empty file; return the status of the file, the upload, and its target.
 
-        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one. One that is
-        given up may begin yet, so that each upload has a temporary file of its own then.
+        A DataNode that cannot be reached has not changed the file, so the NameNode is asked for another one. An
+        abandoned
+        DataNode can still start, so each upload then has a separate temporary file.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
 
@@ -142,7 +143,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return status, *self.do(operation, path, upload)
 
     def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
-        """Give an own file that is complete the name of an own one that is empty."""
+        """Move a complete file of this process to the name of an empty file of this process."""
         self.do(operation, path, lambda: self._remove(full))
         self.do(operation, path, lambda: self._move(temporary, full))
 
@@ -164,7 +165,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             raise StorageError(operation, path, detail)
 
     def wait_until_replaced(self, full: str, file_number: int) -> None:
-        """Wait at most `ABORT_WAIT_S` until another file, or none, has the name."""
+        """Wait at most `ABORT_WAIT_S` until the name belongs to another file, or to none."""
         deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
         with contextlib.suppress(StorageError):
             while self.run("stat", full, lambda: self.file_number(full)) == file_number:
@@ -173,8 +174,8 @@ class WebHdfsFileSystem(HadoopFileSystem):
                 self.context.clock.sleep(0.005)
 
     def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
-        """Begin to write a file, which exists, empty, some time before the upload is finished; see `Upload`."""
-        # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
+        """Start to write a file, which exists and is empty, before the upload is finished; see `Upload`."""
+        # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the response.
         flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
         parameters = {
             "overwrite": str(overwrite).lower(),
@@ -191,7 +192,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         kerberos = is_kerberos(read_configuration(self._settings.handed))
         addresses = [url.partition("//")[2] for url in self._nodes]
         rpc_addresses = [*filter(None, self._nodes.values())]
-        # Many tokens name the RPC server, which nothing may say of a single NameNode's web server.
+        # Many tokens name the RPC server, and the address of a single NameNode's web server does not reveal it.
         token = find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"there is no token for {self.where}: {lack_of_tokens()}")
@@ -231,7 +232,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self.verify("create_exclusive", path, full, checksum)
 
     def _explain(self, full_source: str, full_target: str) -> None:
-        """Raise the error that a server means by answering a rename with false."""
+        """Raise the error that a server means when it answers a rename with false."""
         self._status(full_source)
         self._status(full_target.rpartition("/")[0] or "/")
         if self._client.has(full_target):
@@ -252,7 +253,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
 
 class WebStream(OutputStream):
-    """Keeps a chunk back; `close` sends a file of one chunk by one request, again and again while HDFS is not ready."""
+    """Keeps a chunk; `close` sends a file of one chunk by one request, which is repeated while HDFS is not ready."""
 
     def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
         super().__init__(path, fs.stream_capabilities)
@@ -287,7 +288,7 @@ class WebStream(OutputStream):
             self._fs.verify("close", self.path, self._full, self._checksum)
 
     def _finish_anew(self) -> None:
-        """Send the whole content; what an earlier try has left of it is replaced."""
+        """Send the whole content; the remains of an earlier attempt are replaced."""
         if self._upload is not None:
             self._upload.cut()
             if self._target != self._full:
@@ -303,7 +304,7 @@ class WebStream(OutputStream):
 
     def _abort(self) -> bool:
         if self._upload is not None:
-            # Deleting the content's file ends its upload, once that file has replaced the empty one.
+            # Deleting the temporary file ends its upload after the file has replaced the empty one.
             if self._target == self._full:
                 self._fs.wait_until_replaced(self._full, self._empty_file)
             self._upload.cut()

@@ -1,6 +1,6 @@
-"""The client of WebHDFS: its requests, to whichever NameNode is active, and what their answers mean.
+"""The client of WebHDFS: its requests to the active NameNode, and the meaning of their answers.
 
-A change whose reply was lost is never sent to another NameNode.
+A change whose response was lost is never sent to another NameNode.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from ftfile.storage.hdfs.webhdfs_nodes import WebNodes
 
 
-# Of a short request that finds out whether a server answers.
+# The timeout of a short request that tests if a server answers.
 PULSE_S = 2.0
 CONNECTIONS = 32
 PIECE_BYTES = 64 << 10
 _PREFIX = "/webhdfs/v1"
-_HEADERS = {"content-type": "application/octet-stream"}  # HttpFS takes no other
+_HEADERS = {"content-type": "application/octet-stream"}  # HttpFS requires this type
 _NOT_ACTIVE = frozenset({"RetriableException", "StandbyException"})
 
 
@@ -51,17 +51,17 @@ class _ReplyLost(Exception):
 
 
 class _ShortError(requests.RequestException):
-    """Fewer bytes came than were to."""
+    """Fewer bytes arrived than were announced."""
 
 
 class _HeldUpError(requests.RequestException):
-    """A connection to a DataNode was given up that waits for a silent NameNode; others may not."""
+    """A connection to a DataNode that waits for a silent NameNode was abandoned; other connections can succeed."""
 
 
 class _Session(requests.Session):
-    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
+    """Moves the client to the next NameNode only if a request cannot have had an effect.
 
-    Answers come whole and in time, or not at all. Raises `ConnectTimeout` for whatever was never sent.
+    Answers arrive complete and in time, or not at all. Raises `ConnectTimeout` for a request that was never sent.
     """
 
     def __init__(self, timeout_s: float, nodes: WebNodes) -> None:
@@ -76,7 +76,7 @@ class _Session(requests.Session):
         except requests.RequestException as error:
             asked_url = url if error.request is None else str(error.request.url)
             check_tls(asked_url, error)
-            # Its text, and what it comes from, show the URL with the token.
+            # The text and the cause of this error contain the URL with the token.
             text = redacted(str(error))
             asked = self._nodes.node_of(asked_url)
             if not asked:
@@ -86,13 +86,13 @@ class _Session(requests.Session):
                     raise _HeldUpError(
                         f"DataNode {place} does not respond: no data within {first_word_s:.1f} s"
                     ) from None
-                # Another NameNode knows of no better DataNode.
+                # Another NameNode does not know a better DataNode.
                 raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
             self._nodes.note_silence(asked)
             was_never_sent = _was_never_sent(error)
             if method != "GET" and not was_never_sent and not isinstance(error, requests.Timeout):
                 self._check_http(asked)
-            # The NameNode makes nothing: it says where to.
+            # The NameNode creates nothing: it redirects to a DataNode.
             if was_never_sent or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
             if method == "GET":
@@ -105,7 +105,7 @@ class _Session(requests.Session):
         return response
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
-        """Return where an answer sends us."""
+        """Return the target of a redirect."""
         place = super().get_redirect_target(response)
         if place and (first_word_s := self._nodes.first_word_s()):
             limit_first_word(first_word_s)
@@ -128,13 +128,13 @@ class _Session(requests.Session):
         return answer is not None and answer.ok
 
     def _check_http(self, node: str) -> None:
-        """Raise `HdfsError` if a server that hung up is for hdfs:// alone, as it says to a GET only."""
+        """Raise `HdfsError` if a server that closed the connection is for hdfs://, as its answer to a GET shows."""
         answer = self._answer(node)
         if answer is not None and IPC_PORT in answer.text:
             raise refusal("the NameNode", answer.status_code, answer.content)
 
     def _answer(self, node: str) -> requests.Response | None:
-        """Return the answer of a NameNode to a short request; None for none in time."""
+        """Return the answer of a NameNode to a short request; None if it does not answer in time."""
         more: dict[str, Any] = {"timeout": PULSE_S, "headers": {"Connection": "close"}}
         ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", **more)
         line = CancellableConnection(PULSE_S)
@@ -144,7 +144,7 @@ class _Session(requests.Session):
             return None
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
-        """Return an answer with all its content, or raise `RequestException`."""
+        """Return a complete answer, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
         look = functools.partial(self.check_answers, node)
         try:
@@ -165,7 +165,7 @@ class _Session(requests.Session):
             raise requests.ReadTimeout(str(error), request=response.request) from error
         except NoThreadError as error:
             raise requests.ConnectionError(str(error), request=response.request) from error
-        # Older versions of the library below do not look.
+        # Older versions of urllib3 do not check the length.
         if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
             raise _ShortError(f"{len(content)} of {promised} bytes were received", request=response.request)
         return response
@@ -173,7 +173,7 @@ class _Session(requests.Session):
     def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
         if promised is not None:
             return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
-        # Each portion of this number of bytes has its own time limit.
+        # Each portion of this number of bytes has a separate timeout.
         pieces, content = response.iter_content(PIECE_BYTES), bytearray()
         while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
             content += more
@@ -182,7 +182,7 @@ class _Session(requests.Session):
 
 
 def _join(pieces: Iterator[bytes], size_bytes: int) -> bytes:
-    """Return this number of bytes, or a little more; fewer at the end."""
+    """Return this number of bytes, or slightly more; fewer at the end."""
     joined = bytearray()
     while len(joined) < size_bytes and (piece := next(pieces, b"")):
         joined += piece
@@ -200,17 +200,17 @@ def _was_never_sent(error: requests.RequestException) -> bool:
 class WebClient:
     """The requests of WebHDFS that the driver needs, each one call of the server.
 
-    Raises `HdfsError` where a server refuses, and what the session raises.
+    Raises `HdfsError` if a server refuses a request, and the errors of the session.
     """
 
     def __init__(self, nodes: WebNodes, session: _Session, timeout_s: float) -> None:
         self.nodes = nodes
         self._session = session
-        # A connection that cannot be made fails before the time of the request is over.
+        # A connection that cannot be established fails before the timeout of the request.
         self._limits_s = connect_timeout_s(timeout_s), timeout_s
 
     def _ask(self, method: str, operation: str, path: str, **parameters: str | int) -> requests.Response:
-        """Return the answer of the active NameNode; a NameNode that is not active, or not reached, is passed over."""
+        """Return the answer of the active NameNode; a NameNode that is not active or not reachable is skipped."""
         failure: Exception = HdfsError("no NameNode is available")
         for node in self.nodes.in_order():
             try:
@@ -235,7 +235,7 @@ class WebClient:
         raise failure
 
     def _fetch(self, operation: str, path: str, **parameters: str | int) -> requests.Response:
-        """Return the answer of a DataNode, which is asked by another connection at once where one is held up."""
+        """Return the answer of a DataNode; if one connection is held up, another one is opened at once."""
         for _ in range(UNHEARD_MAX):
             with contextlib.suppress(_HeldUpError):
                 return self._ask("GET", operation, path, **parameters)
@@ -247,7 +247,7 @@ class WebClient:
         return status_json
 
     def has(self, path: str) -> bool:
-        """Return True if anything is there."""
+        """Return True if the path exists."""
         try:
             self.status(path)
         except HdfsError as error:
@@ -257,29 +257,29 @@ class WebClient:
         return True
 
     def children(self, path: str) -> list[dict[str, Any]]:
-        """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
+        """Return the `FileStatus` of each child; for a file, one with an empty `pathSuffix`."""
         entries: list[dict[str, Any]] = self._ask("GET", "LISTSTATUS", path).json()["FileStatuses"]["FileStatus"]
         return entries
 
     def checksum(self, path: str) -> dict[str, Any]:
-        """Return the `FileChecksum`, as a DataNode computes it."""
+        """Return the `FileChecksum`, which a DataNode computes."""
         checksum_json: dict[str, Any] = self._fetch("GETFILECHECKSUM", path).json()["FileChecksum"]
         return checksum_json
 
     def make_directories(self, path: str, mode: int) -> bool:
-        """Return the reply."""
+        """Return the response."""
         return _boolean(self._ask("PUT", "MKDIRS", path, permission=f"{mode:o}"))
 
     def remove(self, path: str) -> bool:
-        """Delete a file, or an empty directory; return True if one was there."""
+        """Delete a file or an empty directory; return True if it existed."""
         return _boolean(self._ask("DELETE", "DELETE", path, recursive="false"))
 
     def move(self, source: str, target: str) -> bool:
-        """Rename without overwriting; older servers know only the rename that answers false for every failure."""
+        """Rename without overwriting; older servers only support the rename that answers false for every failure."""
         return _boolean(self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE"))
 
     def content(self, path: str, offset: int, length: int | None, bytes_max: int | None = None) -> bytes:
-        """Return bytes of a file from `offset` on: `length` that are there, or all, but `bytes_max` + 1 at most."""
+        """Return the bytes of a file from `offset`: `length` existing ones, or all, but at most `bytes_max` + 1."""
         length_max = bytes_max + 1 if bytes_max is not None else length
         more = {} if length_max is None else {"length": length_max}
         data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
@@ -288,7 +288,7 @@ class WebClient:
         return data
 
     def upload(self, path: str, parameters: dict[str, str], timeout_s: float, first_word_s: float) -> Upload:
-        """Begin to send the content of a new file to the DataNode that the NameNode names; see `Upload`."""
+        """Start to send the content of a new file to the DataNode that the NameNode names; see `Upload`."""
         response = self._ask("PUT", "CREATE", path, createparent="false", **parameters)
         place = response.headers.get("Location")
         if place is None:
@@ -309,7 +309,7 @@ class WebClient:
 
 
 def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
-    """Return a client of NameNodes, or raise `ConfigError` without the package for Kerberos."""
+    """Return a client of NameNodes, or raise `ConfigError` if the package for Kerberos is missing."""
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
@@ -337,7 +337,7 @@ _ERRORS = (
 
 @contextlib.contextmanager
 def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
-    """Raise errors of the servers and the network within the block as the port's."""
+    """Translate errors of the servers and the network within the block."""
     try:
         yield
     except _ERRORS as error:
@@ -361,5 +361,5 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
 
 
 def _boolean(response: requests.Response) -> bool:
-    """Return the server's answer; an empty one means success."""
+    """Return the answer of the server; an empty one means success."""
     return bool(response.json()["boolean"]) if response.content else True

@@ -1,7 +1,7 @@
-"""The content of one file on its way to a DataNode, and HDFS's checksum of it, computed meanwhile.
+"""The upload of one file to a DataNode, and HDFS's checksum of it.
 
-DataNodes keep a CRC-32C of each chunk of 512 bytes. The checksum of a block is the MD5 of its chunks' CRCs, that of a
-file the MD5 of its blocks' MD5s, in a buffer that Hadoop fills up with zeros.
+DataNodes store a CRC-32C for each chunk of 512 bytes. The checksum of a block is the MD5 of the CRCs of its chunks. The
+checksum of a file is the MD5 of the MD5s of its blocks, in a buffer that Hadoop pads with zeros.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 512
 BUFFER_BYTES = 32
-# Chunks taken apart at once; more are not faster.
+# The number of chunks per step; more are not faster.
 PIECE_CHUNKS = 512
-# Such as "MD5-of-0MD5-of-512CRC32C"; the first number counts the CRCs of a block if there are several blocks.
+# Such as "MD5-of-0MD5-of-512CRC32C". The first number is the number of CRCs in a block if there are several blocks.
 _KIND = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
-# After 4 bytes for the chunk's length, and 8 for the block's CRCs.
+# After 4 bytes for the length of a chunk, and 8 bytes for the number of CRCs in a block.
 _DIGEST_AT = 12
 
 
 def digest_of(answer: Mapping[str, object]) -> bytes | None:
-    """Return the digest in a `FileChecksum` of WebHDFS, or None for another algorithm."""
+    """Return the digest of a `FileChecksum` of WebHDFS, or None for another algorithm."""
     if not _KIND.fullmatch(str(answer["algorithm"])):
         return None
     return bytes.fromhex(str(answer["bytes"]))[_DIGEST_AT : _DIGEST_AT + hashlib.md5(usedforsecurity=False).digest_size]
 
 
 class HadoopChecksum:
-    """Computes the checksum of content that comes piece by piece; `block_bytes` is a multiple of a chunk's length."""
+    """Computes the checksum of content in pieces; `block_bytes` is a multiple of the chunk length."""
 
     def __init__(self, block_bytes: int) -> None:
         self._block_bytes = block_bytes
@@ -56,7 +56,7 @@ class HadoopChecksum:
         self._rest = bytearray()
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         view = memoryview(data)
         if self._rest:
             missing = CHUNK_BYTES - len(self._rest)
@@ -97,27 +97,29 @@ class HadoopChecksum:
 
 
 def checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
-    """Return a computation for a file with this status; None if HDFS sums encrypted or erasure-coded bytes."""
+    """Return a checksum computation for a file with this status; None if HDFS sums encrypted or erasure-coded bytes."""
     if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
         return None
     return HadoopChecksum(int(status["blockSize"]))
 
 
 CONNECT_TIMEOUT_S = 10.0
-# The name, beside those of Hadoop's exceptions, of an answer 401.
+# The name of an answer 401, in addition to Hadoop's exceptions.
 UNAUTHORISED = "Unauthorised"
 
 
 def connect_timeout_s(timeout_s: float) -> float:
-    """Return how long a connection may take to come about, for a call that may take so long."""
+    """Return the connection timeout for a call with this timeout."""
     return min(CONNECT_TIMEOUT_S, timeout_s / 2)
 
 
 class Upload:
-    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
+    """The upload of one file; until `finish` returns, a broken connection leaves a short file.
 
-    Each step, and each `DATA_BYTES`, may take `timeout_s`; `look` raises if waiting is in vain. A DataNode that cannot
-    be reached, or is silent for `first_word_s` (0: no limit), is a `ConnectTimeout`; it may yet begin an empty file.
+    Each step, and each `DATA_BYTES`, can take `timeout_s`; `look` raises if waiting is useless. A DataNode that cannot
+    be
+    reached, or does not answer for `first_word_s` (0: no limit), is a `ConnectTimeout`; it can still create an empty
+    file.
     """
 
     def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
@@ -127,7 +129,7 @@ class Upload:
         host, limit_s = parts.hostname or "", connect_timeout_s(timeout_s)
         self._connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            # A handshake is a word of the DataNode.
+            # A handshake is an answer of the DataNode.
             limit_s = first_word_s or limit_s
             self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
         else:
@@ -150,7 +152,7 @@ class Upload:
     def _hear(self, place: str, first_word_s: float) -> None:
         self._connection.sock.settimeout(first_word_s)
         try:
-            self._connection.sock.recv(1, socket.MSG_PEEK)  # that it may go on, or why not
+            self._connection.sock.recv(1, socket.MSG_PEEK)  # the permission to continue, or the reason for a refusal
         except OSError as error:
             self.cut()
             raise requests.ConnectTimeout(f"DataNode {place} does not respond: {error}") from error
@@ -159,12 +161,12 @@ class Upload:
         """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
         if data:
             view = memoryview(data)
-            # The time limit of a socket is that of all it is given at once.
+            # The timeout of a socket is for all data of one call.
             pieces = (view[start : start + DATA_BYTES] for start in range(0, len(data), DATA_BYTES))
             self._send(b"%x\r\n" % len(data), *pieces, b"\r\n")
 
     def finish(self) -> None:
-        """Say that this was all, and wait until the file is closed; raises as `send`."""
+        """Finish the content, and wait until the file is closed; raises like `send`."""
         self._send(b"0\r\n\r\n")
         self._read_reply()
         self._connection.close()
@@ -174,14 +176,14 @@ class Upload:
             for piece in pieces:
                 self._connection.send(piece)
         except ConnectionError:
-            # It has hung up; perhaps it said why.
+            # The DataNode closed the connection and may have sent a reason.
             with contextlib.suppress(OSError, http.client.HTTPException):
                 self._read_reply()
             raise
 
     def cut(self) -> None:
-        """Hang up, also on what waits for the reply in another thread."""
-        # The other thread may be closing it.
+        """Close the connection, also if another thread waits for the response."""
+        # The other thread can be closing it.
         used = self._connection.sock
         if used is not None:
             with contextlib.suppress(OSError):
@@ -199,12 +201,12 @@ class Upload:
 
 
 def refusal(server: str, status: int, text: bytes) -> HdfsError:
-    """Return the error that an answer of a server stands for, with the name of Hadoop's exception if it has one."""
+    """Return the error of a server's answer, with the name of Hadoop's exception if it has one."""
     if status == http.client.UNAUTHORIZED:
         return HdfsError(f"{server} answered {status}, Authentication required", exception=UNAUTHORISED)
     try:
         exception_json = json.loads(text)["RemoteException"]
-        # A server, or a proxy before it, may repeat what it was asked.
+        # A server, or a proxy, can repeat the request in its answer.
         return HdfsError(redacted(str(exception_json["message"])), exception=str(exception_json["exception"]))
     except (ValueError, KeyError, TypeError):
         return HdfsError(f"{server} answered {status}: {redacted(repr(text))[:200]}")

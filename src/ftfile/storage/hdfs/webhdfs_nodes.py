@@ -1,4 +1,4 @@
-"""Which of several NameNodes' web servers answers, and Kerberos and TLS for it; no log has a ticket or a token."""
+"""The web servers of NameNodes: which of them is active, Kerberos and TLS. No log line contains a ticket or a token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.core.options import Settings
 
 
-# Loggers of libraries, whose messages show requests and headers.
+# Loggers of libraries, whose messages contain requests and headers.
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
 # Messages about errors that are also raised.
 _NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
@@ -34,7 +34,7 @@ _BUNDLE = "REQUESTS_CA_BUNDLE"
 
 
 class NoTicketError(Exception):
-    """There is no ticket for a request; nothing was sent."""
+    """There is no ticket for a request; no request was sent."""
 
 
 class _Scrubbing(Redacting):
@@ -47,7 +47,7 @@ for _name in _LOGGERS:
 
 
 def kerberos_auth() -> requests.auth.AuthBase:
-    """Return the authentication by this process's ticket, or raise `ConfigError` without its package."""
+    """Return the authentication by the ticket of this process, or raise `ConfigError` if its package is missing."""
     try:
         import requests_kerberos  # noqa: PLC0415 - needs another package
     except ImportError as error:
@@ -61,7 +61,7 @@ def kerberos_auth() -> requests.auth.AuthBase:
 
         def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
-                # One thread at a time: a server takes two authenticators of one moment for a replay.
+                # One thread at a time: a server rejects two authenticators of the same moment as a replay.
                 with self.making:
                     return str(super().generate_request_header(response, *more, **named))
             except requests_kerberos.exceptions.KerberosExchangeError as error:
@@ -81,40 +81,40 @@ def tls_context() -> ssl.SSLContext:
 
 
 def check_tls(url: str, error: BaseException) -> None:
-    """Raise `ConfigError` if a request failed, unsent, since only one side speaks TLS; `url` is the server's."""
+    """Raise `ConfigError` if a request was not sent because only one side uses TLS; `url` is the URL of the server."""
     place = "://".join(urllib.parse.urlsplit(url)[:2])
     fault = tls_fault(error, _BUNDLE)
-    # A silent server is not asked.
+    # A server that does not answer is not tested.
     if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
         fault = "the server speaks TLS at this port"
     if fault is not None:
         raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports with plain HTTP, swebhdfs:// for ports with TLS")
 
 
-# In seconds, how long what was found out is believed.
+# The seconds for which a test result is valid.
 BELIEVED_S = 2.0
-# A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.
+# A call of a DataNode to a silent NameNode ends after two minutes, and can delay other calls until then.
 HELD_UP_S = 180.0
-# Seconds for the first word of a DataNode meanwhile: at least, and at most; in between this many times the longest that
-# was lately heard.
+# Seconds until the first byte of a DataNode in this time: at least, and at most; between these limits, a multiple of
+# the longest recent time.
 FIRST_WORD_MIN_S, FIRST_WORD_MAX_S = 0.2, 10.0
 TIMES_HEARD = 4
-# Connections without a word after which a DataNode may be slow rather than held up: from then on the seconds double.
+# After this number of connections without an answer, a DataNode can be slow rather than held up, so the seconds double.
 UNHEARD_MAX = 4
 
-# How a DataNode is told which NameNode to ask for a file.
+# The parameter that tells a DataNode the NameNode of a file.
 _ADDRESS = "namenoderpcaddress"
 
 
 class SilentNodeError(Exception):
-    """A request was given up: its NameNode is silent, and another one is active."""
+    """A request was abandoned: its NameNode does not answer, and another one is active."""
 
 
 class WebNodes:
-    """The web servers of the NameNodes of one name service, or of one NameNode."""
+    """The web servers of the NameNodes of a name service, or of one NameNode."""
 
     def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
-        # `host:port` of each NameNode's RPC server, or "" if not known, by the URL of its web server.
+        # `host:port` of the RPC server of each NameNode, or "" if unknown, by the URL of its web server.
         self._rpc_addresses = dict(rpc_addresses)
         self._order = deque(rpc_addresses)
         self._is_tls = all(node.startswith("https://") for node in rpc_addresses)
@@ -126,28 +126,28 @@ class WebNodes:
         self._found: dict[str, tuple[float, str]] = {}
 
     def node_of(self, url: str) -> str:
-        """Return the server that a URL belongs to; empty for a DataNode."""
+        """Return the server of a URL; empty for a DataNode."""
         return next((node for node in self._rpc_addresses if url.startswith(f"{node}/")), "")
 
     def note_answer(self, node: str) -> None:
-        """Take note that a server has answered as the active one."""
+        """Record that a server has answered as the active one."""
         self._found.pop(node, None)
         if len(self._rpc_addresses) > 1:
             self._silent.pop(node, None)
             self._prefer(node)
 
     def note_silence(self, node: str) -> None:
-        """Take note that a server cannot be reached, or does not answer."""
+        """Record that a server cannot be reached, or does not answer."""
         if len(self._rpc_addresses) > 1:
             self._silent[node] = SYSTEM.clock.monotonic_s()
 
     def check_answers(self, node: str, is_active: Callable[[str], bool]) -> None:
-        """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
+        """Raise `SilentNodeError` if a server does not answer and another one is active; `is_active` tests a server."""
         other_nodes = [other for other in self._rpc_addresses if other != node]
         if not node or not other_nodes:
             return
         found_s, why = self._found.get(node, (float("-inf"), ""))
-        # One at a time finds out; a fork may have begun while one did.
+        # One thread tests at a time; a fork can have happened during a test.
         if SYSTEM.clock.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
             try:
                 why = self._why_silent(node, other_nodes, is_active)
@@ -158,7 +158,7 @@ class WebNodes:
             raise SilentNodeError(why)
 
     def _why_silent(self, node: str, other_nodes: Iterable[str], is_active: Callable[[str], bool]) -> str:
-        """Return that another server is active, and this one is not there; empty for all else."""
+        """Return True if another server is active and this one does not answer."""
         if is_active(node):
             return ""
         active = next(filter(is_active, other_nodes), None)
@@ -169,9 +169,9 @@ class WebNodes:
         return f"NameNode {node} is silent, and {active} is active"
 
     def first_word_s(self) -> float:
-        """Return how long a DataNode may be silent, in seconds; 0 for no limit.
+        """Return the seconds that a DataNode can take to answer; 0 for no limit.
 
-        One that waits for a silent NameNode answers some of its connections meanwhile, and others not at all.
+        A DataNode that waits for a silent NameNode still answers some of its connections.
         """
         now_s = SYSTEM.clock.monotonic_s()
         if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
@@ -180,23 +180,24 @@ class WebNodes:
         return min(limit_s * (1 << min(max(0, self._unheard - UNHEARD_MAX), 8)), FIRST_WORD_MAX_S)
 
     def note_heard(self, first_word_s: float) -> None:
-        """Take note that a DataNode has answered, and after how many seconds."""
+        """Record that a DataNode has answered, and after how many seconds."""
         self._unheard = 0
         self._heard_s = max(first_word_s, self._heard_s / 2)
 
     def note_unheard(self) -> None:
-        """Take note that a DataNode was given up."""
+        """Record that a connection to a DataNode was abandoned."""
         self._unheard += 1
 
     def direct(self, node: str, place: str) -> str:
-        """Return the URL of a DataNode, to which a server sends us, as it is to be asked.
+        """Return the URL of a DataNode to which a server redirects, with changes.
 
-        While one NameNode is silent, the DataNode is told to ask the one that sent us there: it would begin with the
-        first of its own configuration, for each file.
+        While a NameNode does not answer, the DataNode is told to use the NameNode that redirected to it. Otherwise it
+        would start
+        with the first NameNode of its configuration, for each file.
 
         Raises:
-            ConfigError: the NameNodes are asked over TLS, and the URL is one of plain HTTP, which shows tokens and rows
-                to others, and lets them change both.
+            ConfigError: the NameNodes use TLS, and the URL is plain HTTP, which would expose tokens and rows to other
+                hosts.
         """
         if self._is_tls and urllib.parse.urlsplit(place).scheme != "https":
             raise ConfigError(
@@ -213,12 +214,12 @@ class WebNodes:
         return parts._replace(query=urllib.parse.urlencode(new_query)).geturl()
 
     def in_order(self) -> list[str]:
-        """Return the servers, the one to ask first at the front."""
+        """Return the servers, the active one first."""
         with self._lock:
             return [*self._order]
 
     def pass_over(self, node: str) -> None:
-        """Ask another server first from now on."""
+        """Try another server first from now on."""
         with self._lock:
             if self._order[0] == node:
                 self._order.rotate(-1)
@@ -230,7 +231,7 @@ class WebNodes:
 
 
 def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL."""
+    """Return the name of the service, and the RPC address of each NameNode, if known, by the URL of its web server."""
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
     rpc_addresses = service.rpc_addresses() if service.members else {}
@@ -247,5 +248,5 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     return service.name, addresses
 
 
-# By the items of a mapping as `WebNodes` takes it.
+# Sorted, for `WebNodes`.
 web_nodes: PerProcess[Settings, WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))

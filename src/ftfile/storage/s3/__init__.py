@@ -1,1 +1,1 @@
-"""Object stores that speak S3."""
+"""Object stores with the S3 protocol."""

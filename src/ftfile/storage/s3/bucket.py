@@ -1,7 +1,8 @@
-"""The objects below a prefix of an S3 bucket: requests that are sent until their outcome is certain.
+"""The objects below a prefix of an S3 bucket: requests are repeated until their outcome is certain.
 
-An object's metadata has the id of its file, and copies keep it. After a lost reply, or "exists" in answer to a second
-try, the id shows whether the first try made the object.
+The metadata of an object contains the id of its file, and copies keep it. After a lost response, or "exists" for a
+second
+attempt, the id shows if the first attempt created the object.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
-# The condition that nothing is there.
+# The condition that the object does not exist.
 NEW = {"IfNoneMatch": "*"}
-# Errors that hold for all earlier tries, too; any other, such as an expired token, is of one try.
+# Errors that also hold for all earlier attempts; any other error, such as an expired token, is about one attempt.
 _OF_ALL_TRIES = (AlreadyExists, NotFound, TooLargeToCopy)
 
 Result = TypeVar("Result")
@@ -37,7 +38,7 @@ def byte_range(offset: int, length: int) -> str:
 
 
 class S3Bucket:
-    """The part of a bucket below a prefix without slashes at its ends; `""` is the whole bucket."""
+    """The part of a bucket below a prefix, which has no slashes at its ends; `""` is the whole bucket."""
 
     def __init__(self, name: str, prefix: str, settings: S3Settings, context: Context) -> None:
         self.name = name
@@ -49,11 +50,11 @@ class S3Bucket:
 
     @property
     def client(self) -> S3Client:
-        """Return this process's client; another one once a variable of the settings has another value."""
+        """Return the client of this process; a new one after a variable of the settings has changed."""
         return clients.of(self.settings, digest_of_variables(self.settings.variables))
 
     def key(self, operation: str, path: str) -> str:
-        """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""
+        """Return the key of an object, or raise `Unsupported` for an invalid or too long path."""
         check_path(operation, path)
         key = join(self.prefix, path)
         if len(key) * 4 > KEY_BYTES_MAX and len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
@@ -61,14 +62,14 @@ class S3Bucket:
         return key
 
     def send(self, operation: str, path: str, method: str, **parameters: Any) -> Mapping[str, Any]:  # noqa: ANN401
-        """Send one request that concerns the bucket; see `S3Client.send`."""
+        """Send one request about the bucket; see `S3Client.send`."""
         return self.client.send(operation, path, self.where, method, Bucket=self.name, **parameters)
 
     def _retry(self, call: Callable[[], Result]) -> Result:
         return retry_until(call, self.settings.patience_s, self._clock)
 
     def repeat(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Repeat a request that may be sent twice until it is answered, for `storage.patience` seconds."""
+        """Repeat an idempotent request until it is answered, for `storage.patience` seconds."""
         doubt: OutcomeUnknown | None = None
 
         def attempt() -> Result:
@@ -92,13 +93,13 @@ class S3Bucket:
     def resolve_outcome(
         self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]
     ) -> None:
-        """Repeat a request that makes a new object with an identity until it is certain who made the object."""
+        """Repeat a request that creates an object with an id until it is certain who created the object."""
 
         def attempt() -> None:
             try:
                 call()
             except AlreadyExists:
-                # An earlier try may have made it, or a proxy sent one request twice.
+                # An earlier attempt may have created it, or a proxy sent one request twice.
                 if not self._is_made(operation, path, identity):
                     raise
 
@@ -112,7 +113,7 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, error.detail) from error
 
     def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> None:
-        """Make a new object by one request; see `settle`."""
+        """Create an object by one request; see `settle`."""
         key, metadata = self.key(operation, path), {ID: identity} if identity is not None else {}
 
         def send() -> None:
@@ -121,7 +122,7 @@ class S3Bucket:
         self.resolve_outcome(operation, path, lambda: identity, send)
 
     def identity(self, operation: str, path: str) -> str | None:
-        """Return the id of the object; None if there is no object, or one without an id."""
+        """Return the id of the object; None if the object does not exist, or has no id."""
         try:
             object_id: str | None = self.head(operation, path)["Metadata"].get(ID)
         except NotFound:
@@ -129,7 +130,7 @@ class S3Bucket:
         return object_id
 
     def discard(self, path: str, identity: str) -> bool:
-        """Delete an object if it has this id; return False if that is unknown or failed."""
+        """Delete an object if it has this id; return False if this is unknown or failed."""
         try:
             if self.identity("delete", path) == identity:
                 self.delete("delete", path)
@@ -151,7 +152,7 @@ class S3Bucket:
         bytes_max: int | None = None,
         **parameters: object,
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return an object's bytes, exactly `length` if given, or `bytes_max` + 1 of a longer one, and its headers."""
+        """Return an object's bytes and headers: `length` bytes, or all; of a longer object, `bytes_max` + 1 bytes."""
         more = {"Bucket": self.name, "Key": self.key(operation, path) or "/", **parameters}
 
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
@@ -165,11 +166,11 @@ class S3Bucket:
         return self._retry(attempt)
 
     def read_range(self, operation: str, path: str, offset: int, length: int) -> bytes:
-        """Return the bytes of a range, all of which is in the file."""
+        """Return the bytes of a range, which must be within the file."""
         return self.read(operation, path, length, Range=byte_range(offset, length))[0]
 
     def has_children(self, operation: str, path: str) -> bool:
-        """Return True if there is an object in a directory, or below."""
+        """Return True if an object exists in a directory, or below."""
         page = next(self.pages(operation, path, Prefix=self.directory_key(operation, path), MaxKeys=1))
         return bool(page.get("KeyCount", len(page.get("Contents", ()))))
 
@@ -183,7 +184,7 @@ class S3Bucket:
             parameters["ContinuationToken"] = page["NextContinuationToken"]
 
     def origin(self, operation: str, path: str) -> dict[str, str]:
-        """Return the `CopySource` of requests that copy an object."""
+        """Return the `CopySource` for requests that copy an object."""
         return {"Bucket": self.name, "Key": self.key(operation, path)}
 
     def directory_key(self, operation: str, path: str) -> str:
@@ -192,6 +193,6 @@ class S3Bucket:
         return f"{key}/" if key else ""
 
     def delete(self, operation: str, path: str) -> None:
-        """Delete an object if there is one."""
+        """Delete an object if it exists."""
         key = self.key(operation, path)
         self.repeat(operation, path, lambda: self.send(operation, path, "delete_object", Key=key))

@@ -1,4 +1,4 @@
-"""Requests to an S3 store by `botocore`: settings, one time limit and one sending each, and answers as errors."""
+"""Requests to an S3 store by `botocore`: settings, one timeout and one attempt each, and errors."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class UploadGone(StorageError):
-    """The upload was completed or aborted; for the driver alone."""
+    """The upload was completed or aborted; only drivers raise it."""
 
 
 class TooLargeToCopy(StorageError):
-    """The file cannot be copied by one request; for the driver alone."""
+    """The file cannot be copied by one request; only drivers raise it."""
 
 
 _DENIED = "the store denies access to these credentials: check which credentials are used, and the bucket's policy"
@@ -54,7 +54,7 @@ _UNKNOWN_USER = (
     "credentials"
 )
 
-# By the store's codes, and by the status of HTTP: an answer to HEAD, or of a proxy, has no code.
+# By the error codes of the store, and by the HTTP status: an answer to HEAD, or of a proxy, has no code.
 _ANSWERS = (
     (NotFound, "it does not exist", "NoSuchKey 404"),
     (NotFound, "the file is shorter than it was", "416"),
@@ -79,7 +79,7 @@ _ANSWERS = (
 )
 _MEANINGS = {code: (kind, advice) for kind, advice, codes in _ANSWERS for code in codes.split()}
 UNKNOWN_USER = frozenset(code for code, (_, advice) in _MEANINGS.items() if advice is _UNKNOWN_USER)
-# The error may arrive inside a 200 response.
+# The error can be inside a 200 response.
 _FAILURES = frozenset({"InternalError", "ServiceUnavailable"})
 _CONFLICTING = 409
 _SERVER_FAILED = 500
@@ -88,15 +88,15 @@ _SERVER_FAILED = 500
 def meaning_of_answer(
     where: str, *, code: str, status: int, message: str, reads: bool
 ) -> tuple[type[StorageError], str]:
-    """Return class and detail of the port's error for an answer that is no success; `code` may be the status."""
+    """Return class and detail of the interface's error for a failed request; `code` can be the status."""
     named = bool(code) and not code.isdecimal()
-    # A conflict with an unknown name may last: it is not tried again.
+    # A conflict with an unknown name can be permanent, so it is not retried.
     meaning = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
     kind, advice = _MEANINGS.get(code) or meaning or (None, "")
     if code == "InvalidRequest" and "maximum allowable size" in message:
         kind, advice = TooLargeToCopy, "it is larger than one request allows"
     if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
-        # Also 503 without a code: a proxy may have handed the request on.
+        # Also a 503 without a code: a proxy may have forwarded the request.
         kind = Unavailable if reads else OutcomeUnknown
         advice = "the store failed"
     text = f"{code or 'an answer'} ({status}) below {where}: {message or 'no text'}"
@@ -107,7 +107,7 @@ _SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience
 _KEYS = ("accessKeyVariable", "secretKeyVariable")
 _VARIABLES = (*_KEYS, "sessionTokenVariable")
 _ADDRESSING = ("auto", "path", "virtual")
-# Of all parts of a file but the last, on S3.
+# The minimum size of all parts of a file but the last, on S3.
 PART_BYTES_MIN = 5 << 20
 _VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
 _ELSEWHERE = (
@@ -119,20 +119,20 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """The settings, checked; for None, the environment and the profile decide."""
+    """Checked settings; the environment and the profile decide settings that are None."""
 
     endpoint: str | None = None
     region: str | None = None
     addressing: str = "auto"
     profile: str | None = None
-    variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, if any, session token
-    timeout_s: float = 60.0  # of a request without data
-    patience_s: float = 30.0  # for a store that is away, or asks to slow down
+    variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, optionally, session token
+    timeout_s: float = 60.0  # timeout of a request without data
+    patience_s: float = 30.0  # for a store that is down, or throttles
     part_bytes: int = 8 << 20  # of large files; a smaller file is sent in one request
 
     @classmethod
     def of(cls, location: Location) -> S3Settings:
-        """Read the settings of a location; raises `ConfigError`, also for secrets."""
+        """Read the settings of a location; raises `ConfigError`, also for secrets in plain text."""
         secrets = sorted(name for name in location.settings if name.lower() in _VALUES)
         if secrets:
             names = ", ".join(f"storage.{name}" for name in secrets)
@@ -159,7 +159,7 @@ class S3Settings:
         return settings
 
     def keys(self) -> dict[str, Any]:
-        """Return the credentials in the named variables as the library's arguments, or raise `ConfigError`."""
+        """Return the credentials in the named variables as arguments of the library, or raise `ConfigError`."""
         arguments = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         missing = [name for name in self.variables if not os.environ.get(name)]
         if missing:
@@ -182,17 +182,17 @@ def _part_bytes(values: Mapping[str, str]) -> int:
 
 
 CONCURRENCY = 32
-# Parts of large files that a process sends at once; each has a copy in memory.
+# Parts of large files that a process sends at the same time; each has a copy in memory.
 PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
-# The library's variable for certificates to trust.
+# The library's variable for trusted certificates.
 BUNDLE = "AWS_CA_BUNDLE"
 _REFUSED = 300
-# Requests that change nothing, also where they fail.
+# Requests that change nothing, even if they fail.
 _READS = frozenset({"get_object", "head_object", "list_objects_v2"})
-# The store copies and completes by itself: such requests have this many times the time.
+# The store copies and completes on its own, so such requests have this multiple of the timeout.
 _STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
-# Fields that each success has: the status of a copy or a completion is sent before its outcome is known.
+# Fields of each successful answer: the status of a copy or a completion is sent before its outcome is known.
 _PROOFS: Mapping[str, tuple[str, ...]] = {
     "put_object": ("ETag",),
     "copy_object": ("CopyObjectResult", "ETag"),
@@ -221,15 +221,15 @@ class S3Client:
         self._errors = botocore.exceptions
         self._settings = settings
         self._timeout_s = settings.timeout_s
-        self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)  # one for each part that is being sent
-        # Buckets that keep conditions; True if they keep conditions of copies, too.
+        self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)  # one slot for each part that is being sent
+        # Buckets that enforce conditions; True if they also enforce conditions of copies.
         self.proven: dict[str, bool] = {}
         self._has_answered = False
         config = botocore.config.Config(
-            # A failed connection is reported before the time of the request is over.
+            # A failed connection is reported before the timeout of the request.
             connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s / 2),
             read_timeout=settings.timeout_s,
-            # The driver retries: it must know the outcome of each try.
+            # The driver retries, since it must know the outcome of each attempt.
             retries={"mode": "standard", "total_max_attempts": 1},
             max_pool_connections=CONCURRENCY + PARTS_AT_ONCE,
             tcp_keepalive=True,
@@ -249,7 +249,7 @@ class S3Client:
         events.register_last("before-call.s3", _drop_expect)
         events.register("before-send.s3", send_in_pieces)
         events.register("before-parse.s3", self._check_whole)
-        # Without these attributes of the library, a call that takes too long keeps its thread; all else works.
+        # Without these attributes of the library, a call that takes too long keeps its thread; everything else works.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
             http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
@@ -260,7 +260,7 @@ class S3Client:
     ) -> tuple[bytes, Mapping[str, Any]]:
         """Return all bytes of an object, or of a range, and the answer; a short answer is `Unavailable`.
 
-        Of more than `bytes_max`, the first ones are returned, one more than that.
+        Of an object longer than `bytes_max`, the first `bytes_max` + 1 bytes are returned.
         """
         line = CancellableConnection(self._timeout_s)
         answer = self.send(operation, path, where, "get_object", line=line, **parameters)
@@ -268,12 +268,12 @@ class S3Client:
         amount = bytes_max + 1 if bytes_max is not None and size_bytes > bytes_max else None
         timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
         try:
-            # No `with` block: it bypasses the library's checks, and waits for a read that hangs.
+            # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
             content: bytes = run_within(timeout_s, lambda: answer["Body"].read(amount), cut=line.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
         if amount is not None:
-            answer["Body"].close()  # what is left of it stays where it is
+            answer["Body"].close()  # the rest of the content is not read
         return content, answer
 
     def send(
@@ -286,7 +286,7 @@ class S3Client:
         line: CancellableConnection | None = None,
         **parameters: Any,  # noqa: ANN401 - as the library takes them
     ) -> Mapping[str, Any]:
-        """Send one request by a method of the library's client; errors name the port's operation, path and root."""
+        """Send one request by a method of the library's client; errors name the operation, path and root."""
         line = line or CancellableConnection(self._timeout_s * (_WORK_FACTOR if method in _STORE_WORKS else 1))
         call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
         timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
@@ -295,14 +295,14 @@ class S3Client:
             self._check_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
-                # The library's error shows the header.
+                # The error of the library contains the header.
                 raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
             raise self._translated(operation, path, where, error, reads=method in _READS) from error
         self._has_answered = True
         return answer
 
     def _check_proof(self, method: str, answer: Mapping[str, Any]) -> None:
-        """Raise `IncompleteReadError` for a success without the fields that it has."""
+        """Raise `IncompleteReadError` for a successful answer without its required fields."""
         said: Any = answer
         for name in _PROOFS.get(method, ()):
             said = said.get(name)
@@ -310,14 +310,14 @@ class S3Client:
                 raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
 
     def _check_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
-        """Raise `IncompleteReadError` for a cut answer; the library checks bodies that are read later."""
+        """Raise `IncompleteReadError` for a truncated answer; the library checks bodies that are read later."""
         verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
         came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None
         promised = headers.get("content-length")
         if promised is not None:
             is_whole = came in {None, int(promised)}
         else:
-            # Answers to GET and HEAD have a length; headers without one were cut.
+            # Answers to GET and HEAD have a length; headers without it were truncated.
             is_whole = verb not in {"GET", "HEAD"} or response_dict["status_code"] >= _REFUSED
             is_whole = is_whole or bool(came) or "transfer-encoding" in headers
         if not is_whole:
@@ -326,7 +326,7 @@ class S3Client:
             raise self._errors.IncompleteReadError(actual_bytes=came or 0, expected_bytes=promised or "more")
 
     def _is_refused_header(self, error: Exception) -> bool:
-        """Return True if nothing was sent because the credentials are no text for a header."""
+        """Return True if no request was sent, because the credentials are not valid text for a header."""
         cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
         return isinstance(cause, UnicodeEncodeError) or (
             isinstance(cause, ValueError) and str(cause).startswith("Invalid header value")
@@ -340,7 +340,7 @@ class S3Client:
             error_json, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             code, message = str(error_json.get("Code", "")), str(error_json.get("Message", ""))
             if code in UNKNOWN_USER:
-                # The library reads credential files once; a new client may find others.
+                # The library reads credential files once, so a new client can find other credentials.
                 clients.forget(self._settings)
             kind, detail = meaning_of_answer(where, code=code, status=status, message=message, reads=reads)
             return kind(operation, path, detail)
@@ -362,13 +362,13 @@ class S3Client:
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 
     def _fault_of_connection(self, error: Exception) -> str | None:
-        """Return why no request gets through, and what to do; None for any other error."""
+        """Return why requests do not reach the store, and the remedy; None for other errors."""
         if isinstance(error, self._errors.SSLError):
             cause = error.kwargs.get("error")
             if any(isinstance(argument, FileNotFoundError) for argument in getattr(cause, "args", ())):
                 return f"{BUNDLE}, or ca_bundle of the profile, names a file that does not exist"
             return tls_fault(error, BUNDLE)
-        # A server of TLS resets plain HTTP, or answers it with a 400 that is no answer of S3.
+        # A TLS server resets plain HTTP connections, or answers with a 400 that is not an answer of S3.
         answer = getattr(error, "response", {})
         is_odd = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError) or (
             str(answer.get("Error", {}).get("Code", "")) == "400"
@@ -378,13 +378,13 @@ class S3Client:
         return None
 
 
-# Making one takes a quarter of a second, and may raise `ConfigError`.
+# Creating a client takes a quarter of a second, and can raise `ConfigError`.
 clients = PerProcess(S3Client)
 
 
 @functools.lru_cache(maxsize=4)
 def _descriptions(folders: str | None) -> Any:  # noqa: ANN401 - the library ships no types
-    """Return the library's descriptions of its services, read once for all clients: most of what a client costs."""
+    """Return the library's descriptions of services, read once: they are most of the cost of a client."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
@@ -396,5 +396,5 @@ def _close(answer: Mapping[str, Any]) -> None:
 
 
 def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
-    # The library waits a second for "100 Continue" that never comes, and for ever for one that is cut short.
+    # The library waits a second for "100 Continue" that never arrives, and for ever for a truncated one.
     params["headers"].pop("Expect", None)

@@ -1,4 +1,4 @@
-"""The S3 driver: one conditional request makes each file, whole or not at all."""
+"""The driver `s3://`: one conditional request creates each file completely, or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.storage.paths import Location
 
 
-# Bytes of a file that is copied through memory; each publisher may copy one at a time.
+# The size of a file that is copied through memory; each publishing thread can copy one at a time.
 HELD_BYTES_MAX = 8 << 20
 _STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
@@ -65,7 +65,7 @@ class S3FileSystem(FileSystem):
         return self._capabilities
 
     def prove(self, directory: str) -> None:
-        """Raise `Unsupported` unless the store keeps conditions; probes once per process and bucket."""
+        """Raise `Unsupported` unless the store enforces conditions; probed once per process and bucket."""
         self._copies_on_condition(directory)
 
     def create(self, path: str) -> OutputStream:
@@ -91,18 +91,18 @@ class S3FileSystem(FileSystem):
         return FileInfo(path, int(head["ContentLength"]), _milliseconds(head), identity=head["Metadata"].get(ID))
 
     def list(self, path: str) -> list[FileInfo]:
-        """Return the direct children of a directory; files have no identity here."""
+        """Return the direct children of a directory; files have no identity in listings."""
         prefix = self._bucket.directory_key("list", path)
         cut = len(prefix)
         children: list[FileInfo] = []
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
-            # No path leads to a key with two slashes in a row.
+            # No path has a key with two consecutive slashes.
             children += [
                 FileInfo(join(path, entry["Prefix"][cut:-1]), 0, 0, is_directory=True)
                 for entry in page.get("CommonPrefixes", ())
                 if entry["Prefix"] != f"{prefix}/"
             ]
-            # An object named like the directory marks an empty one.
+            # An object with the name of the directory marks an empty directory.
             children += [
                 FileInfo(join(path, entry["Key"][cut:]), int(entry["Size"]), _milliseconds(entry))
                 for entry in page.get("Contents", ())
@@ -124,7 +124,7 @@ class S3FileSystem(FileSystem):
         self._bucket.key("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Copy a file, then delete the source; a crash in between leaves both, with one identity."""
+        """Copy a file, then delete the source; a crash in between leaves both, with the same identity."""
         if source == target:
             self._bucket.head("rename", source)
             raise AlreadyExists("rename", target, f"source and target are the same name below {self._bucket.where}")
@@ -152,7 +152,7 @@ class S3FileSystem(FileSystem):
         return not self._bucket.has_children("remove_directory", path)
 
     def _copy(self, source: str, target: str) -> None:
-        """Copy by one request; a file that is too large for that by several."""
+        """Copy by one request, or by several if the file is too large for one."""
         bucket = self._bucket
         key, origin = bucket.key("rename", target), bucket.origin("rename", source)
 
@@ -165,7 +165,7 @@ class S3FileSystem(FileSystem):
             self._copy_in_parts(source, target, self._bucket.head("rename", source))
 
     def _copy_by_hand(self, source: str, target: str) -> None:
-        """Copy on a store that keeps conditions of uploads, but not of copies."""
+        """Copy on a store that enforces conditions of uploads, but not of copies."""
         head = self._bucket.head("rename", source)
         if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
             self._copy_in_parts(source, target, head)
@@ -184,7 +184,7 @@ class S3FileSystem(FileSystem):
             raise
 
     def _copies_on_condition(self, directory: str) -> bool:
-        """Return True if the store also keeps conditions of copies; the first time, probe it in `directory`."""
+        """Return True if the store also enforces conditions of copies; probed at first use, in `directory`."""
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
             one, other = (join(directory, f".{self._bucket.ids.unique()}.tmp") for _ in range(2))
@@ -213,7 +213,7 @@ class S3FileSystem(FileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open an `s3` URL, whose authority is the bucket; raises `ConfigError`, also without the library."""
+    """Open an `s3` URL, whose authority is the bucket; raises `ConfigError`, also if the library is missing."""
     if not location.authority or "@" in location.authority or ":" in location.authority:
         raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
     bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
@@ -222,12 +222,12 @@ def open_location(location: Location) -> FileSystem:
 
 
 def _milliseconds(answer: Mapping[str, Any]) -> int:
-    # Some stores tell fractions of a second in listings alone.
+    # Some stores return fractions of a second only in listings.
     return int(answer["LastModified"].timestamp()) * 1000
 
 
 class _S3Stream(CopyingStream):
-    """Sends a small file by one request in `close`, and a large one part by part."""
+    """Sends a small file by one request in `close`, and a large one in parts."""
 
     def __init__(self, path: str, bucket: S3Bucket) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
@@ -246,7 +246,7 @@ class _S3Stream(CopyingStream):
         self._buffer += data
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
-        """Copy parts, after filling up the buffer: only a file's last part may be short."""
+        """Copy parts, after filling the buffer: only the last part of a file can be short."""
         missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
         if length - missing < PART_BYTES_MIN:
             missing = length
@@ -268,7 +268,7 @@ class _S3Stream(CopyingStream):
         self._buffer = bytearray()
         if self._upload is not None:
             self._upload.abort()
-        # A `close` with an unknown outcome may have made the object.
+        # A `close` with an unknown outcome may have created the object.
         return self._bucket.discard(self.path, self._identity)
 
     def _send(self) -> None:
@@ -283,12 +283,12 @@ class _S3Stream(CopyingStream):
 
 
 PARTS_MAX = 10_000
-# Bytes copied by one request; ten times as many are possible, with as long a wait.
+# Bytes that one request copies; ten times as many are possible, with a longer wait.
 COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
-    """A file that is made of parts; `operation` is for errors."""
+    """A file that is assembled from parts; `operation` is for errors."""
 
     def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
         self._bucket = bucket
@@ -297,14 +297,14 @@ class S3Upload:
         self._named = {"Key": bucket.key(operation, path)}
         self._identity = identity
         metadata = {ID: identity} if identity is not None else {}
-        # A second try leaves an unknown upload; docs/object-stores.md says how stores remove those.
+        # A second attempt leaves an unknown upload; docs/object-stores.md describes how stores remove them.
         self._named["UploadId"] = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
         self._parts: list[Future[str]] = []
         self._size_bytes = 0
         self._taken = False
 
     def send(self, content: bytes | bytearray) -> None:
-        """Send the next part in the background, when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
+        """Send the next part in the background when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
         self._size_bytes += len(content)
         self._start(lambda number: self._repeat("upload_part", PartNumber=number, Body=content)["ETag"])
 
@@ -325,14 +325,14 @@ class S3Upload:
         return tag
 
     def complete(self) -> None:
-        """Make the file of its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
+        """Create the file from its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
         try:
             self._bucket.resolve_outcome(
                 self._operation, self._path, lambda: self._identity, lambda: self._complete(parts)
             )
         finally:
-            # If another publisher made the file, this upload is still there.
+            # If another process created the file, this upload still exists.
             if self._taken:
                 self.abort()
 
@@ -345,13 +345,13 @@ class S3Upload:
             self._taken = True
             raise
         except UploadGone as error:
-            # An earlier try completed it, as the file's id shows, or it was aborted.
+            # An earlier attempt completed it, as the id of the file shows, or it was aborted.
             if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
                 raise StorageError(self._operation, self._path, error.detail) from error
 
     def abort(self) -> None:
-        """Discard the parts, as far as the store can."""
-        wait(self._parts)  # a part that arrives later would stay
+        """Discard the parts, if the store can."""
+        wait(self._parts)  # a part that arrives later would remain
         with contextlib.suppress(StorageError):
             self._repeat("abort_multipart_upload")
 
