@@ -6,14 +6,14 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 from operator import gt, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import convert, structs
 
 from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import Tracker, is_away
-from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
+from ftfile.core.context import Tracker
+from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.log.checks import Accepted, accept_rewrites
@@ -25,7 +25,7 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.assembler import Assembled, Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
     Publishing,
@@ -39,7 +39,7 @@ from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
 from ftfile.write.options import Storage, durability_of
 from ftfile.write.stage import Stage
-from ftfile.write.workers import Threads, Work, removing_unrecorded
+from ftfile.write.workers import Threads, Work, removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -209,7 +209,7 @@ class Flush:
             log = self.reopen(storage.file_settings) if storage.file_settings else self.log
             durability = durability_of(storage.durability, log.fs.capabilities)
             work = Assembling(head.definitions, head.version, durability, self.commit_every)
-            for jobs in job_rounds([*self._jobs(head, query_id)], self.commit_every):
+            for jobs in rounds_of([*self._jobs(head, query_id)], self.commit_every, files_of):
                 rewrites = self._rewrites(work, jobs, log, dict(storage.file_settings), tracker)
                 if not rewrites:
                     continue
@@ -338,13 +338,6 @@ def _settings_of(
         return default if query is None or query.settings is None else from_json({**head.definitions[query.settings]})
 
 
-class Assembled(NamedTuple):
-    """The result of a job."""
-
-    rewrite: Rewrite | None  # None if nothing could be made files
-    errors: dict[str, Exception]  # by id, of segments that stay open
-
-
 @dataclass(frozen=True, slots=True)
 class Assembling(Work[AssemblyTask, Assembled]):
     """Makes files of segments that were live at a version; a job that would make more than `files_max` ends there."""
@@ -362,24 +355,4 @@ class Assembling(Work[AssemblyTask, Assembled]):
         """Yield the result of each job; StorageError if the store is away."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
-            try:
-                done, damaged = assembler.assemble_readable(job, partial(gt, self.files_max))
-            except FtfileError as error:
-                if is_away(error):
-                    raise
-                yield Assembled(None, {segment.id: error for segment in job.inputs})
-            else:
-                yield Assembled(done, damaged)
-
-
-def job_rounds(jobs: Sequence[AssemblyTask], files_max: int) -> Iterator[Sequence[AssemblyTask]]:
-    """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
-    start = files = 0
-    for number, job in enumerate(jobs):
-        expected = min(files_of(job), files_max)
-        if number > start and files + expected > files_max:
-            yield jobs[start:number]
-            start, files = number, 0
-        files += expected
-    if jobs:
-        yield jobs[start:]
+            yield assembler.assemble_readable(job, partial(gt, self.files_max))
