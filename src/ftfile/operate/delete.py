@@ -16,10 +16,10 @@ from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.log.opening import open_with_written_settings, written_settings
+from ftfile.log.opening import written_settings
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.operate.export.after_commit import operating
-from ftfile.operate.flush import Flush, files_each
+from ftfile.operate.flush import Flush
 from ftfile.operate.rewriting import Choice, RowRewriter, pieces_of, rewrite
 from ftfile.read.selection import Selection, Without
 from ftfile.rows.moments import with_clock_values
@@ -31,14 +31,13 @@ from ftfile.write.files.rolling_groups import GroupKey, key_of
 from ftfile.write.workers import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Sequence
+    from collections.abc import Collection, Container, Iterable, Sequence
 
     import pyarrow.compute as pc
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
     from ftfile.core.context import Clock, OnProgress
-    from ftfile.core.options import Settings
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
@@ -196,22 +195,27 @@ def delete(
             `NotPublished`, which means that the rows are gone, and their files hidden later, nothing was removed.
     """
     with operating("delete", path, Access.of(access)) as (log, author):
-        url = normalise(os.fspath(path))
-        reopen = partial(open_with_written_settings, path, Access.of(access))
-        workers = Threads.of(author.job_id, threads, log.fs.context)
-        deleting = Deleting(url, log, author, workers, reopen, frozenset(code), access.get("progress"))
+        deleting = Deleting(
+            url=normalise(os.fspath(path)),
+            access=Access.of(access),
+            log=log,
+            author=author,
+            workers=Threads.of(author.job_id, threads, log.fs.context),
+            code=frozenset(code),
+            progress=access.get("progress"),
+        )
         return deleting.run(where, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deleting:
     """One delete, by these workers."""
 
     url: str
+    access: Access
     log: CommitLog
     author: MaintenanceAuthor
     workers: Workers
-    reopen: Callable[[Settings], CommitLog]
     code: frozenset[str]  # names of classes and functions that may be imported
     progress: OnProgress | None
 
@@ -249,11 +253,17 @@ class Deleting:
             # What a failing delete takes away again is its own job's alone.
             author = MaintenanceAuthor("flush", self.log.ids.unique())
             workers = replace(self.workers, job_id=author.job_id)
-            files_max = files_each(None)
-            Flush(
-                *(self.url, self.log, author, self.reopen, workers, None, False, files_max, self.code, self.progress),
+            flush = Flush(
+                url=self.url,
+                access=self.access,
+                log=self.log,
+                author=author,
+                workers=workers,
+                code=self.code,
+                progress=self.progress,
                 only=frozenset(groups),
-            ).run()
+            )
+            flush.run()
 
 
 @dataclass(frozen=True, slots=True)

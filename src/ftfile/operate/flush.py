@@ -6,14 +6,14 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 from operator import gt, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import convert, structs
 
 from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import Tracker, is_away
-from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
+from ftfile.core.context import Tracker
+from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.log.checks import Accepted, accept_rewrites
@@ -25,7 +25,7 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.assembler import Assembled, Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
     Publishing,
@@ -39,7 +39,7 @@ from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
 from ftfile.write.options import Storage, durability_of
 from ftfile.write.stage import Stage
-from ftfile.write.workers import Threads, Work, removing_unrecorded
+from ftfile.write.workers import Threads, Work, removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import OperationArguments
     from ftfile.core.context import OnProgress
-    from ftfile.core.options import Settings
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record
@@ -105,8 +104,8 @@ def flush(  # noqa: PLR0913 - all by name
         code: names of the classes and functions of queries, as their options `onPublish`, `partFileName` and, with
             `due_only`, `rollingPolicy` have them. No others are imported: who writes a directory does not choose code.
         threads: that make files; by default one for each core.
-        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
-            `Progress` after each job; what it raises ends the flush.
+        **access: see `ftfile.open`; `progress` is called in this thread with a `Progress` after each job. An error
+            that it raises ends the flush.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, an argument is wrong, or a query needs
@@ -117,72 +116,57 @@ def flush(  # noqa: PLR0913 - all by name
     """
     with operating("flush", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
-        workers = Threads.of(author.job_id, threads, log.fs.context)
-        reopen = partial(open_with_written_settings, path, Access.of(access))
-        url = normalise(os.fspath(path))
-        files_max, progress = files_each(commit_every), access.get("progress")
-        flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress)
-        return flush.plan() if dry_run else flush.run()
+        chosen = Flush(
+            url=normalise(os.fspath(path)),
+            access=Access.of(access),
+            log=log,
+            author=author,
+            workers=Threads.of(author.job_id, threads, log.fs.context),
+            query_id=query_id,
+            due_only=due_only,
+            commit_every=files_each(commit_every),
+            code=frozenset(code),
+            progress=access.get("progress"),
+        )
+        return chosen.plan() if dry_run else chosen.run()
 
 
-@dataclass
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """One flush: records until nothing is left to do, each with files of one query."""
+    """The arguments of a flush, and the assembly tasks that they choose at a head."""
 
     url: str
+    access: Access
     log: CommitLog
     author: MaintenanceAuthor
-    reopen: Callable[[Settings], CommitLog]
     workers: Workers
-    query_id: str | None
-    due_only: bool
-    commit_every: int
-    code: frozenset[str]  # names of classes and functions that may be imported
-    progress: OnProgress | None
+    query_id: str | None = None  # None for all queries
+    due_only: bool = False
+    commit_every: int = PARTS_PER_RECORD
+    code: frozenset[str] = frozenset()  # names of classes and functions that may be imported
+    progress: OnProgress | None = None
     only: frozenset[GroupKey] | None = None  # groups of segments that are finished; None for all
-    last_batches: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
-    stale: set[str] = field(default_factory=set)
-    files: int = 0
-    rows: int = 0
 
     def run(self) -> FlushReport:
         """Finish files; see `flush`."""
         head = self.log.refresh(durable=True)
         self._check_code(head)
-        # Of a running query, what is open now: it would never end otherwise.
-        self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
-        segments = [
-            segment for query_id in self._queries(head) for job in self._jobs(head, query_id) for segment in job.inputs
-        ]
-        size_bytes = sum(segment.length for segment in segments)
-        tracker = Tracker("flush", self.log.clock, self.progress, len(segments), size_bytes)
-        with removing_unrecorded(self.log.fs, self.author.job_id) as named:
-            while self._flush_some(head, tracker, named):
-                head = self.log.refresh(durable=True)
-        # An earlier flush may have died between its record and its files.
-        head, _ = catch_up(self.log, self.author)
-        for query_id in queries_with_unreported(head):
-            hook = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING).on_publish
-            if hook is not None and self.query_id in {None, query_id}:
-                report_pending_flushes(self.log, hook, self.url, query_id)
-        errors = {str(error): error for error in self.errors.values()}
-        if errors:
-            raise StillOpen(list(errors)) if len(errors) > 1 else next(iter(errors.values()))
-        return FlushReport(self.files, self.rows, self.log.refresh().version)
+        # Segments of later batches are left out: beside a running query, the flush would never end.
+        last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        return _Run(self, last_batches).run(head)
 
     def plan(self) -> FlushReport:
         """Return the report of a run, and write nothing."""
         head = self.log.refresh()
         self._check_code(head)
-        jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
+        jobs = self.all_jobs(head)
         rows = sum(segment.rows for job in jobs for segment in job.inputs)
         return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
 
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
-        for query_id in {*self._queries(head), *queries_with_unreported(head)}:
-            if self.query_id not in {None, query_id}:
+        for query_id in {*self.open_segments(head), *queries_with_unreported(head)}:
+            if not self.takes(query_id):
                 continue
             code: dict[str, str] = _settings_of(head, query_id, named_code, {})
             for option, name in code.items():
@@ -192,24 +176,93 @@ class Flush:
                         f"directory names it: if you trust this code, flush with code=[{name!r}]"
                     )
 
-    def _segments(self, head: LogState) -> list[Add]:
-        """Return the open segments of the groups that are finished."""
-        return [segment for segment in head.segments.values() if self.only is None or key_of(segment) in self.only]
+    def takes(self, query_id: str) -> bool:
+        """Return True if the files of a query are to be finished."""
+        return self.query_id in {None, query_id}
 
-    def _queries(self, head: LogState) -> list[str]:
-        """Return the queries with open files that are to be finished."""
-        queries = {segment.origin.query_id: None for segment in self._segments(head)}
-        return [query_id for query_id in queries if self.query_id in {None, query_id}]
+    def open_segments(self, head: LogState) -> dict[str, list[Add]]:
+        """Return the segments that are to become files, by query."""
+        by_query: dict[str, list[Add]] = {}
+        for segment in head.segments.values():
+            is_chosen = self.only is None or key_of(segment) in self.only
+            if is_chosen and self.takes(segment.origin.query_id):
+                by_query.setdefault(segment.origin.query_id, []).append(segment)
+        return by_query
+
+    def all_jobs(self, head: LogState) -> list[AssemblyTask]:
+        """Return the assembly tasks of all queries."""
+        by_query = self.open_segments(head)
+        return [job for query_id, segments in by_query.items() for job in self.jobs(head, query_id, segments)]
+
+    def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[AssemblyTask]:
+        """Yield the assembly tasks for these segments of a query; with `due_only`, for those that are due."""
+        rolling = _settings_of(head, query_id, _rolling_settings, ALL_END)
+        if not self.due_only:
+            for group in by_group(segments).values():
+                yield from jobs_of(group, "flush", rolling, self.log.ids)
+            return
+        chosen = {segment.id for segment in segments}
+        encoding = _settings_of(head, query_id, itemgetter("encoding"), head.encoding or "")
+        for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
+            if inputs := tuple(segment for segment in job.inputs if segment.id in chosen):
+                yield structs.replace(job, inputs=inputs)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A flush under way: records until nothing is left to do, each with files of one query."""
+
+    flush: Flush
+    last_batches: Mapping[str, int]  # of each query, when the flush began
+    errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
+    stale: set[str] = field(default_factory=set)  # segments of files that were once refused, though nobody took them
+    files: int = 0
+    rows: int = 0
+
+    def run(self, head: LogState) -> FlushReport:
+        """Finish the files that are open at the head, call the functions of their queries, and raise the errors."""
+        flush, log = self.flush, self.flush.log
+        inputs = [segment for job in flush.all_jobs(head) for segment in job.inputs]
+        size_bytes = sum(segment.length for segment in inputs)
+        tracker = Tracker("flush", log.clock, flush.progress, len(inputs), size_bytes)
+        with removing_unrecorded(log.fs, flush.author.job_id) as named:
+            while self._flush_some(head, tracker, named):
+                head = log.refresh(durable=True)
+        # An earlier flush may have died between its record and its files.
+        head, _ = catch_up(log, flush.author)
+        for query_id in queries_with_unreported(head):
+            hook = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING).on_publish
+            if hook is not None and flush.takes(query_id):
+                report_pending_flushes(log, hook, flush.url, query_id)
+        errors = {str(error): error for error in self.errors.values()}
+        if errors:
+            raise StillOpen(list(errors)) if len(errors) > 1 else next(iter(errors.values()))
+        return FlushReport(self.files, self.rows, log.refresh().version)
+
+    def _open_segments(self, head: LogState) -> dict[str, list[Add]]:
+        """Return the segments that were open when the flush began and have not failed, by query."""
+        return {
+            query_id: [segment for segment in segments if self._may_take(segment)]
+            for query_id, segments in self.flush.open_segments(head).items()
+        }
+
+    def _may_take(self, segment: Add) -> bool:
+        last_batch = self.last_batches.get(segment.origin.query_id)
+        is_new = last_batch is not None and segment.origin.last_batch > last_batch
+        return not is_new and segment.id not in self.errors
 
     def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
         """Create one record, if there is anything to do; add the paths of files that it may have."""
-        for query_id in self._queries(head):
+        flush = self.flush
+        for query_id, segments in self._open_segments(head).items():
             publishing = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING)
             storage = _settings_of(head, query_id, Storage.from_json, Storage())
-            log = self.reopen(storage.file_settings) if storage.file_settings else self.log
+            log = flush.log
+            if storage.file_settings:
+                log = open_with_written_settings(flush.url, flush.access, storage.file_settings)
             durability = durability_of(storage.durability, log.fs.capabilities)
-            work = Assembling(head.definitions, head.version, durability, self.commit_every)
-            for jobs in job_rounds([*self._jobs(head, query_id)], self.commit_every):
+            work = Assembling(head.definitions, head.version, durability, flush.commit_every)
+            for jobs in rounds_of([*flush.jobs(head, query_id, segments)], flush.commit_every, files_of):
                 rewrites = self._rewrites(work, jobs, log, dict(storage.file_settings), tracker)
                 if not rewrites:
                     continue
@@ -238,7 +291,7 @@ class Flush:
                 tables=named.tables | untold,
             )
 
-        done = commit(log, self.author, prepare)
+        done = commit(log, self.flush.author, prepare)
         for refused in accepted.refused:
             self._leave_open(refused.rewrite.inputs, refused.error)
         left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
@@ -283,7 +336,7 @@ class Flush:
     ) -> list[Rewrite]:
         """Make files for one record."""
         assemblies: dict[int, Assembled] = {}
-        for number, done in self.workers.do(work, jobs, log.fs, written):
+        for number, done in self.flush.workers.do(work, jobs, log.fs, written):
             assemblies[number] = done
             used = done.rewrite.inputs if done.rewrite is not None else ()
             failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
@@ -294,25 +347,6 @@ class Flush:
                     self._leave_open([segment], done.errors[segment.id])
         return [done.rewrite for _, done in sorted(assemblies.items()) if done.rewrite is not None]
 
-    def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyTask]:
-        """Yield the jobs for segments that were open at the start and have not failed."""
-        segments_by_id = {
-            segment.id: segment
-            for segment in self._segments(head)
-            if segment.origin.query_id == query_id
-            and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
-            and segment.id not in self.errors
-        }
-        rolling = _settings_of(head, query_id, lambda text: convert(text["rolling"], RollingSettings), ALL_END)
-        if not self.due_only:
-            for segments in by_group(segments_by_id.values()).values():
-                yield from jobs_of(segments, "flush", rolling, self.log.ids)
-            return
-        encoding = _settings_of(head, query_id, itemgetter("encoding"), head.encoding or "")
-        for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
-            if inputs := tuple(segment for segment in job.inputs if segment.id in segments_by_id):
-                yield structs.replace(job, inputs=inputs)
-
 
 def files_each(commit_every: int | None) -> int:
     """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
@@ -320,6 +354,10 @@ def files_each(commit_every: int | None) -> int:
     if not 1 <= limit <= NUMBERS_PER_VERSION:
         raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 to {NUMBERS_PER_VERSION}")
     return limit
+
+
+def _rolling_settings(settings: Mapping[str, Any]) -> RollingSettings:
+    return convert(settings["rolling"], RollingSettings)
 
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
@@ -336,13 +374,6 @@ def _settings_of(
     query = head.queries.get(query_id)
     with Decoding(layout.LOG, "the settings of a query"):
         return default if query is None or query.settings is None else from_json({**head.definitions[query.settings]})
-
-
-class Assembled(NamedTuple):
-    """The result of a job."""
-
-    rewrite: Rewrite | None  # None if nothing could be made files
-    errors: dict[str, Exception]  # by id, of segments that stay open
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,24 +393,4 @@ class Assembling(Work[AssemblyTask, Assembled]):
         """Yield the result of each job; StorageError if the store is away."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
-            try:
-                done, damaged = assembler.assemble_readable(job, partial(gt, self.files_max))
-            except FtfileError as error:
-                if is_away(error):
-                    raise
-                yield Assembled(None, {segment.id: error for segment in job.inputs})
-            else:
-                yield Assembled(done, damaged)
-
-
-def job_rounds(jobs: Sequence[AssemblyTask], files_max: int) -> Iterator[Sequence[AssemblyTask]]:
-    """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
-    start = files = 0
-    for number, job in enumerate(jobs):
-        expected = min(files_of(job), files_max)
-        if number > start and files + expected > files_max:
-            yield jobs[start:number]
-            start, files = number, 0
-        files += expected
-    if jobs:
-        yield jobs[start:]
+            yield assembler.assemble_readable(job, partial(gt, self.files_max))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -70,8 +70,18 @@ class RewriteReport:
 
     def plus(self, other: RewriteReport) -> RewriteReport:
         """Return the result of both, the other one after this."""
-        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)[1:-2]}
-        return replace(self, version=self.version if other.version is None else other.version, **sums)
+        return replace(
+            self,
+            version=self.version if other.version is None else other.version,
+            records=self.records + other.records,
+            files_removed=self.files_removed + other.files_removed,
+            files_written=self.files_written + other.files_written,
+            rows=self.rows + other.rows,
+            rows_removed=self.rows_removed + other.rows_removed,
+            bytes_removed=self.bytes_removed + other.bytes_removed,
+            bytes_written=self.bytes_written + other.bytes_written,
+            files_lost=self.files_lost + other.files_lost,
+        )
 
 
 class Piece(NamedTuple):

@@ -8,7 +8,6 @@ import io
 import os
 import pickle
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +23,6 @@ from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import CompactionRounds, compact_all
 from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
-from ftfile.log.opening import open_with_written_settings
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.compact import TARGET_BYTES, SmallFiles
 from ftfile.operate.delete import Deleting
@@ -238,9 +236,19 @@ def flush(
     with _maintaining("flush", spark, path, access) as (log, author, workers):
         url = workers.place.path
         check_is_files(log.refresh(), url, "merge its runs with ftfile.spark.compact")
-        reopen = partial(open_with_written_settings, url, Access.of(access))
-        files_max, progress = files_each(commit_every), access.get("progress")
-        return Flush(url, log, author, reopen, workers, query_id, due_only, files_max, frozenset(code), progress).run()
+        flush = Flush(
+            url=url,
+            access=Access.of(access),
+            log=log,
+            author=author,
+            workers=workers,
+            query_id=query_id,
+            due_only=due_only,
+            commit_every=files_each(commit_every),
+            code=frozenset(code),
+            progress=access.get("progress"),
+        )
+        return flush.run()
 
 
 def delete(
@@ -270,9 +278,15 @@ def delete(
         Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was removed.
     """
     with _maintaining("delete", spark, path, access) as (log, author, workers):
-        url = workers.place.path
-        reopen = partial(open_with_written_settings, url, Access.of(access))
-        deleting = Deleting(url, log, author, workers, reopen, frozenset(code), access.get("progress"))
+        deleting = Deleting(
+            url=workers.place.path,
+            access=Access.of(access),
+            log=log,
+            author=author,
+            workers=workers,
+            code=frozenset(code),
+            progress=access.get("progress"),
+        )
         return deleting.run(where, dry_run=dry_run)
 
 

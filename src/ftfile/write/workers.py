@@ -17,7 +17,7 @@ from ftfile.storage.calls import Pool
 from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import Context
     from ftfile.storage.api import FileSystem
@@ -93,12 +93,31 @@ class Threads(Workers):
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Sequence[Piece]]:
-    """Yield the pieces for each record, all at once for None; ConfigError if `commit_every` is below 1."""
+def _one_file(_piece: object) -> int:
+    return 1
+
+
+def rounds_of(
+    pieces: Sequence[Piece], commit_every: int | None, files_of: Callable[[Piece], int] = _one_file
+) -> Iterator[Sequence[Piece]]:
+    """Yield the pieces for each record: they make about `commit_every` new files. None means one record for all.
+
+    `files_of` returns the expected number of new files of a piece. A piece that makes more has its own record.
+
+    Raises:
+        ConfigError: `commit_every` is below 1.
+    """
     if commit_every is not None and commit_every < 1:
         raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 or more")
-    step = commit_every or max(len(pieces), 1)
-    return (pieces[start : start + step] for start in range(0, len(pieces), step))
+    start = files = 0
+    for number, piece in enumerate(pieces):
+        more = files_of(piece)
+        if commit_every is not None and number > start and files + more > commit_every:
+            yield pieces[start:number]
+            start, files = number, 0
+        files += more
+    if pieces:
+        yield pieces[start:]
 
 
 @contextlib.contextmanager

@@ -19,13 +19,15 @@ from ftfile.spark.maintenance import shares_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.assembler import Assembled, Assembler
 from tests.kit.parameters import parametrize
 from tests.unit.spark.fake_session import Session
 from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ftfile.log.format.model import AssemblyTask
 
 __all__ = ("ring",)
 
@@ -205,12 +207,13 @@ class TestFailures:
 
         honest = Assembler.assemble_readable
 
+        errors = {"bucket=a": CorruptData("path", "this", "that"), "bucket=b": Unpicklable("no memory")}
+
         def assemble(*arguments: Any) -> Any:
-            bucket = arguments[1].inputs[0].directory_key
-            if bucket == "bucket=a":
-                raise CorruptData("path", "this", "that")
-            if bucket == "bucket=b":
-                return None, {segment.id: Unpicklable("no memory") for segment in arguments[1].inputs}
+            inputs = arguments[1].inputs
+            error = errors.get(inputs[0].directory_key)
+            if error is not None:
+                return Assembled(None, {segment.id: error for segment in inputs})
             return honest(*arguments)
 
         monkeypatch.setattr(Assembler, "assemble_readable", assemble)
@@ -366,11 +369,14 @@ class TestRefusals:
 
 def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
-    monkeypatch.setattr("ftfile.operate.flush.is_away", lambda _: True)
+    monkeypatch.setattr("ftfile.write.files.assembler.is_away", lambda _: True)
+    tried = []
 
-    def assemble(*_: object) -> object:
+    def assemble(_: object, job: AssemblyTask, *__: object) -> object:
+        tried.append(job.id)
         raise FtfileError("away")
 
-    monkeypatch.setattr(Assembler, "assemble_readable", assemble)
+    monkeypatch.setattr(Assembler, "assemble", assemble)
     with pytest.raises(FtfileError, match="away"):
         ftfile.flush(out, threads=1)
+    assert len(tried) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotPublished, OutOfSpac
 from ftfile.formats import parts as reader
 from ftfile.formats.columnar import CollectingEncoder
 from ftfile.log import apply as fold
-from ftfile.operate.rewriting import RowRewriter
+from ftfile.operate.rewriting import RewriteReport, RowRewriter
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
@@ -156,6 +157,17 @@ class TestThreads:
 
 
 class TestRecords:
+    def test_every_number_of_a_report_adds_up(self) -> None:
+        numbers = [column.name for column in fields(RewriteReport) if type(column.default) is int]
+        counts: dict[str, Any] = {name: place for place, name in enumerate(numbers, start=1)}
+        hundreds: dict[str, Any] = dict.fromkeys(numbers, 100)
+        first = RewriteReport(version=7, where="id = 1", **counts)
+        later = RewriteReport(version=9, **hundreds)
+        total = first.plus(later)
+        assert [getattr(total, name) for name in numbers] == [101 + place for place in range(len(numbers))]
+        assert (total.version, total.where, total.dry_run) == (9, "id = 1", False)
+        assert first.plus(RewriteReport()) == first
+
     @pytest.mark.slow
     def test_one_after_so_many_new_parts(self, out: str) -> None:
         written(out)

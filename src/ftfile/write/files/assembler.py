@@ -9,7 +9,7 @@ from msgspec import structs
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import is_away
-from ftfile.core.errors import CorruptData, Unsupported
+from ftfile.core.errors import CorruptData, FtfileError, Unsupported
 from ftfile.core.logs import get_logger
 from ftfile.filters.chain import Chain, FilteredFile
 from ftfile.formats.api import format_from_definition
@@ -64,6 +64,13 @@ class _Nowhere:
         pass
 
 
+class Assembled(NamedTuple):
+    """The result of an assembly task."""
+
+    rewrite: Rewrite | None  # None if no segment became part of a file
+    errors: dict[str, Exception]  # by id, of the segments that stay open
+
+
 class Assembler:
     """Does due jobs, one after the other.
 
@@ -96,24 +103,33 @@ class Assembler:
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 
-    def assemble_readable(
-        self, job: AssemblyTask, goes_on: GoesOn = _always
-    ) -> tuple[Rewrite | None, dict[str, Exception]]:
-        """Make parts of the segments that can be read, None without any; return them and the errors of the others.
+    def assemble_readable(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Assembled:
+        """Make parts of the segments that can be read; for `goes_on` see `assemble`.
 
         Raises:
-            Exception: each can, and something else failed, or the store is away; what was staged is dropped.
+            Exception: the store is away, or an error that is no FtfileError prevented all parts.
         """
         try:
-            return self.assemble(job, goes_on), {}
+            return self._without_damaged(job, goes_on)
+        except FtfileError as error:
+            if is_away(error):
+                raise
+            return Assembled(None, {segment.id: error for segment in job.inputs})
+
+    def _without_damaged(self, job: AssemblyTask, goes_on: GoesOn) -> Assembled:
+        """Make parts of the segments that can be read; if each can, raise the error of the first attempt."""
+        try:
+            return Assembled(self.assemble(job, goes_on), {})
         except Exception as error:
             if is_away(error):
                 raise
             damaged = self._damaged(job)
             if not damaged:
                 raise
-            readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
-            return self.assemble(structs.replace(job, inputs=readable), goes_on) if readable else None, damaged
+        readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
+        if not readable:
+            return Assembled(None, damaged)
+        return Assembled(self.assemble(structs.replace(job, inputs=readable), goes_on), damaged)
 
     def _damaged(self, job: AssemblyTask) -> dict[str, Exception]:
         """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""

@@ -73,7 +73,7 @@ def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, A
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return AssemblyResults()
-    from ftfile.write.files.assembler import Assembler  # noqa: PLC0415 - tasks without jobs need none
+    from ftfile.write.files.assembler import Assembled, Assembler  # noqa: PLC0415 - tasks without jobs need none
 
     clock = stage.fs.context.clock
     began_s = clock.monotonic_s()
@@ -89,11 +89,11 @@ def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, A
         if job.inputs[0].encoding not in definitions:
             continue
         try:
-            rewritten, damaged = assembler.assemble_readable(job, has_time)
+            assembled = assembler.assemble_readable(job, has_time)
         except Exception as error:  # it must not fail the batch, whatever it is
-            rewritten, damaged = None, {job.id: error}
-        if rewritten is None:
-            reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
+            assembled = Assembled(None, {job.id: error})
+        if assembled.rewrite is None:
+            reasons = "; ".join(dict.fromkeys(map(str, assembled.errors.values())))
             _log.warning(
                 "assembling a file of %d segments failed, it will be tried again: %s",
                 len(job.inputs),
@@ -101,9 +101,9 @@ def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, A
             )
             failed.append(job.id)
             continue
-        done.append(rewritten)
-        failed += damaged
-        for reason in damaged.values():
+        done.append(assembled.rewrite)
+        failed += assembled.errors
+        for reason in assembled.errors.values():
             _log.warning("a file was assembled without a segment that cannot be read: %s", reason)
     return AssemblyResults(tuple(done), tuple(failed))
 
