@@ -89,7 +89,7 @@ STATES_MIN = {
     WINDOWS: 12_000,
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
-PORTION = 1 if THOROUGH else 0.02
+PORTION = 1 if THOROUGH else 0.015
 
 
 @pytest.fixture(autouse=True)

@@ -109,7 +109,7 @@ has a copy from before batch 2. `spark-submit job.py` stands for a run of the qu
 which it goes on, and ends one more. `...` stands for lines that are left out.
 """
 # Modules that ask for themselves where they print.
-PRINTING = ("output", "look_commands", "row_formats")
+PRINTING = ("terminal", "output", "look_commands", "row_formats")
 
 
 def to_markdown(scenes: Mapping[str, Sequence[tuple[str, str]]]) -> str:

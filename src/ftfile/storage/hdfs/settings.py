@@ -1,7 +1,6 @@
 """Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, tokens.
 
-The driver of Spark sends its environment to executors, whose hosts can have another environment or none. Spark does the
-same for its Hadoop client.
+Spark's driver sends its environment to executors, whose hosts can have another one. Spark does the same for Hadoop.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class HadoopSettings:
     block_size: int | None = None  # in bytes
     file_mode: int = _FILE_MODE
     directory_mode: int = _DIRECTORY_MODE
-    # properties of Spark's driver; they override the configuration of this host
-    handed: Mapping[str, str] = field(default_factory=dict)
+    handed: Mapping[str, str] = field(default_factory=dict)  # properties of Spark's driver, which override this host's
     handed_user: str | None = None  # the user of Spark's driver
 
     @property
