@@ -1,1 +1,1 @@
-"""Byte filters: what happens to the bytes of a file between its format and storage. No I/O in any of them."""
+"""Byte filters between the format of a file and storage; they do no I/O."""

@@ -1,7 +1,7 @@
-"""`encryption=aes-gcm`: an envelope of chunks, each encrypted and authenticated; see docs/internals/encrypted-files.md.
+"""`encryption=aes-gcm`: an envelope of encrypted, authenticated chunks; see docs/internals/encrypted-files.md.
 
-Chunks are numbered, the last one is marked, and all are bound to the header and to the file's identity: a chunk that is
-cut off, moved, repeated, or taken from another file is an error before a byte of it is returned.
+Chunks are numbered, the last one is marked, and all are bound to the header and to the identity of the file. A chunk
+that is truncated, moved, repeated, or taken from another file causes an error before a byte of it is returned.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ TAG_BYTES = 16
 _WRAPPED_KEY_BYTES = KEY_BYTES + 8
 _PREFIX_BYTES = 7
 _CHUNKS_MAX = 1 << 32
-_FIXED_BYTES = 8  # the magic; the power of two of `chunk_bytes`; lengths of the key's id and of its wrapped form
+_FIXED_BYTES = 8  # the magic; the power of two of `chunk_bytes`; the lengths of the key id and of the wrapped key
 HEADER_BYTES_MAX = _FIXED_BYTES + 255 + WRAPPED_BYTES_MAX + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class AesGcm(Filter):
-    """AES-256-GCM in chunks, with a random key for each file that a key-encryption key wraps."""
+    """AES-256-GCM in chunks, with a random data key for each file, wrapped by a key-encryption key."""
 
     name: ClassVar[str] = "aes-gcm"
     extension: ClassVar[str] = ".enc"
 
-    key_id: str | None = None  # None to decrypt only: files name theirs
+    key_id: str | None = None  # None to only decrypt files, which name their key
     keys: Keys | None = None
     chunk_bytes: int = CHUNK_BYTES  # of plain data; a power of two
 
@@ -73,7 +73,7 @@ class AesGcm(Filter):
 
 
 def header_bytes(start: bytes) -> int:
-    """Return the length of a header by its first 8 bytes or more."""
+    """Return the length of a header, given its first 8 bytes or more."""
     wrapped_bytes = int.from_bytes(start[6:8], "big")
     if start[:4] != MAGIC or wrapped_bytes > WRAPPED_BYTES_MAX:
         raise BadStream("the header of an encrypted file", f"another header, {start[:16].hex()}…")
@@ -81,7 +81,7 @@ def header_bytes(start: bytes) -> int:
 
 
 class Opened:
-    """An envelope whose data key is unwrapped, from its header: decrypts any chunk."""
+    """An envelope with its unwrapped data key: decrypts any chunk."""
 
     def __init__(self, keys: Keys, header: bytes, identity: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -118,7 +118,7 @@ class Opened:
 
 
 class AesGcmEncoder:
-    """One envelope being written, a chunk at a time."""
+    """An envelope that is being written, a chunk at a time."""
 
     def __init__(self, keys: Keys, key_id: str, identity: str, chunk_bytes: int) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -154,9 +154,9 @@ class AesGcmEncoder:
         # Like `_encrypt`, inlined: AES takes only 9 us for a chunk.
         encrypt, prefix, bound, step = self._cipher.encrypt, self._prefix, self._bound, self._chunk_bytes
         places = range(start, len(view) - step, step)
-        # All numbers are taken before the first chunk comes out: no other call may use them.
+        # All numbers are reserved before the first chunk is returned: no other call may use them.
         first, self._number = self._number, self._number + len(places)
-        _nonce(prefix, self._number, is_last=False)  # refuses what would be too many
+        _nonce(prefix, self._number, is_last=False)  # refuses too many chunks
         for number, place in enumerate(places, first):
             yield encrypt(prefix + number.to_bytes(4, "big") + b"\0", view[place : place + step], bound)
         self._held += view[start + step * len(places) :]
@@ -192,7 +192,7 @@ class _Decoder:
                 return b""
             self._opened, start = Opened(self._keys, bytes(view[:end]), self._identity), end
         pieces, step = [], self._opened.chunk_bytes + TAG_BYTES
-        while len(view) - start > step:  # more follows: it is not the last one
+        while len(view) - start > step:  # more follow, so it is not the last one
             pieces.append(self._opened.decrypt(view[start : start + step], self._number, is_last=False))
             self._number += 1
             start += step
@@ -206,7 +206,7 @@ class _Decoder:
 
 
 class PieceCipher:
-    """AES-256-GCM for pieces of a temporary file, with a key that only memory holds; a piece's offset is its nonce."""
+    """AES-256-GCM for pieces of a temporary file, with a key in memory; the nonce is the offset of a piece."""
 
     def __init__(self) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -215,8 +215,8 @@ class PieceCipher:
         self._next = 0
 
     def encrypt(self, data: Buffer, offset: int) -> bytes:
-        """Return the encrypted piece for an offset behind all pieces before it."""
-        if offset < self._next:  # no assert: those can be switched off
+        """Return the encrypted piece for an offset after all previous pieces."""
+        if offset < self._next:  # no assert, since assertions can be disabled
             raise AssertionError("a nonce is used once")
         sealed = self._cipher.encrypt(offset.to_bytes(12, "big"), memoryview(data).cast("B"), None)
         self._next = offset + len(sealed)

@@ -1,4 +1,4 @@
-"""The interface of byte filters: bytes in, bytes out, and an end that notices whether something is missing."""
+"""The interface of byte filters."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ByteWriter(Protocol):
-    """Where encoded bytes go."""
+    """The target of encoded bytes."""
 
     @property
     def position(self) -> int:
-        """Return the number of bytes written so far."""
+        """Return the number of written bytes."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append all of `data` and return its length."""
 
 
 class BadStream(Exception):
-    """Bytes are not those that a filter makes, or end too early; callers that know the file raise `CorruptData`."""
+    """Bytes are not valid output of a filter, or end too early; callers that know the file raise `CorruptData`."""
 
     def __init__(self, expected: str, actual: str) -> None:
         super().__init__(expected, actual)
@@ -41,13 +41,13 @@ class BadStream(Exception):
 
 
 class Stream(Protocol):
-    """One direction of a filter at work on one stream: used once, by one thread, in memory that does not grow."""
+    """One direction of a filter for one stream: used once, by one thread, with bounded memory."""
 
     def feed(self, data: Buffer, /) -> bytes:
-        """Take the next bytes, which the caller may reuse at once, and return the output available so far.
+        """Process the next bytes, which the caller can reuse at once, and return the available output.
 
         Raises:
-            BadStream: when decoding, they are not what the filter makes.
+            BadStream: when decoding, the bytes are not valid output of the filter.
         """
 
     def finish(self) -> bytes:
@@ -60,32 +60,33 @@ class Stream(Protocol):
 
 @runtime_checkable
 class PiecedStream(Stream, Protocol):
-    """A stream whose output comes in pieces of bounded length, however much of it few bytes lead to."""
+    """A stream with output in pieces of bounded length, even if a few bytes expand to much output."""
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Yield the output of `feed` in pieces, all of which are to be taken before the next bytes are fed."""
+        """Yield the output of `feed` in pieces; all of them must be consumed before the next `feed`."""
 
 
 @runtime_checkable
 class SizedStream(PiecedStream, Protocol):
-    """An encoding stream whose output has a length that follows from that of its input."""
+    """An encoding stream whose output length follows from its input length."""
 
     def size_of(self, fed_bytes: int) -> int:
-        """Return the length of the whole output, in bytes, for this number of bytes fed."""
+        """Return the length of the whole output in bytes for this number of input bytes."""
 
 
 class Filter(ABC):
-    """A filter with its settings: immutable, picklable, comparable, and without secrets in it.
+    """A filter with its settings: immutable, picklable, comparable, and without secrets.
 
-    A filter from outside is an entry point of the group `ftfile.filters`: its name is that of the filter, its value a
-    class derived from this one.
+    A filter of another package is an entry point of the group `ftfile.filters`: its name is the name of the filter, its
+    value a class derived from this one.
 
     Attributes:
-        name: key of the registry; the log keeps it for each file.
-        extension: what names of files get appended, with the dot.
-        joins: whether outputs, one after the other, decode to the inputs one after the other.
-        frame_bytes: of a filter that joins, after how many bytes an output may as well end: what a file being written
-            takes in memory.
+        name: key of the registry; the log stores it for each file.
+        extension: the ending of file names, with the dot.
+        joins: concatenated outputs decode to concatenated inputs.
+        frame_bytes: of a filter that joins, the number of bytes after which an output can end; a file that is being
+            written
+            needs this memory.
     """
 
     name: ClassVar[str]
@@ -94,16 +95,16 @@ class Filter(ABC):
     frame_bytes: ClassVar[int] = 1 << 20
 
     def definition(self) -> dict[str, Any]:
-        """Return the settings as plain JSON; kept in the log, so that files are made of open segments as these were."""
+        """Return the settings as plain JSON for the log; files are assembled with the settings of their segments."""
         return {}
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Filter:  # noqa: ARG003 - for those with settings
-        """Build from `definition()`; with an empty one, a filter that decodes."""
+        """Build from `definition()`; an empty one makes a filter that decodes."""
         return cls()
 
     def with_keys(self, keys: Keys | None) -> Filter:  # noqa: ARG002 - for those that encrypt
-        """Return the filter with keys, where it takes some: they are in no definition."""
+        """Return the filter with keys, if it needs any; definitions contain no keys."""
         return self
 
     @abstractmethod
@@ -111,11 +112,12 @@ class Filter(ABC):
         """Start a stream.
 
         Args:
-            identity: of the piece of storage that it goes to, never that of another one; a filter may bind its output
-                to it. Empty for frames, which may be moved to other files.
-            size_bytes: how much will be fed, if that is known.
+            identity: of the file or segment, unique; a filter can bind its output to it. Empty for frames, which can be
+                moved to
+                other files.
+            size_bytes: the length of the input, if known.
         """
 
     @abstractmethod
     def decoder(self, identity: str) -> Stream:
-        """Start to read what an encoder with this identity made, or several of them if the filter joins."""
+        """Start to decode the output of an encoder with this identity, or of several encoders if the filter joins."""

@@ -1,6 +1,6 @@
-"""Filters by name, in sequence, and around a file: written bytes pass the first one first, read bytes the last one.
+"""Sequences of filters: the first one processes written bytes first, and read bytes last.
 
-A filter's module, and what it needs, is imported when that filter is asked for.
+The module of a filter is imported at first use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "ftfile.filters"
 
-_FED_BYTES = 64 << 10  # to a filter that gives all of its output at once
+_FED_BYTES = 64 << 10  # for a filter that returns all of its output at once
 
 ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
@@ -32,7 +32,7 @@ _BUILT_IN = {name: f"ftfile.filters.{codec.code}" for name, codec in CODECS.item
 
 
 def codec(name: str, level: int | None = None) -> Codec:
-    """Return a codec; `ConfigError` if its package is missing, or it has no such level."""
+    """Return a codec; `ConfigError` if its package is missing, or the level is not supported."""
     codec_filter = cast("Codec", filter_class(name).from_definition({"level": level}))
     if level is None:
         return codec_filter
@@ -45,7 +45,7 @@ def codec(name: str, level: int | None = None) -> Codec:
 
 
 def filter_class(name: str) -> type[Filter]:
-    """Return the class of a filter; `ConfigError` if there is none, or it cannot be loaded."""
+    """Return the class of a filter; `ConfigError` if it is unknown or cannot be loaded."""
     class_ = load_class("filter", name, _BUILT_IN, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
     if name in CODECS and (package := CODECS[name].package):
         try:
@@ -62,8 +62,8 @@ def filter_class(name: str) -> type[Filter]:
 class Chain:
     """The filters of a file, in the order in which they are applied when it is written.
 
-    Those at the front that join make *frames*, which may be moved from file to file as they are. The others are the
-    *envelope*: it goes around all frames of a file, or of a segment, and is made anew for another one.
+    The leading filters that join make *frames*, which can be moved between files unchanged. The other filters are the
+    *envelope* around all frames of a file or segment, which is written again for another file.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -85,12 +85,13 @@ class Chain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names in order, which the log keeps for each file."""
-        return tuple(filter_.name for filter_ in self.filters) or ()  # the one empty tuple of defaults: see `part_of`
+        """Return the names in order, which the log stores for each file."""
+        # shares the empty tuple of defaults: see `part_of`
+        return tuple(filter_.name for filter_ in self.filters) or ()
 
     @property
     def extension(self) -> str:
-        """Return the ending that file names get."""
+        """Return the ending of file names."""
         return "".join(filter_.extension for filter_ in self.filters)
 
     @property
@@ -101,7 +102,7 @@ class Chain:
 
     @property
     def frame_bytes(self) -> int:
-        """Return the plain bytes in a frame."""
+        """Return the number of plain bytes in a frame."""
         return max(filter_.frame_bytes for filter_ in self.framing)
 
     def frame(self, data: Buffer) -> bytes:
@@ -112,7 +113,7 @@ class Chain:
         return bytes(data)
 
     def open_frames(self, frames: bytes) -> bytes:
-        """Return the data of frames; `BadStream` if one is damaged or not whole."""
+        """Return the data of frames; `BadStream` if one is damaged or incomplete."""
         return _all_of(Composed([filter_.decoder("") for filter_ in reversed(self.framing)]), frames)
 
     def sealer(self, identity: str) -> Composed:
@@ -120,16 +121,16 @@ class Chain:
         return Composed([filter_.encoder(identity) for filter_ in self._envelope])
 
     def unseal(self, data: bytes, identity: str) -> bytes:
-        """Return the frames in an envelope; `BadStream` if it is damaged, not whole, or another file's."""
+        """Return the frames in an envelope; `BadStream` if it is damaged, incomplete, or of another file."""
         return _all_of(Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)]), data)
 
     def decoder(self, identity: str) -> Composed:
-        """Start to read a file, or a segment."""
+        """Start to decode a file or segment."""
         frames = [filter_.decoder("") for filter_ in reversed(self.framing)]
         return Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)] + frames)
 
     def decode(self, data: bytes, identity: str) -> bytes:
-        """Return the bytes that were filtered to `data`; `BadStream` if it is damaged, not whole, or another file's."""
+        """Return decoded `data`; `BadStream` if it is damaged, incomplete, or of another file."""
         return _all_of(self.decoder(identity), data)
 
     @property
@@ -138,13 +139,13 @@ class Chain:
 
 
 class Composed:
-    """Several streams in sequence as one."""
+    """Several streams in sequence."""
 
     def __init__(self, streams: list[Stream]) -> None:
         self._streams = streams
 
     def feed(self, data: Buffer, /) -> bytes:
-        """Return the output that is available so far, all at once."""
+        """Return all available output."""
         for stream in self._streams:
             data = stream.feed(data)
         return bytes(data)
@@ -157,7 +158,7 @@ class Composed:
         return last.pieces(data) if isinstance(last, SizedStream) else iter((last.feed(data),))
 
     def size_of(self, fed_bytes: int) -> int | None:
-        """Return the length of the whole output for that many bytes fed; None if unknown."""
+        """Return the length of the whole output for this number of input bytes; None if unknown."""
         size: int | None = fed_bytes
         for stream in self._streams:
             size = stream.size_of(size) if size is not None and isinstance(stream, SizedStream) else None
@@ -179,7 +180,7 @@ class Composed:
 
 
 def _output(stream: Stream, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    if isinstance(stream, PiecedStream):  # which takes as long as a small piece
+    if isinstance(stream, PiecedStream):  # which is as fast for a small piece
         for piece in pieces:
             yield from stream.pieces(piece)
     else:
@@ -195,34 +196,34 @@ def _all_of(stream: Stream, data: bytes) -> bytes:
 
 
 class FilteredFile:
-    """A file, or a piece of one, that takes plain bytes.
+    """A file or segment that accepts plain bytes.
 
-    They are collected to frames, so that no file being written needs a compressor of its own, files can be joined, and
-    the length of a file is known after every frame. The envelope around the frames of a file sees them as one stream.
-    Without filters, bytes go straight to the target. For the identity, see `Filter.encoder`.
+    Bytes are collected to frames. So an open file needs no compressor, files can be joined, and the length of a file is
+    known after every frame. The envelope around the frames of a file is one stream. Without filters, bytes are written
+    directly to the target. For the identity, see `Filter.encoder`.
     """
 
     def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
-        self.position = 0  # of plain bytes
+        self.position = 0  # in plain bytes
         self._target = target
         self._chain = chain
         self._start = target.position
         self._frame_bytes = max(1, chain.frame_bytes) if chain.framing else 0
         self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
-        self._sealed_bytes = 0  # taken by the envelope
-        self._held_bytes = 0  # and not come out of it, where nothing better is known
+        self._sealed_bytes = 0  # input of the envelope
+        self._held_bytes = 0  # input without output, if the filter does not report its length
         self._open = bytearray()  # of the next frame
         self._framed_plain_bytes = 0
         self._framed_bytes = 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the number of plain bytes in no frame yet."""
+        """Return the number of plain bytes that are in no frame yet."""
         return len(self._open)
 
     @property
     def size_bytes(self) -> int:
-        """Return the length that the file would have if it ended now; an estimate while a frame is open."""
+        """Return the length of the file if it ended now; an estimate while a frame is open."""
         return self.size_bytes_with(round(len(self._open) * self._ratio))
 
     def size_bytes_with(self, framed_bytes: int) -> int:
@@ -231,28 +232,28 @@ class FilteredFile:
         return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
 
     def framed_room(self, limit_bytes: int) -> int:
-        """Return the bytes of frames that fit below that size, below 0 for too long a file; no frame is open."""
+        """Return the bytes of frames that fit below a size, negative if the file is too long; no frame is open."""
         room = limit_bytes - self.size_bytes
         return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
 
     def size_bytes_max(self, plain_bytes: int) -> int:
-        """Return the greatest length of the file with more plain bytes: noise becomes longer."""
+        """Return the greatest possible length of the file with more plain bytes; random data expands."""
         unframed = len(self._open) + plain_bytes
         return self.size_bytes_with(unframed + unframed // 32 + 640)
 
     def room(self, limit_bytes: int) -> int:
-        """Return the plain bytes that bring the file to about that size; at least one."""
+        """Return the plain bytes with which the file has about this size; at least one."""
         return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
 
     def reaches(self, limit_bytes: int) -> bool:
-        """Return True if the file is that long; if that is an estimate, end the frame and measure."""
+        """Return True if the file has this length; if the length is an estimate, end the frame and measure."""
         if self.size_bytes < limit_bytes:
             return False
         self.flush()
         return self.size_bytes >= limit_bytes
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append plain bytes and return how many they are."""
+        """Append plain bytes and return their number."""
         view = memoryview(data).cast("B")
         self.position += view.nbytes
         if not self._frame_bytes:
@@ -271,14 +272,14 @@ class FilteredFile:
         return view.nbytes
 
     def write_frames(self, frames: bytes, plain_bytes: int) -> None:
-        """Append whole frames of other files of this chain, with that many plain bytes in them."""
+        """Append complete frames of other files of this chain, with this number of plain bytes."""
         self.flush()
         self._append(frames)
         self.position += plain_bytes
         self._count(plain_bytes, len(frames))
 
     def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
-        """Count the bytes, plain or frames of this chain, that `append` writes to the target around the envelope."""
+        """Count bytes, plain or frames of this chain, that `append` writes directly to the target."""
         self.flush()
         before = self._target.position
         append()
@@ -300,7 +301,7 @@ class FilteredFile:
 
     @property
     def _ratio(self) -> float:
-        # At first nothing is known, and no estimate may be too small.
+        # Initially nothing is known, and an estimate must not be too small.
         return self._framed_bytes / self._framed_plain_bytes if self._framed_bytes else 1.0
 
     def _write_frame(self, data: bytearray | memoryview) -> None:
@@ -324,7 +325,7 @@ class FilteredFile:
 def chain_from_options(
     compression: str | None, level: int | None, names: Sequence[str], encryption: Filter | None = None
 ) -> Chain:
-    """Return the filters of the options, or raise `ConfigError`: compression, then `filters`, encryption around all."""
+    """Return the filters of the options, or raise `ConfigError`: compression, then `filters`, then encryption."""
     if compression is None:
         compression = "none"
     if compression not in {"none", *CODECS}:

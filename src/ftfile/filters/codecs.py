@@ -1,4 +1,4 @@
-"""Compression codecs whose frames carry their own end: gzip, bzip2, xz, zstd and LZ4 frames, each a row of settings."""
+"""Compression codecs whose frames contain their own end: gzip, bzip2, xz, zstd and LZ4 frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ftfile.filters.api import Buffer, Stream
 
 
-# A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
+# A decompressor copies the input after the end of its frame, so it gets only this part of many frames at once.
 _FED_BYTES = 64 << 10
-_PLAIN_BYTES = 4 << 20  # at once: a few bytes may decode to a million times as many
+_PLAIN_BYTES = 4 << 20  # of input at once: a few bytes can decode to a million times their length
 _GZIP_HEADER = 31
 _ZSTD_MAGIC, _ZSTD_FRAME_HEAD_BYTES = b"\x28\xb5\x2f\xfd", 5
 _ZSTD_BLOCK_HEAD_BYTES, _ZSTD_BLOCK_BYTES, _ZSTD_REPEATED = 3, 128 << 10, 1
@@ -35,11 +35,11 @@ _XZ_DICTIONARY_BYTES_MIN = 4096
 
 @dataclass(frozen=True, slots=True)
 class Codec(Filter):
-    """A compression codec. Its frames may follow each other."""
+    """A compression codec. Its frames can be concatenated."""
 
     joins: ClassVar[bool] = True
     levels: ClassVar[tuple[int, int] | None] = None  # the lowest and the highest
-    level_default: ClassVar[int] = 1  # one that costs little
+    level_default: ClassVar[int] = 1  # a fast one
 
     level: int | None = None  # None for the default
 
@@ -49,7 +49,7 @@ class Codec(Filter):
 
     @property
     def used_level(self) -> int:
-        """Return the level asked for, or the default."""
+        """Return the requested level, or the default."""
         return self.level_default if self.level is None else self.level
 
     def definition(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Codec(Filter):
         """Start a stream that decompresses one or more frames in sequence."""
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:
-        del identity  # compressed frames may be moved to other files
+        del identity  # compressed frames can be moved to other files
         return self.compressor(size_bytes)
 
     def decoder(self, identity: str) -> Stream:
@@ -77,16 +77,16 @@ class Codec(Filter):
 
 
 class _Compressor(Protocol):
-    """The interface of Python's libraries for compressing one frame."""
+    """The interface of Python's libraries for the compression of one frame."""
 
     def compress(self, data: Buffer, /) -> bytes: ...
     def flush(self) -> bytes: ...
 
 
 class _Decompressor(Protocol):
-    """The interface of Python's libraries for decompressing one frame, with a bound for each piece of the output.
+    """The interface of Python's libraries for the decompression of one frame, with bounded pieces of output.
 
-    While neither `eof` nor `needs_input` is true, more output comes without more data.
+    While neither `eof` nor `needs_input` is true, more output is available without more input.
     """
 
     @property
@@ -99,7 +99,7 @@ class _Decompressor(Protocol):
 
 
 class Gzip(Codec):
-    """gzip members (RFC 1952), each with its CRC-32 and length: by ISA-L where that is as good, else by zlib."""
+    """gzip members (RFC 1952), each with CRC-32 and length; by ISA-L at levels where it is as good, else by zlib."""
 
     name, levels = "gzip", (1, 9)
 
@@ -117,7 +117,7 @@ class Bzip2(Codec):
 
     name, levels = "bzip2", (1, 9)
     level_default = 9
-    frame_bytes = 890_000  # one block at level 9, but for what run lengths add
+    frame_bytes = 890_000  # one block at level 9, without the growth by run lengths
 
     def compressor(self, _size_bytes: int | None, /) -> Stream:
         return _FrameEncoder(bz2.BZ2Compressor(self.used_level))
@@ -135,7 +135,7 @@ class Xz(Codec):
     def compressor(self, size_bytes: int | None, /) -> Stream:
         settings = {"id": lzma.FILTER_LZMA2, "preset": self.used_level}
         if size_bytes is not None:
-            # Tables for the level's megabytes would cost more than compressing some kilobytes.
+            # The tables of the level, some megabytes, would cost more than the compression of some kilobytes.
             settings["dict_size"] = max(min(size_bytes, 1 << (18 + self.used_level)), _XZ_DICTIONARY_BYTES_MIN)
         return _FrameEncoder(lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=[settings]))
 
@@ -163,10 +163,10 @@ class Zstd(Codec):
 
 
 class Lz4Frame(Codec):
-    """LZ4 frames, as the command `lz4` writes them, with a checksum of their content.
+    """LZ4 frames in the format of the command `lz4`, with a checksum of their content.
 
-    Spark and Hadoop read another framing as `.lz4`, and this one in a file of that name exhausts their memory: hence
-    `.lz4f`.
+    Spark and Hadoop use another format for `.lz4`, and a frame in a file with that ending exhausts their memory; so the
+    ending is `.lz4f`.
     """
 
     name, levels = "lz4frame", (1, 12)
@@ -221,18 +221,18 @@ class _GzipFrame:
 
 
 class _ZstdFrame:
-    """A zstd frame, of which a few blocks are decompressed at a time: the library gives all that its input leads to.
+    """A zstd frame, decompressed a few blocks at a time, since the library returns all output of its input.
 
-    A frame is a head, and blocks of at most 128 KiB, however few bytes they are stored in; each begins with its length,
-    its kind, and whether it is the last one.
+    A frame is a header, and blocks of at most 128 KiB, each of which can be stored in a few bytes. A block begins with
+    its length, its kind, and a mark of the last one.
     """
 
     def __init__(self, frame: Any) -> None:  # noqa: ANN401 - imported where it is needed
         self._frame = frame
-        self._rest: Buffer = b""  # fed, and not decompressed
+        self._rest: Buffer = b""  # fed, but not decompressed
         self._head = b""  # of the next block, or of the frame
         self._head_bytes = _ZSTD_FRAME_HEAD_BYTES
-        self._body_bytes = 0  # up to the next head
+        self._body_bytes = 0  # up to the next block header
 
     @property
     def eof(self) -> bool:
@@ -253,7 +253,7 @@ class _ZstdFrame:
         return bytes(self._frame.decompress(data[:end]))
 
     def _end_of_blocks(self, data: Buffer, blocks: int) -> int:
-        """Return how much of data holds this many blocks, or parts of them."""
+        """Return how much of the data contains this number of blocks, or parts of them."""
         position = 0
         while position < len(data) and (blocks or self._body_bytes):
             if not self._body_bytes:
@@ -270,7 +270,7 @@ class _ZstdFrame:
         return position
 
     def _body(self) -> int:
-        """Return how many bytes come between a head and the next one."""
+        """Return the number of bytes between a block header and the next one."""
         if self._head_bytes == _ZSTD_FRAME_HEAD_BYTES:
             described = self._head[-1]
             is_single, length = described >> 5 & 1, described >> 6
@@ -278,12 +278,12 @@ class _ZstdFrame:
             return head_bytes if self._head.startswith(_ZSTD_MAGIC) else sys.maxsize
         head = int.from_bytes(self._head, "little")
         if head & 1:
-            return sys.maxsize  # the library tells the end
+            return sys.maxsize  # the library reports the end
         return 1 if head >> 1 & 3 == _ZSTD_REPEATED else head >> 3
 
 
 class FrameDecoder:
-    """Decodes one or more frames in sequence, each with a decompressor from `start`; `errors` mean damaged data."""
+    """Decodes one or more frames, each with a decompressor from `start`; `errors` mean damaged data."""
 
     def __init__(self, name: str, start: Callable[[], _Decompressor], *errors: type[Exception]) -> None:
         self._name = name

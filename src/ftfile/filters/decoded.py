@@ -1,4 +1,4 @@
-"""A filtered file as its plain content: decoded from the start to the end, or decrypted where it is read."""
+"""Readers of the plain content of filtered files: decoded sequentially, or decrypted at any offset."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _READ_BYTES = 1 << 20
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
     """Return the plain content of a seekable file, decoded as it is read; closing it closes `file`.
 
-    Reading to the end verifies checksum, length and the end of the filters. A seek decodes again from the start.
+    Reading to the end verifies checksum, length and the end of the filters. A seek decodes from the start again.
 
-    `plain_bytes` and `checksum`, which is of the stored file, are those in the log; `CorruptData` if others are found.
+    `plain_bytes` and `checksum` (of the stored file) are from the log; `CorruptData` if they differ.
     """
     return io.BufferedReader(_Decoded(file, chain, identity, plain_bytes, checksum), _BUFFER_BYTES)
 
 
 def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
-    """Return the plain content of a piece of a file; `CorruptData` names `path`."""
+    """Return the plain content of a part of a file; `CorruptData` names `path`."""
     with stream_errors(path):
         return chain.decode(data, identity)
 
 
 def plain_pieces(stored: Iterable[bytes], decoder: Composed, path: str) -> Iterator[bytes]:
-    """Yield the plain content of stored bytes in pieces of a few megabytes at most, whose end the last one verifies.
+    """Yield the plain content of stored bytes in pieces of at most a few megabytes; the last one verifies the end.
 
     `CorruptData` names `path`.
     """
@@ -55,7 +55,7 @@ def plain_pieces(stored: Iterable[bytes], decoder: Composed, path: str) -> Itera
 
 @contextmanager
 def stream_errors(path: str) -> Iterator[None]:
-    """Turn `BadStream` into `CorruptData`, and `ConfigError` into one, that name the file."""
+    """Turn `BadStream` into `CorruptData`, and `ConfigError` into one that names the file."""
     try:
         yield
     except BadStream as error:
@@ -65,7 +65,7 @@ def stream_errors(path: str) -> Iterator[None]:
 
 
 class _PlainFile(io.RawIOBase):
-    """A seekable file of the plain bytes of another file; closing it closes that one."""
+    """A seekable file of the plain bytes of another file; closing it closes the other file."""
 
     def __init__(self, file: BinaryIO, plain_bytes: int) -> None:
         super().__init__()
@@ -140,12 +140,12 @@ class _Decoded(_PlainFile):
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
-    """Return the plain content of an encrypted seekable file, its end verified first; closing it closes `file`."""
+    """Return the plain content of an encrypted seekable file after verifying its end; closing it closes `file`."""
     return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
 
 
 class DecryptedRanges:
-    """The plain content of an encrypted file, or piece of one, of which any range can be read. Threads may share it."""
+    """The plain content of an encrypted file, or a part of it, which can be read at any offset. Thread-safe."""
 
     def __init__(
         self,
@@ -156,11 +156,19 @@ class DecryptedRanges:
         identity: str,
         plain_bytes: int,
     ) -> None:
-        """Read the header. `read` returns the bytes of the file from an offset on, of a length; fewer at its end.
+        """Read the header.
+
+        Args:
+            read: returns the bytes of the file, given offset and length; fewer at its end.
+            file_bytes: length of the file.
+            name: of the file, for errors.
+            keys: for the key that the header names.
+            identity: of the file.
+            plain_bytes: length of the plain content.
 
         Raises:
-            CorruptData: it is no encrypted file of this length and identity.
-            ConfigError: its key is not known.
+            CorruptData: it is not an encrypted file of this length and identity.
+            ConfigError: its key is unknown.
         """
         self.plain_bytes = plain_bytes
         self._read = read
@@ -172,25 +180,25 @@ class DecryptedRanges:
             if file_bytes < self._start:
                 raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
             self._opened = Opened(keys, start[: self._start], identity)
-        self.chunk_bytes = self._opened.chunk_bytes  # of plain content; the last chunk may have fewer
+        self.chunk_bytes = self._opened.chunk_bytes  # of plain content; the last chunk can have fewer
         self._chunks = max(1, -(-plain_bytes // self.chunk_bytes))
         expected = self._start + plain_bytes + TAG_BYTES * self._chunks
         if file_bytes != expected:
             raise CorruptData(name, f"{expected} bytes", f"{file_bytes} bytes")
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return the plain bytes from an offset on, of all the chunks that they are in; `CorruptData` if one is not."""
+        """Return the plain bytes of all chunks of a range; `CorruptData` if one is damaged."""
         end = min(offset + length, self.plain_bytes)
         first, behind = offset // self.chunk_bytes, -(-end // self.chunk_bytes)
         plain = self.chunks(first, behind)
         return plain[offset - first * self.chunk_bytes : end - first * self.chunk_bytes]
 
     def last_chunk(self) -> bytes:
-        """Return the last chunk, by which a file that was cut off is told; `CorruptData` if it is not."""
+        """Return the last chunk, which shows truncation; `CorruptData` if it is damaged."""
         return self.chunks(self._chunks - 1, self._chunks)
 
     def chunks(self, first: int, behind: int) -> bytes:
-        """Return the plain bytes of chunks, by their numbers, which are read at once."""
+        """Return the plain bytes of consecutive chunks, which are read by one call."""
         step = self.chunk_bytes + TAG_BYTES
         start, end = self._start + first * step, min(self._start + behind * step, self._file_bytes)
         data = memoryview(self._read(start, end - start))
@@ -210,7 +218,7 @@ class _Decrypted(_PlainFile):
         self._ranges = DecryptedRanges(
             self._read_range, file.seek(0, os.SEEK_END), self.name, keys, identity, plain_bytes
         )
-        # Kept, since readers come back to it.
+        # Cached, since readers read it again.
         self._held = self._ranges.last_chunk()
         self._held_number = max(0, plain_bytes - 1) // self._ranges.chunk_bytes
 

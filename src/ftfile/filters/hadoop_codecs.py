@@ -1,8 +1,8 @@
-"""Compression codecs in the blocks of Hadoop, as Spark writes and reads them: `.lz4` and `.snappy`.
+"""Compression codecs in Hadoop's block format, which Spark reads and writes: `.lz4` and `.snappy`.
 
-A block is the length of its data, then chunks with that data: the length of the compressed chunk, and the chunk.
-Lengths are four bytes, the highest first. Nothing marks the end of a file, and nothing is checksummed: only the log
-shows a missing end, or damage that still decompresses. The command `lz4` reads none of it.
+A block is the length of its data, then chunks: the length of the compressed chunk, and the chunk. Lengths are four
+bytes, big endian. A file has no end mark and no checksum: only the log shows a missing end, or damage that still
+decompresses. The command `lz4` cannot read it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ftfile.filters.api import Buffer, Stream
 
 
-# No writer makes longer ones; a damaged length must not take all memory.
+# No writer makes longer blocks, and a damaged length must not allocate all memory.
 BLOCK_BYTES_MAX = 64 << 20
 
 _LENGTH_BYTES = 4
 
-# As much as Hadoop puts into a block: its readers have buffers of 256 KiB for data and for chunks.
+# Hadoop's block size: its readers have buffers of 256 KiB for data and for chunks.
 _LZ4_BLOCK_BYTES, _SNAPPY_BLOCK_BYTES = 261_100, 218_422
 _LZ4_HIGH_LEVEL_MIN = 3
 _SNAPPY = pa.Codec("snappy")
@@ -108,7 +108,7 @@ class BlockEncoder:
 class BlockDecoder:
     """Reads blocks of any number of chunks.
 
-    `decompress`, given a chunk and the greatest length of its data in bytes, returns its data; `errors` mean damage.
+    `decompress(chunk, max_bytes)` returns the data of a chunk; `errors` mean damage.
     """
 
     def __init__(self, name: str, decompress: Callable[[bytes, int], bytes], *errors: type[Exception]) -> None:

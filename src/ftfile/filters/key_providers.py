@@ -1,7 +1,7 @@
-"""Key providers: rings, which are lines of text from a file, a variable or a command; and AWS KMS.
+"""Key providers: key rings (lines of text from a file, a variable or a command), and AWS KMS.
 
-Credentials and endpoint are those of boto3's own environment and files. KMS is asked once an hour for a key to encrypt
-with, and once for each key that it made when files are read.
+Credentials and endpoint of KMS are from boto3's environment and files. KMS is called once an hour for a key to encrypt
+with, and once for each of its keys when files are read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _FORMAT = "each line is a key id, a space, and 32 random bytes in base64, as pri
 
 
 class KeyRing(ABC):
-    """Keys by id; all are read again when an unknown one is asked for. `what` names their place in messages.
+    """Keys by id; all keys are read again when an unknown id is requested. `what` names their source in messages.
 
-    For `fresh_s` seconds behind a look, an unknown id stays unknown: who writes into a directory may invent any number.
+    An unknown id stays unknown for `fresh_s` seconds, since a program that writes into a directory can invent any
+    number of ids.
     """
 
     fresh_s: ClassVar[float] = 0.0
@@ -73,7 +74,7 @@ class KeyRing(ABC):
         now_s = SYSTEM.clock.monotonic_s()
         if self._keys and now_s - self._looked_s < self.fresh_s:
             return
-        self._looked_s = now_s  # also of a look that fails
+        self._looked_s = now_s  # also after a failed read
         self._keys = parse_ring(self._read(), self._what)
 
     @abstractmethod
@@ -82,7 +83,7 @@ class KeyRing(ABC):
 
 
 class FileRing(KeyRing):
-    """`file:/etc/ftfile/keys`: a file that only its owner can write and nobody beyond its group can read."""
+    """`file:/etc/ftfile/keys`: a file that only its owner can write, and only its owner and group can read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"the key file {path!r}")
@@ -92,7 +93,7 @@ class FileRing(KeyRing):
 
     def _read(self) -> str:
         try:
-            # Nobody may write to a pipe, and to open one would wait for that.
+            # A pipe has no permissions to check, and opening it would wait for a writer.
             with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
                 content = file.read(_BYTES_MAX) if stat.S_ISREG(status.st_mode) else b""
@@ -109,7 +110,7 @@ class FileRing(KeyRing):
 
 
 class EnvironmentRing(KeyRing):
-    """`env:FTFILE_KEYS`: a variable of the environment of the driver and the executors."""
+    """`env:FTFILE_KEYS`: an environment variable of the driver and the executors."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the environment variable {name}")
@@ -125,7 +126,7 @@ class EnvironmentRing(KeyRing):
 
 
 class CommandRing(KeyRing):
-    """`command:vault kv get …`: the output of a program, started without a shell, and once unless a key is unknown."""
+    """`command:vault kv get …`: the output of a program, started without a shell; once, unless a key is unknown."""
 
     fresh_s: ClassVar[float] = 300.0
 
@@ -148,7 +149,7 @@ class CommandRing(KeyRing):
         except OSError as error:
             raise ConfigError(f"the key command {self._words[0]!r} cannot be started: {error.strerror}") from None
         if done.returncode:
-            # What it printed may hold a secret.
+            # Its output can contain a secret.
             raise ConfigError(
                 f"the key command {self._words[0]!r} ended with status {done.returncode}: run it manually to see why"
             )
@@ -160,7 +161,7 @@ def _here() -> str:
 
 
 def parse_ring(text: str, what: str) -> dict[str, bytes]:
-    """Return the keys of a ring; errors name lines by number and show nothing of them."""
+    """Return the keys of a ring; errors name lines by number and show no content."""
     keys: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -186,12 +187,12 @@ def _decoded(text: str) -> bytes | None:
 
 
 _ARN = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):\d{12}:key/[A-Za-z0-9-]+")
-# KMS writes it into its own log, and refuses to unwrap what was wrapped for another use.
+# KMS writes it into its log, and refuses to unwrap a key for another use.
 _CONTEXT = {"application": "ftfile"}
 
 
 class AwsKms:
-    """The keys of AWS KMS with these ARNs, and no others: no aliases, which can be made to point elsewhere."""
+    """The keys of AWS KMS with these ARNs; aliases are not accepted, since they can be moved to other keys."""
 
     def __init__(self, arns: str) -> None:
         self._regions: dict[str, str] = {}
@@ -223,7 +224,7 @@ class AwsKms:
         return IssuedKey(answer["Plaintext"], answer["CiphertextBlob"])
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
-        # With KeyId, KMS refuses what another key wrapped.
+        # With KeyId, KMS refuses a ciphertext of another key.
         key: bytes = self._ask("decrypt", key_id, CiphertextBlob=wrapped)["Plaintext"]
         return key
 

@@ -1,4 +1,4 @@
-"""Key providers, `Keys`, which names one as options do, and the keys derived; travels to tasks without any key."""
+"""References to key providers, and the keys that they return; references travel to tasks without any key."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ class IssuedKey:
     """A key-encryption key."""
 
     key: bytes = field(repr=False)  # 32 bytes
-    # With which the provider finds it again; empty where the id says it all. It is stored in the clear.
+    # The provider finds the key by it; empty if the id is sufficient. It is stored in plain text.
     wrapped: bytes = b""
 
 
 class KeyProvider(Protocol):
-    """Knows the keys that may be trusted, by their ids, and no others: what is made with a key it finds is believed.
+    """A source of trusted keys: content that was encrypted or authenticated with one of its keys is trusted.
 
-    One from outside is an entry point of the group `ftfile.key_providers`: its name is the first word of the option
-    `keyProvider`, its value is called with what stands after the colon. Used by many threads.
+    A provider of another package is an entry point of the group `ftfile.key_providers`: its name is the first word of
+    the option `keyProvider`, and its value is called with the text after the colon. Thread-safe.
     """
 
     def new_key(self, key_id: str) -> IssuedKey:
-        """Return a key to encrypt with; the same one or another each time.
+        """Return a key to encrypt with, the same or another one each time.
 
         Raises:
-            ConfigError: there is no such key, or it cannot be had.
+            ConfigError: there is no such key, or it is not accessible.
         """
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
-        """Return a key that `new_key` returned, here or anywhere.
+        """Return a key that `new_key` returned, in this or another process.
 
         Raises:
-            ConfigError: there is no such key, or it cannot be had.
+            ConfigError: there is no such key, or it is not accessible.
         """
 
     def known_ids(self) -> tuple[str, ...]:
         """Return the ids of all keys.
 
         Raises:
-            ConfigError: they cannot be had.
+            ConfigError: they are not accessible.
         """
 
 
@@ -88,12 +88,12 @@ _BUILT_IN = {
     "command": "ftfile.filters.key_providers:CommandRing",
     "aws-kms": "ftfile.filters.key_providers:AwsKms",
 }
-_ISSUED_S = 3600.0  # for which a key is used to encrypt: a provider may make another one at each call
-_KEPT = 1000  # keys found
+_ISSUED_S = 3600.0  # the time for which a key is used to encrypt: a provider can create another one at each call
+_KEPT = 1000  # cached keys
 
-# Paths that may lead anywhere by other ways than the names of files, as `/proc/self/root` does, or mean no file.
+# Paths that can lead to other files than their names show, such as `/proc/self/root`, or are not files.
 _NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
-# Plain files in memory.
+# Files in memory.
 _FILES_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a path is compared with it
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
@@ -104,7 +104,7 @@ class UsableKey:
     """A key-encryption key and the keys derived from it, one for each use."""
 
     key_id: str
-    wrapped: bytes  # with which the provider finds it
+    wrapped: bytes  # the provider finds the key by it
     wrapping: bytes = field(repr=False)  # wraps the data keys of files
     records: bytes = field(repr=False)  # authenticates records
     key: bytes = field(repr=False)
@@ -112,13 +112,13 @@ class UsableKey:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A key provider by its name: picklable, comparable, and without keys in it."""
+    """A reference to a key provider: picklable, comparable, and without keys."""
 
-    reference: str = field(repr=False)  # value of the option `keyProvider`; a command in it may hold a secret
+    reference: str = field(repr=False)  # value of the option `keyProvider`; a command can contain a secret
 
     @classmethod
     def from_reference(cls, reference: str) -> Keys:
-        """Return the provider of an option, checked; no key is looked for."""
+        """Return the provider of an option after a check of its syntax; no key is read."""
         keys = cls(reference)
         keys.provider()
         return keys
@@ -130,11 +130,11 @@ class Keys:
 
     @property
     def may_be_told(self) -> bool:
-        """Return True if a directory may name this provider: it starts nothing and asks nobody."""
+        """Return True if a directory may name this provider, which starts no program and calls no service."""
         return self.reference.startswith(("file:", "env:FTFILE_"))
 
     def as_told_by(self, directory: str) -> Keys | None:
-        """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
+        """Return the keys that a directory names, by its path; None if it may not name them. Links are resolved."""
         if self.kind != "file":
             return self if self.may_be_told else None
         key_file = self.reference.partition(":")[2]
@@ -150,7 +150,7 @@ class Keys:
         return Keys(f"file:{path}")
 
     def provider(self) -> KeyProvider:
-        """Return the provider; one to a process."""
+        """Return the provider, one for each process."""
         with _lock:
             return _load(self.reference)
 
@@ -166,11 +166,11 @@ class Keys:
         return issued[1]
 
     def find(self, key_id: str, wrapped: bytes) -> UsableKey:
-        """Return a key that something was encrypted or authenticated with."""
+        """Return the key of existing content."""
         return _find(self, key_id, wrapped)
 
     def only_id(self) -> str:
-        """Return the id of the only key there is; with several, raise `ConfigError`."""
+        """Return the id of the only key; with several keys, raise `ConfigError`."""
         key_ids = self.provider().known_ids()
         if len(key_ids) != 1:
             raise ConfigError(
@@ -179,7 +179,7 @@ class Keys:
         return key_ids[0]
 
 
-# 32 bytes in base64, as a key ring has them and `openssl rand -base64 32` prints them, or with base64's URL alphabet.
+# 32 bytes in padded base64, also in the URL alphabet, as in key rings and the output of `openssl rand -base64 32`.
 _KEY_TEXT = re.compile(r"[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/_=-])")
 
 _lock = threading.RLock()
@@ -192,7 +192,7 @@ def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
 
 
 def forget_keys() -> None:
-    """Drop all keys and providers of this process, as a new process would start."""
+    """Drop all keys and providers of this process, for tests."""
     with _lock:
         _load.cache_clear()
         _find.cache_clear()
@@ -208,7 +208,7 @@ def check_key_id(key_id: str) -> None:
 
 
 def holds_key(text: str) -> bool:
-    """Return True if a text contains a key as a key ring has it."""
+    """Return True if a text contains a key in the form of a key ring."""
     return _KEY_TEXT.search(text) is not None
 
 
@@ -221,7 +221,7 @@ _NEVER_INLINE = (
 @cache
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
-    # Neither error shows the value: it may be a key.
+    # Neither error shows the value, which can be a key.
     if not colon or (kind not in _BUILT_IN and kind not in installed(ENTRY_POINT_GROUP)):
         providers = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
         raise ConfigError(
@@ -242,14 +242,14 @@ def _means_no_file(path: str) -> bool:
 
 
 def _is_within(path: str, directory: str) -> bool:
-    """Return True if a resolved path is in a directory or below, under any of its names."""
+    """Return True if a resolved path is a directory or below it, under any of its names."""
     parents = [str(parent) for parent in PurePosixPath(path).parents]
     if os.path.realpath(directory) in parents:
         return True
     with contextlib.suppress(OSError):
         status = os.stat(directory)
         return any(os.path.samestat(os.stat(parent), status) for parent in parents)
-    return False  # one of them is not on this machine
+    return False  # one of them does not exist on this machine
 
 
 def _usable(key_id: str, issued: IssuedKey) -> UsableKey:

@@ -1,1 +1,1 @@
-"""Arrow and NumPy helpers: buffers, nested types, words, varints, text of numbers and times."""
+"""Helpers for columns of Arrow: buffers, types, conversions to text and back, conditions, time zones."""

@@ -1,7 +1,7 @@
-"""Between numpy and Arrow without copying and without pandas: flat columns, nested ones, numbers of variable length.
+"""Conversions between NumPy and Arrow without a copy and without pandas.
 
-`pa.array`, `pa.scalar`, `to_numpy` and every kernel that is given a Python value import pandas if it is installed,
-which takes a worker 300 ms. What writes the first rows of a worker uses these instead.
+`pa.array`, `pa.scalar`, `to_numpy` and every kernel with a Python value as argument import pandas if it is installed,
+which takes 300 ms in a new worker. Code that writes the first rows of a worker uses these functions instead.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LIMB = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
-    """Return the values of a column of fixed width as a view; they mean nothing where it is null."""
+    """Return the values of a fixed-width column as a view; they are undefined where it is null."""
     return _items(array.buffers()[1], np.dtype(dtype), array.offset, len(array))
 
 
 def is_valid(array: pa.Array) -> NDArray[np.bool_]:
-    """Return where a column is not null."""
+    """Return a mask of the values that are not null."""
     bitmap = array.buffers()[0]
     if bitmap is None or not array.null_count:
         return np.ones(len(array), np.bool_)
@@ -40,20 +40,20 @@ def is_valid(array: pa.Array) -> NDArray[np.bool_]:
 
 
 def string_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return offsets and bytes of a string or binary column as views; they mean nothing where it is null."""
+    """Return offsets and bytes of a string or binary column as views; they are undefined where it is null."""
     _, offsets, data = array.buffers()
-    # Without values there may be no offset at all.
+    # A column without values can have an empty offset buffer.
     starts = _items(offsets, np.dtype(np.int32), array.offset, len(array) + 1) if len(array) else np.zeros(1, np.int32)
     return starts, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
 
 
 def _items(buffer: pa.Buffer, dtype: np.dtype[Any], start: int, count: int) -> NDArray[Any]:
-    # The end of a buffer may be padding of any length; without values there may be no buffer.
+    # A buffer can end with padding; a column without values can have no buffer.
     return np.frombuffer(buffer, dtype, count, start * dtype.itemsize) if count else np.empty(0, dtype)
 
 
 def from_numpy(values: NDArray[Any], arrow: pa.DataType, valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return values as a column of a type that has them in this form, null where they are not valid."""
+    """Return values as a column of a type with the same representation, null where they are not valid."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(arrow, len(values), [bitmap, pa.py_buffer(np.ascontiguousarray(values))])
 
@@ -65,14 +65,14 @@ def bools_from(values: NDArray[np.bool_]) -> pa.Array:
 
 
 def numbers_from(values: NDArray[np.integer]) -> pa.Array:
-    """Return integers as a column of 64 bits without nulls, such as numbers of rows to take."""
+    """Return integers as a column of 64 bits without nulls, such as row numbers for `take`."""
     return from_numpy(values.astype(np.int64, copy=False), pa.int64())
 
 
 def strings_from(
     offsets: NDArray[np.integer], data: NDArray[np.uint8], arrow: pa.DataType, valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return a column of strings or binary values from where each starts, and the last ends, in `data`."""
+    """Return a column of strings or binary values, given their offsets in `data`."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers)
@@ -86,17 +86,17 @@ def from_texts(texts: Sequence[str | bytes], arrow: pa.DataType) -> pa.Array:
 
 
 def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
-    """Return a constant for a kernel."""
+    """Return a scalar for a kernel."""
     return from_texts([text], arrow)[0]
 
 
 def rows_where(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the rows of a batch that a mask wants."""
+    """Return the rows of a batch that a mask selects."""
     return batch.take(from_numpy(np.flatnonzero(mask), pa.int64()))
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Return the same values without dictionary and extension type, and maps as lists of their entries."""
+    """Return the same values without dictionaries and extension types, and maps as lists of entries."""
     if isinstance(array, pa.ExtensionArray):
         return plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
@@ -107,7 +107,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def is_byte_like(kind: pa.DataType) -> bool:
-    """Return True if values are strings or binary of any length."""
+    """Return True if values are strings or binary of variable length."""
     return kind.id in _BYTE_LIKE
 
 
@@ -117,10 +117,10 @@ def is_list_like(kind: pa.DataType) -> bool:
 
 
 def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
-    """Return one word for each value of a fixed-width type; anything where it is null.
+    """Return one word for each value of a fixed-width type; undefined for nulls.
 
-    Integers are sign-extended. Floats give their bits, every NaN the same, -0.0 other than 0.0. Wider values
-    give the sum of their 64-bit limbs times powers of an odd constant.
+    Integers are sign-extended. A float is its bits, all NaN are equal, and -0.0 differs from 0.0. Wider values are the
+    sum of their 64-bit limbs, weighted by powers of an odd constant.
     """
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -150,7 +150,7 @@ def _width_bytes(kind: pa.DataType) -> int:
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
     bits = values.view(f"<u{values.itemsize}")
     if np.isnan(values.max()):
-        # A computed NaN has another sign and payload where the JVM interprets than where it compiled.
+        # The JVM's interpreter and its compiled code compute NaN with different signs and payloads.
         bits = np.where(np.isnan(values), np.array(_NAN_BITS[values.itemsize], bits.dtype), bits)
     return bits.astype(np.uint64, copy=False)
 
@@ -164,7 +164,7 @@ def _limb_sums(buffer: NDArray[np.uint64], offset: int, count: int, limbs: int) 
 
 
 def byte_ranges(array: pa.Array) -> tuple[NDArray[np.int64], pa.Buffer]:
-    """Return the n + 1 offsets of the values of a string or binary array, and the buffer they point into."""
+    """Return the n + 1 offsets of the values of a string or binary array, and their buffer."""
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
@@ -175,24 +175,24 @@ def byte_ranges(array: pa.Array) -> tuple[NDArray[np.int64], pa.Buffer]:
 
 
 def list_lengths(array: pa.Array) -> NDArray[np.int64]:
-    """Return the number of elements of each list, 0 where it is null: as many as `flatten()` gives."""
+    """Return the number of elements of each list, 0 for a null, as in the result of `flatten()`."""
     lengths = array.value_lengths()
     counts = values_of(lengths, np.int64 if pa.types.is_int64(lengths.type) else np.int32)
     return np.where(is_valid(array), counts, 0).astype(np.int64, copy=False)
 
 
 _BYTES_MAX = 10
-# The mark of "there is more" on all bytes of a number but its last, by how many bytes it has; the first eight of them.
+# The continuation bits of all bytes of a number but the last, by the number of its bytes, for the first eight bytes.
 _MORE = np.array([0x8080808080808080 & ((1 << 8 * max(0, size - 1)) - 1) for size in range(_BYTES_MAX + 1)], np.uint64)
 
 
 def zigzag(values: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return numbers as Avro numbers them: 0, -1, 1, -2, 2 …."""
+    """Return numbers in zigzag encoding, as in Avro: 0, -1, 1, -2, 2 …."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def varint(number: int) -> bytes:
-    """Return one number, of 0 or more."""
+    """Return the varint of a number, which is not negative."""
     encoded = bytearray()
     while number > 0x7F:  # noqa: PLR2004 - what seven bits hold
         encoded.append(number & 0x7F | 0x80)
@@ -211,12 +211,12 @@ def read_varint(data: bytes, position: int = 0, bytes_max: int = _BYTES_MAX) -> 
 
 
 def varints(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
-    """Return the bytes of each number, one row a number, and how many of a row's bytes count."""
+    """Return the bytes of each number as a row, and the number of used bytes of each row."""
     sizes = np.ones(len(numbers), np.int8)
     width = max(1, -(-int(numbers.max()).bit_length() // 7)) if len(numbers) else 1
     for size in range(1, width):
         sizes += numbers >= np.uint64(1 << 7 * size)
-    # Spread 56 bits over eight bytes: halves, quarters, eighths.
+    # Spread 56 bits over eight bytes, in three steps: halves, quarters, eighths.
     spread = (numbers & np.uint64(0x0FFFFFFF)) | (numbers & np.uint64(0x0FFFFFFF << 28)) << np.uint64(4)
     spread = (spread & np.uint64(0x00003FFF00003FFF)) | (spread & np.uint64(0x0FFFC0000FFFC000)) << np.uint64(2)
     spread = (spread & np.uint64(0x007F007F007F007F)) | (spread & np.uint64(0x3F803F803F803F80)) << np.uint64(1)
@@ -234,7 +234,7 @@ def varints(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def ragged(matrix: NDArray[np.uint8], sizes: NDArray[np.integer]) -> pa.BinaryArray:
-    """Return a binary column of the first bytes of each row: as many as its size says."""
+    """Return a binary column of the first bytes of each row, given their number."""
     width = matrix.shape[1]
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -244,7 +244,7 @@ def ragged(matrix: NDArray[np.uint8], sizes: NDArray[np.integer]) -> pa.BinaryAr
 
 
 def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the types that hold values, from left to right."""
+    """Yield the types of leaves, from left to right."""
     if pa.types.is_nested(arrow):
         for index in range(arrow.num_fields):
             yield from leaf_types(arrow.field(index).type)
@@ -253,7 +253,7 @@ def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def field_names(fields: Iterable[pa.Field]) -> Iterator[str]:
-    """Yield the names of fields, and those of the fields within them."""
+    """Yield the names of fields, with the names of nested fields."""
     for field in fields:
         yield field.name
         if pa.types.is_nested(field.type):
@@ -261,7 +261,7 @@ def field_names(fields: Iterable[pa.Field]) -> Iterator[str]:
 
 
 def map_leaf_types(arrow: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return the same shape with other leaves, and every value but map keys nullable."""
+    """Return a type of the same shape with other leaves; every value except for map keys is nullable."""
     if pa.types.is_struct(arrow):
         return pa.struct([pa.field(field.name, map_leaf_types(field.type, leaf)) for field in arrow])
     if pa.types.is_list(arrow):
@@ -272,7 +272,7 @@ def map_leaf_types(arrow: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the arrays that hold values, and each map before its parts; only what rows of `array` reach."""
+    """Yield the arrays of leaves, and each map before its keys and values, limited to the rows of `array`."""
     if pa.types.is_struct(array.type):
         for child in array.flatten():
             yield from leaves(child)
@@ -287,20 +287,20 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def map_entries(array: pa.MapArray) -> pa.StructArray:
-    """Return keys and values of all rows, one after the other."""
+    """Return keys and values of all rows, concatenated."""
     return _as_list(array).flatten()
 
 
 def _as_list(array: pa.Array) -> pa.ListArray:
     if not pa.types.is_map(array.type):
         return array
-    # A map has no kernel to flatten it, and its `keys` ignore slicing; a list of entries is the same memory.
+    # No kernel flattens a map, and its `keys` ignore slicing; a list of entries has the same memory.
     entry = pa.struct([pa.field("key", array.type.key_type, nullable=False), pa.field("value", array.type.item_type)])
     return array.cast(pa.list_(entry))
 
 
 def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return offsets from 0 on, null where the row is, and the values they refer to; maps give entries."""
+    """Return offsets that start at 0, null for null rows, and the values that they refer to; maps return entries."""
     lists, valid = _as_list(array), is_valid(array)
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(np.where(valid, values_of(lists.value_lengths(), np.int32), 0), out=offsets[1:])
@@ -308,9 +308,9 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def rebuild(array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
-    """Return `array` as `target`: struct fields matched by name, missing ones null, leaves made by `leaf`.
+    """Return `array` as `target`: struct fields are matched by name, missing ones are null, `leaf` converts leaves.
 
-    It raises pyarrow.ArrowTypeError if one has lists where the other has structs, or values.
+    It raises pyarrow.ArrowTypeError if one type has lists where the other has structs or values.
     """
     of_array, of_target = ((pa.types.is_nested(kind), pa.types.is_struct(kind)) for kind in (array.type, target))
     if of_target[0] and of_array != of_target:

@@ -1,4 +1,4 @@
-"""The values of texts that other programs wrote, as Spark casts them."""
+"""Values of text that other programs wrote, converted like Spark's casts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
 def cast_text(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
-    """Return the value of a text; clocks without an offset are those of `time_zone`.
+    """Return the value of a text; timestamps without an offset are in `time_zone`.
 
     Raises:
-        ValueError: Spark does not cast the text to the type, or takes it for a value that depends on the day.
+        ValueError: Spark does not cast the text to the type, or its result depends on the current date.
     """
     if not text:
         raise ValueError("it is empty")
@@ -64,7 +64,7 @@ def _decimal(text: str, kind: pa.Decimal128Type) -> pa.Scalar:
 
 
 def _day(match: re.Match[str]) -> str:
-    """Return the year, month and day of a match with two digits each, the first of what is missing."""
+    """Return year, month and day of a match with two digits each; a missing one is the first."""
     year, month, day = match.group(1, 2, 3)
     return f"{year}-{month or '1':0>2}-{day or '1':0>2}"
 
@@ -78,7 +78,7 @@ def _timestamp(text: str, kind: pa.TimestampType, time_zone: str) -> pa.Scalar:
     if kind.tz is None or not offset:
         local = value_of(
             written, pa.timestamp("us"), time_zone
-        )  # Spark leaves out the offset of a clock without a zone
+        )  # Spark ignores the offset of a timestamp without time zone
         if kind.tz is None:
             return local.cast(kind)
         return instants_of(pa.array([local]), time_zone).cast(kind)[0]

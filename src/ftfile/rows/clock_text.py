@@ -1,4 +1,4 @@
-"""Times of day and their texts, such as `23:59:59.123456`."""
+"""Times of day and their text, such as `23:59:59.123456`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 
 
 def times_of_day(texts: pa.StringArray) -> pa.Array:
-    """Return the times of day of texts, null where these are; `pyarrow.ArrowInvalid` for another text."""
-    # Arrow parses no times of day, but timestamps.
+    """Return the times of day of texts, null for nulls; `pyarrow.ArrowInvalid` for another text."""
+    # Arrow parses timestamps, but no times of day.
     moments = pc.binary_join_element_wise("1970-01-01", texts, " ")
     return moments.cast(pa.timestamp("us")).cast(pa.time64("us"))
 

@@ -1,6 +1,6 @@
-"""The words, signs and values of a text that is a condition; and comparisons of columns with literals.
+"""Tokens of conditions, and comparisons of columns with literals.
 
-These are Arrow expressions that are false instead of null.
+Comparisons are Arrow expressions that are false instead of null.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPARED = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DIGITS_MAX = 40  # of integers, with room: no column has as many
+_DIGITS_MAX = 40  # more than any integer column has
 _MIDNIGHT = " 00:00:00"
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
 _INSTANT = pa.timestamp("us", UTC)
@@ -47,20 +47,20 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a condition."""
+    """A token of a condition."""
 
-    kind: str  # of the groups of `_TOKEN`, or `end`
+    kind: str  # the name of a group of `_TOKEN`, or `end`
     text: str
-    position: int  # of its end in the condition
+    position: int  # the position of its end in the condition
 
     @property
     def word(self) -> str:
-        """Return a word in capitals, or a sign; nothing for others, such as columns in backticks."""
+        """Return a word in capitals, or a sign; empty for other tokens, such as columns in backticks."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
 def tokens_of(where: str, argument: str) -> list[Token]:
-    """Return the pieces of a condition, and then its end; a ConfigError for what is none, and for comments."""
+    """Return the tokens of a condition, and its end; a ConfigError for invalid characters and comments."""
     tokens, position, end = list[Token](), 0, len(where.rstrip())
     while position < end:
         match = _TOKEN.match(where, position)
@@ -68,7 +68,7 @@ def tokens_of(where: str, argument: str) -> list[Token]:
             rest = where[position:].strip()
             raise ConfigError(f"{argument}={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN[argument]}")
         if match["comment"]:
-            # Spark would not read what follows, where two signs would make a plus.
+            # Spark would ignore the text after them, where two minus signs would mean plus.
             comment = where[match.start("comment") :][:20]
             raise ConfigError(f"{argument}={where!r}: {comment!r}: comments are not supported")
         position, kind = match.end(), str(match.lastgroup)
@@ -77,10 +77,10 @@ def tokens_of(where: str, argument: str) -> list[Token]:
 
 
 class Cursor:
-    """Reads the pieces of a condition, which is the value of an argument, one after the other.
+    """Reads the tokens of a condition, the value of an argument, from left to right.
 
     Raises:
-        ConfigError: as `tokens_of`.
+        ConfigError: like `tokens_of`.
     """
 
     def __init__(self, where: str, argument: str) -> None:
@@ -106,7 +106,7 @@ class Cursor:
             raise self._error(word)
 
     def _error(self, what: str) -> ConfigError:
-        """Return the error that something else is expected here."""
+        """Return the error that another token is expected here."""
         before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
         text = self._peek().text or "nothing"
         after = f"after {before!r}" if before else "at the start"
@@ -114,18 +114,18 @@ class Cursor:
 
 
 def unquoted(text: str) -> str:
-    """Return a text, or the name of a column, without its quotes."""
+    """Return the content of a quoted text or column name."""
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
 def never() -> pc.Expression:
-    """Return the condition that no row meets."""
+    """Return the condition that matches no row."""
     return pc.scalar(False)  # noqa: FBT003 - a literal of the expression
 
 
 @dataclass(frozen=True, slots=True)
 class TimeText:
-    """A date or a timestamp as it is written in a text."""
+    """A date or a timestamp literal."""
 
     text: str
     kind: str
@@ -136,16 +136,16 @@ class TimeText:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of rows, which are compared with literals."""
+    """The columns of rows that conditions can compare."""
 
     schema: pa.Schema
     time_zone: str  # of timestamps without an offset
-    called: str  # in errors
-    time_zones: Mapping[str, str]  # of columns that have another
-    argument: str  # whose value the condition is, in errors
+    called: str  # the name of the columns in errors
+    time_zones: Mapping[str, str]  # the time zones of columns with another time zone
+    argument: str  # the argument that contains the condition, for errors
 
     def fields(self, names: Iterable[str]) -> list[pa.Field]:
-        """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
+        """Return the columns with these names, ignoring case; `ConfigError` names all unknown ones."""
         fields = {field.name.lower(): field for field in self.schema} | {field.name: field for field in self.schema}
         names = list(names)
         matches = [fields.get(name, fields.get(name.lower())) for name in names]
@@ -171,7 +171,7 @@ class Columns:
         return compared | is_nan if sign in (">", ">=") else compared
 
     def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
-        """Return the condition that a column has one of the values, of which None is null."""
+        """Return the condition that a column has one of the values; None is null."""
         present = [value for value in values if value is not None]
         condition = self.is_one_of(field, present)
         return condition | pc.field(field.name).is_null() if len(present) < len(values) else condition
@@ -187,7 +187,7 @@ class Columns:
         if not pa.types.is_floating(kind):
             return column.isin(pa.array(literals, kind))
         numbers = [literal.as_py() for literal in literals]
-        zeros = [0.0, -0.0] if 0.0 in numbers else []  # which are equal, and other bytes
+        zeros = [0.0, -0.0] if 0.0 in numbers else []  # strings that are equal to Arrow, and have other bytes
         condition = column.isin(pa.array([*numbers, *zeros], kind))
         return condition | pc.is_nan(column) if any(map(math.isnan, numbers)) else condition
 
@@ -197,7 +197,7 @@ class Columns:
         return never() if any(value is None for value in values) else ~condition & pc.field(field.name).is_valid()
 
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
-        """Return a value as one of the column's type."""
+        """Return a value converted to the type of the column."""
         kind = value_type(field.type)
         if pa.types.is_nested(kind):
             raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which cannot be compared")
@@ -214,9 +214,9 @@ class Columns:
 
 
 def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
-    """Return a value as one of this type; `ValueError`, `TypeError`, or an error of Arrow's if it is none.
+    """Return a value converted to this type; `ValueError`, `TypeError`, or an error of Arrow if it has no such value.
 
-    Of a text with an offset, a type without a zone has the time that clocks of `time_zone` show at this instant.
+    A text with an offset, for a type without time zone, is the local time in `time_zone`.
     """
     value = _plain(value, kind)
     if isinstance(value, str) and not _holds_text(kind):
@@ -233,12 +233,12 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         value = value.encode()
     scalar = pa.scalar(value, kind)
     if scalar.as_py() != value and not pa.types.is_floating(kind):
-        raise ValueError(f"it would be compared as {scalar.as_py()!r}")  # Arrow makes 7 of 7.5
+        raise ValueError(f"it would be compared as {scalar.as_py()!r}")  # Arrow converts 7.5 to 7
     return scalar
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
-    """Return a value as one that Arrow takes for this type: dates as text, numbers as Python's own."""
+    """Return a value in a form that Arrow converts to this type: dates as text, numbers as Python's."""
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     elif type(value).__module__ == "numpy":
@@ -266,7 +266,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def _time_text(text: str, kind: pa.DataType) -> str:
-    """Return the text of a date or a timestamp as `value_of` takes it."""
+    """Return the text of a date or a timestamp that `value_of` accepts."""
     if pa.types.is_date(kind):
         return text.removesuffix(_MIDNIGHT)
     if pa.types.is_timestamp(kind):

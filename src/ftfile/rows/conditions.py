@@ -1,6 +1,6 @@
-"""Conditions on rows: mappings, SQL-like text and Arrow expressions, all as Arrow expressions.
+"""Conditions on rows: mappings, SQL-like text and Arrow expressions, compiled to Arrow expressions.
 
-The grammar of a text, in any case::
+The grammar of a text, which is not case-sensitive::
 
     condition  = both {OR both}          both = negated {AND negated}
     negated    = {NOT} (( condition ) | TRUE | FALSE | column | comparison)
@@ -9,8 +9,8 @@ The grammar of a text, in any case::
                | column IS [NOT] NULL
     literal    = 7 | -7.5 | 1e3 | 'text' | "text" | TRUE | FALSE | NULL | DATE 'text' | TIMESTAMP 'text'
 
-Conditions are SQL's: a row is chosen only where the condition is true, and not where it is null. Floating-point numbers
-are ordered as in Spark: NaN equals NaN, and is greater than any other number.
+As in SQL, a condition selects a row only if it is true, and not if it is null. Floating-point numbers are ordered as in
+Spark: NaN equals NaN, and is greater than all other numbers.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-_DEPTH_MAX = 100  # of parentheses within each other
-_COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
-_CALLS_MAX = 4000  # of an expression: a comparison is one, and what joins two is another
-_WALK_BYTES = 512 << 20  # of stack, of which only what is used takes memory: enough for 200,000 calls and more
-# The end of a call in an expression that is serialized: a text of three letters.
+_DEPTH_MAX = 100  # nested parentheses
+_COMPARISONS_MAX = 1000  # Arrow's unguarded recursion ends the process at 20,000
+_CALLS_MAX = 4000  # operators of an expression: comparisons, and operators that join two conditions
+_WALK_BYTES = 512 << 20  # bytes of stack, enough for 200,000 nested calls; only used pages take memory
+# The end of a call in a serialized expression: a text of three letters.
 _CALL_END = b"\x03\x00\x00\x00end\x00"
-_COPIES = 2  # of the expression in a serialized one: at the start and at the end
+_COPIES = 2  # occurrences in every serialized expression, at its start and its end
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
@@ -61,16 +61,23 @@ def predicate(
     columns: str = "columns",
     argument: str = "where",
 ) -> pc.Expression | None:
-    """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping are no condition.
+    """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping match all rows.
 
-    `where` has, by column, a value or a list of values (None is null), of which one must be there; or it is a text in
-    the grammar of this module; or an expression, which is checked and returned. Names of columns match case aside, but
-    those in an expression. Literals become values of the column's type. Timestamps that have no offset are by the
-    clocks of `time_zone`, but those of columns in `time_zones` by the zones there. `columns` is what errors call the
-    columns of the schema, `argument` the condition.
+    Column names ignore case, except for those in an expression. Literals are converted to the type of their column.
+
+    Args:
+        where: a mapping from columns to a value or a list of values (None is null); a text in the grammar of this
+            module; or
+            an Arrow expression, which is checked and returned.
+        schema: of the rows.
+        columns: what errors call the columns of the schema.
+        argument: what errors call the condition.
+        time_zone: of timestamps without an offset.
+        time_zones: of columns with another time zone.
 
     Raises:
-        ConfigError: `where` is none of these, names no column, or compares a column with no value of its type.
+        ConfigError: `where` has another type, names an unknown column, or compares a column with a value of another
+            type.
     """
     if where is None:
         return None
@@ -108,11 +115,11 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
 
 
 def _calls(where: pc.Expression) -> int:
-    """Return the number of comparisons and operators in an expression, however deep it is."""
+    """Return the number of comparisons and operators in an expression of any depth."""
     counts: list[int] = []
 
     def count() -> None:
-        # Arrow serializes no columns by number, which `Selection` refuses.
+        # Arrow cannot serialize columns by number, which `Selection` refuses.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             _, (serialized,) = where.__reduce__()
             counts.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
@@ -130,7 +137,7 @@ def _calls(where: pc.Expression) -> int:
 
 
 def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
-    """Return all conditions joined, as a tree that is as flat as it can be."""
+    """Return all conditions joined to a tree of minimal depth."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
@@ -141,7 +148,7 @@ _all, _any = partial(_joined, operator.and_), partial(_joined, operator.or_)
 
 
 class _Parser(Cursor):
-    """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
+    """Parses a text, and builds the condition or, with `negated`, its opposite; both match only true rows."""
 
     def __init__(self, where: str, columns: Columns) -> None:
         super().__init__(where, columns.argument)
@@ -267,12 +274,12 @@ class _Parser(Cursor):
             return unquoted(token.text)
         if token.word:
             return _CONSTANTS[token.word]
-        text = f"-{token.text}" if negative else token.text  # Python rounds the digits of `-value`
+        text = f"-{token.text}" if negative else token.text  # unary minus of Python rounds Decimals
         try:
             return int(text) if token.text.isdigit() else Decimal(text)
         except (ValueError, ArithmeticError):
             raise ConfigError(f"{self._argument}: {text[:20]} is too long, or too large, for a number") from None
 
     def _is_time(self) -> bool:
-        # `date` and `timestamp` are names of columns, too.
+        # `date` and `timestamp` can also be column names.
         return self._peek().word in _TIMES and self._tokens[self._next + 1].kind == "text"

@@ -1,4 +1,4 @@
-"""Values of VARIANT within JSON lines: any JSON value each."""
+"""Values of VARIANT in JSON lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ftfile.rows.variant_encoding import json_value, variant_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TEXTS_MAX = 1 << 30  # characters of a column: Arrow's strings have a limit of 2 GiB
+_TEXTS_MAX = 1 << 30  # characters of a column: Arrow's strings are limited to 2 GiB
 _SPACE = re.compile(r"[ \t\r]*")
 
 
 def with_raw_variants(array: pa.Array, time_zone: str) -> pa.Array:
-    """Return a column whose VARIANTs are the JSON texts of their values, as large strings, which Spark never sends.
+    """Return a column whose VARIANTs are JSON text, as large strings, which Spark never sends.
 
     Raises:
         ValueError: a VARIANT has no JSON text, or NULL is an element of an array or a value of a map.
@@ -70,10 +70,10 @@ def _texts(array: pa.StructArray, time_zone: str) -> pa.Array:
 
 
 def with_binary_variants(lines: bytes, schema: pa.Schema) -> bytes:
-    """Return lines in which each value of VARIANT is an object of its two binary values, in base64.
+    """Return lines in which each VARIANT is an object of its two binary values, in base64.
 
     Raises:
-        ValueError: a line is not a JSON object, or has no fitting values.
+        ValueError: a line is not a JSON object, or its values do not match the types.
     """
     pieces: list[str] = []
     kinds = {field.name: field.type for field in schema}
@@ -83,14 +83,14 @@ def with_binary_variants(lines: bytes, schema: pa.Schema) -> bytes:
 
 
 class _Scan:
-    """A line, and the values of VARIANT that are found in it."""
+    """A line, and the VARIANTs that were found in it."""
 
     def __init__(self, line: str) -> None:
         self._line = line
-        self._found: list[tuple[int, int, str]] = []  # start and end of each, and the text in its place
+        self._found: list[tuple[int, int, str]] = []  # start, end and replacement of each
 
     def pieces(self, kinds: dict[str, pa.DataType]) -> Iterator[str]:
-        """Yield the parts of the line, with other values at the places of VARIANTs, given the types of columns."""
+        """Yield the parts of the line, with replaced VARIANTs, given the types of columns."""
         self._object(self._space(0), kinds, None)
         last = 0
         for start, after, text in self._found:
@@ -114,7 +114,7 @@ class _Scan:
         return self._space(at + 1)
 
     def _value(self, start: int, kind: pa.DataType | None) -> int:
-        """Return the place after a value, and any space; None is the type of values that are skipped."""
+        """Return the position after a value and white space; the type None skips a value."""
         if kind is not None and is_variant(kind):
             return self._variant(start)
         if kind is None or not has_variant(kind) or self._is(start, "n"):  # null
@@ -132,7 +132,7 @@ class _Scan:
         return self._space(end)
 
     def _object(self, start: int, kinds: dict[str, pa.DataType], other: pa.DataType | None) -> int:
-        """Return the place after an object, and any space, given the types of fields, and that of all other fields."""
+        """Return the position after an object and white space, given the types of its fields and of others."""
         place = self._after(start, "{")
         if self._is(place, "}"):
             return self._space(place + 1)

@@ -1,4 +1,4 @@
-"""The functions of `pyarrow.compute`, which is imported by the first: it takes 25 ms, and most writers need none."""
+"""The functions of `pyarrow.compute`, imported at first use: it takes 25 ms, and most writers need none."""
 
 from __future__ import annotations
 

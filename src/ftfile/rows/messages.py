@@ -1,4 +1,4 @@
-"""Rows that come from storage as messages of Arrow: checked before a value of them is used."""
+"""Rows in Arrow messages from storage, validated before use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pyarrow as pa
 
 
 def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch that came from storage, once no value of it lies beyond its buffers; checked in one pass.
+    """Return a batch from storage after checking that no value lies outside of its buffers, in one pass.
 
-    Its strings may be any bytes, as Spark's are.
+    Its strings can be any bytes, like Spark's.
 
     Raises:
-        pa.ArrowInvalid: the batch is not what Arrow's writers make.
+        pa.ArrowInvalid: the batch is not valid output of an Arrow writer.
     """
     batch.validate()
     for column in batch.columns:
@@ -23,7 +23,7 @@ def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_binaries(kind: pa.DataType) -> pa.DataType:
-    """Return a type with binary values in place of strings, as which an array may be viewed."""
+    """Return a type with binary values in place of strings, for a view of an array."""
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_struct(kind):
@@ -36,10 +36,10 @@ def with_binaries(kind: pa.DataType) -> pa.DataType:
 
 
 def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a message, which ftfile wrote without compression, as `validated` does.
+    """Return the rows of an uncompressed message of ftfile, like `validated`.
 
     Raises:
-        pa.ArrowInvalid: it is compressed, or not what Arrow's writers make.
+        pa.ArrowInvalid: it is compressed, or not valid output of an Arrow writer.
     """
     _check_is_plain(memoryview(message))
     return validated(pa.ipc.read_record_batch(message, schema))
@@ -51,12 +51,12 @@ def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 # these numbers are: their bytes, its bytes, and where its fields are in it, 0 for those without value.
 _HEAD, _FIELDS, _BACK, _NEXT = (struct.Struct(form) for form in ("<III", "<6H", "<i", "<I"))
 _LENGTH = struct.Struct("<q")
-_LAST = _FIELDS.size - 2  # without value if the numbers end there
+_LAST = _FIELDS.size - 2  # without a value if the numbers end here
 _MARK, _METADATA, _VERSION, _ROWS = 0xFFFFFFFF, 8, 4, 3
 
 
 def _check_is_plain(message: memoryview) -> None:
-    """Refuse a message of compressed rows, of other things than rows, or of another version or length."""
+    """Refuse a message of compressed rows, of other content than rows, or of another version or length."""
     try:
         mark, metadata_bytes, top = _HEAD.unpack_from(message)
         body = _METADATA + metadata_bytes

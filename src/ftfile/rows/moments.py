@@ -1,13 +1,13 @@
-"""Times by a clock in the text of a condition: what they are is written out before the condition is read.
+"""Functions of the current time in conditions, replaced by literals before a condition is parsed.
 
-They are values, in the words of Spark and in any case::
+The grammar, in the words of Spark and not case-sensitive::
 
     moment = CURRENT_DATE() | CURRENT_TIMESTAMP() | NOW() | DATE 'text' | TIMESTAMP 'text' | moment (+ -) shift
            | DATE_ADD( moment , 7 ) | DATE_SUB( moment , 7 )
     shift  = INTERVAL 7 unit {7 unit} | 7, for days of a date
     text   = DATE_FORMAT( moment , 'pattern' )
 
-A unit is YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, or one of them with an S; a number may have a sign.
+A unit is YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, singular or plural; a number can have a sign.
 """
 
 from __future__ import annotations
@@ -40,22 +40,27 @@ _MONTHS = {"MONTH": 1, "YEAR": 12}
 _SIGNS = ("+", "-")
 _FIRST_DAY, _LAST_DAY = DAYS_OF_TEXT
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
-# Words that may follow a moment: other ones, such as DIV, would make it a part of something else.
+# Words that can follow a moment. After another word, such as DIV, the moment would be an operand.
 _AFTER = frozenset({"AND", "OR", "IN", "IS", "NOT", "BETWEEN", "LIKE", "WHEN", "THEN", "ELSE", "END"})
-_DIGITS_MAX = 9  # of a number; more leave the years that there are
-_NESTED_MAX = 100  # functions within each other
+_DIGITS_MAX = 9  # of a number; longer numbers exceed the supported years
+_NESTED_MAX = 100  # nested functions
 _CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", UTC)
 
 
 def with_clock_values(where: _Where, now_ms: int, time_zone: str, argument: str = "where") -> _Where | str:
-    """Return a condition in which times by a clock are literals, as `DATE '2024-06-01'`; what is no text as it is.
+    """Return a condition with functions of the current time replaced by literals, such as `DATE '2024-06-01'`.
 
-    `now_ms` counts from 1970 UTC. Dates, and steps of a day or more, are by the clocks of `time_zone`, as in a session
-    of Spark that has this zone: where they skip an hour, what falls into it comes later by the hour. Errors name the
-    argument that has the condition.
+    Other types of conditions are returned unchanged. Dates, and steps of a day or more, are in `time_zone`, as in a
+    Spark session with this time zone: a local time that daylight saving skips is moved later by the gap.
+
+    Args:
+        where: any condition.
+        now_ms: since 1970 UTC.
+        time_zone: of dates.
+        argument: the name of the argument with the condition, for errors.
 
     Raises:
-        ConfigError: an interval, a function or a pattern is not understood, or a time is beyond the years 1 to 9999.
+        ConfigError: an interval, a function or a pattern is invalid, or a time is outside of the years 1 to 9999.
     """
     if not isinstance(where, str) or not _ANY.search(where):
         return where
@@ -63,12 +68,12 @@ def with_clock_values(where: _Where, now_ms: int, time_zone: str, argument: str 
 
 
 class _Moment(NamedTuple):
-    kind: str  # of `_LITERALS`
+    kind: str  # a value of `_LITERALS`
     value: int  # days or microseconds since 1970 UTC
 
 
 class _Settling(Cursor):
-    """Walks a text once."""
+    """Parses a text once."""
 
     def __init__(self, where: str, argument: str, now_us: int, time_zone: str) -> None:
         super().__init__(where, argument)
@@ -89,7 +94,7 @@ class _Settling(Cursor):
 
     def _written_out(self) -> str:
         if self._next and self._tokens[self._next - 1].word in _SIGNS:
-            raise self._error("a number")  # what is before the sign would count first
+            raise self._error("a number")  # the operator before the sign would bind first
         literal = self._literal_text()
         following = self._peek()
         if following.kind not in ("sign", "end") and following.word not in _AFTER:
@@ -155,7 +160,7 @@ class _Settling(Cursor):
         return _Moment(kind, self._shown(checked.value)) if is_clock else checked
 
     def _moved(self, moment: _Moment, sign: int) -> _Moment:
-        """Return a moment with the interval that follows, as Spark has it: whole days and months are by clocks."""
+        """Return a moment plus the following interval, as in Spark: days and months are added to the local time."""
         months = micros = 0
         while True:
             number, unit = self._number(), self._unit(self._peek())
@@ -207,7 +212,7 @@ class _Settling(Cursor):
         return clock_us
 
     def _shown(self, clock: int, offset: int | None = None) -> int:
-        """Return the instant at which clocks show a time, where they do twice that with this offset."""
+        """Return the instant of a local time; of two instants, the one with this offset."""
         before, after = (self._clock(clock + away) - clock - away for away in (-_DAY_US, _DAY_US))
         for candidate_us in (before if offset is None else offset, before, after):
             if self._clock(clock - candidate_us) == clock:
@@ -221,7 +226,7 @@ class _Settling(Cursor):
         return value_texts(pa.array([clock], _CLOCK), UTC)[0] + offset_text(clock - moment.value)
 
     def _checked(self, kind: str, value: int) -> _Moment:
-        # A day is left at both ends, so that every zone has a clock.
+        # A day is kept at both ends, so that the time exists in all time zones.
         if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
             raise ConfigError(f"{self._argument}={self._where!r}: a time is outside the years 1 to 9999")
         return _Moment(kind, value)
@@ -253,7 +258,7 @@ class _Settling(Cursor):
 
 
 def _plus_months(day: int, months: int) -> int:
-    """Return a day some months later, or the last of its month where that has no such day."""
+    """Return a day some months later, or the last day of that month if it is shorter."""
     if not months:
         return day
     date = datetime.date.fromordinal(day + _EPOCH)

@@ -1,4 +1,4 @@
-"""Messages of Protobuf and compressed chunks, as ORC files have them at their end and at the end of stripes."""
+"""Protobuf messages and compressed chunks of ORC files, at the end of files and stripes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _NUMBER, _BYTES = 0, 2
 _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
-_CHUNK_BYTES_MAX = 1 << 23  # that a head can name
+_CHUNK_BYTES_MAX = 1 << 23  # the largest that a header can contain
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
-    """Yield number and value of each field, and its bytes."""
+    """Yield number, value and bytes of each field."""
     position = 0
     while position < len(message):
         start = position
@@ -34,20 +34,20 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """Return a field that is a number."""
+    """Return a numeric field."""
     return varint(field << 3 | _NUMBER) + varint(value)
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """Return a field that is a text or a message."""
+    """Return a text or message field."""
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
 def plain(data: bytes, codec: int) -> bytes:
-    """Return data without the compression of its chunks, whose codec has a number in ORC.
+    """Return decompressed data, given ORC's number of the codec.
 
     Raises:
-        ValueError: a chunk is damaged, or larger than ORC has it.
+        ValueError: a chunk is damaged, or too large for ORC.
     """
     if not codec:
         return data
@@ -85,6 +85,6 @@ def _whole(data: bytes) -> bytes:
 
 
 def chunks(data: bytes, size_max: int) -> bytes:
-    """Return data in chunks that are not compressed."""
+    """Return data in uncompressed chunks."""
     pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
     return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)

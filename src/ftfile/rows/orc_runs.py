@@ -1,6 +1,6 @@
-"""Unsigned integers in the runs of ORC, of both versions of its encoding.
+"""Unsigned integers in runs of ORC, in both versions of the encoding.
 
-A reader takes no more numbers than it asks for, and each run has at least one, so that it ends with any bytes.
+A reader reads only the requested numbers, and each run has at least one, so that it terminates for any input.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     ReadRun: TypeAlias = Callable[[bytes, int], tuple[Numbers, int]]
 
 
-_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  # in bits, by their codes
+_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  # in bits, by code
 _BITS_64 = 64
 _MASK_64 = 2**64 - 1
 _LEAST_REPEATED = 3
 _SIGN_OF_BYTE = 0x80
-_PAIR = 2  # numbers that the head of a delta run has
+_PAIR = 2  # numbers in the header of a delta run
 
 
 def first_run_numbers(data: bytes, count: int) -> Numbers:
-    """Return the first numbers of runs of version 1; `ValueError` if the bytes are damaged or have fewer."""
+    """Return the first numbers of runs of version 1; `ValueError` if the bytes are damaged or too short."""
     return _numbers(data, count, _run_of_version_1)
 
 
 def second_run_numbers(data: bytes, count: int) -> Numbers:
-    """Return the first numbers of runs of version 2; `ValueError` if the bytes are damaged or have fewer."""
+    """Return the first numbers of runs of version 2; `ValueError` if the bytes are damaged or too short."""
     return _numbers(data, count, _run_of_version_2)
 
 
@@ -80,7 +80,7 @@ def _direct(data: bytes, position: int) -> tuple[Numbers, int]:
 
 
 def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
-    """Return numbers of a run that stores high bits of a few of them apart."""
+    """Return numbers of a run with patches of high bits (Patched Base)."""
     code, count = _width_and_count(data, position)
     width = _WIDTHS[code]
     third, fourth = _bytes_at(data, position + 2, 2)
@@ -101,7 +101,7 @@ def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
 
 
 def _base(data: bytes) -> int:
-    """Return the number whose first bit is its sign."""
+    """Return a number whose first bit is its sign."""
     number = int.from_bytes(data, "big")
     sign = 1 << 8 * len(data) - 1
     return sign - number if number & sign else number
@@ -128,7 +128,7 @@ def _steps(first: int, delta: int, count: int) -> Numbers:
 
 
 def _width_and_count(data: bytes, position: int) -> tuple[int, int]:
-    """Return the code of a width, and how many numbers a run has."""
+    """Return the code of a width, and the number of values in a run."""
     first, second = _bytes_at(data, position, 2)
     return first >> 1 & 31, ((first & 1) << 8 | second) + 1
 

@@ -1,8 +1,7 @@
-"""Spark's schema JSON (`StructType.json()`) to Arrow and back, without pyspark; and types that take those of others.
+"""Conversion of Spark's schema JSON (`StructType.json()`) to Arrow and back, without pyspark, and type widening.
 
-Spark 4.0 to 4.3 spell the types below alike; `time(p)`, `geometry(...)` and `geography(...)` came with 4.1.
-A collation is written as `string` with `__COLLATIONS` in the metadata of the field, and as `string collate X`
-where a type stands alone.
+Spark 4.0 to 4.3 spell the types below in the same way; `time(p)`, `geometry(...)` and `geography(...)` are new in 4.1.
+A collation is `string` with `__COLLATIONS` in the metadata of the field, and `string collate X` without a field.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _ATOMIC: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "time(6)": pa.time64("us"),
     "decimal": pa.decimal128(10, 0),
-    # As Spark sends it to Python, but nullable: the metadata of the second field tells it from another struct.
+    # As Spark sends it to Python, but nullable; the metadata of the second field distinguishes it from other structs.
     "variant": pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})]),
 }
 _SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name not in {"decimal", "variant"}}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRECISION_MAX = 38
 _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-# Names of types in SQL, also those of other programs, as the JSON of schemas has them.
+# Names of types in SQL, also of other programs, by their name in schema JSON.
 JSON_NAMES = {
     **{sql: name for name, sql in _SQL_NAMES.items()},
     "real": "float",
@@ -60,7 +59,7 @@ _LOG = "_ftfile/log"
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
-# What to do about types that no file format here gives back as they went in; the first match counts.
+# Remedies for types that no file format can return unchanged; the first match is used.
 _ADVICE = (
     (re.compile(r"time(\(|$)"), "only TIME(6) is supported: cast(column AS TIME(6))"),
     (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
@@ -70,13 +69,13 @@ _ADVICE = (
 
 
 class _Problems(list[str]):
-    """All columns that cannot be stored, so that one error names them."""
+    """Collects all columns that cannot be stored for one error."""
 
     def add(self, path: str, what: str, advice: str) -> None:
         self.append(f"column `{path}`: {what}; {advice}" if path else f"{what}; {advice}")
 
     def add_same_names(self, prefix: str, fields: list[dict[str, Any]]) -> None:
-        """Add names that differ in case only, or not at all: Spark's readers call them ambiguous."""
+        """Add names that are equal or differ only in case, which Spark's readers call ambiguous."""
         for name, count in Counter(field["name"].lower() for field in fields).items():
             if count > 1:
                 self.add(f"{prefix}{name}", f"{count} columns have this name (case aside)", "give them different names")
@@ -89,7 +88,7 @@ class _Problems(list[str]):
 
 @lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
-    """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unfit columns."""
+    """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unsupported columns."""
     problems = _Problems()
     try:
         fields = json.loads(schema_json)["fields"]
@@ -105,10 +104,10 @@ def arrow_schema(schema_json: str) -> pa.Schema:
 
 
 def recorded_schema(schema_json: str) -> pa.Schema:
-    """Return the Arrow schema of a text that a directory's log holds, cached.
+    """Return the Arrow schema of a text from the log of a directory, cached.
 
     Raises:
-        CorruptData: it is no schema, or has a type that ftfile does not store.
+        CorruptData: it is not a schema, or has a type that ftfile does not store.
     """
     try:
         return arrow_schema(schema_json)
@@ -169,25 +168,25 @@ def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataTyp
 
 
 def is_variant(arrow: pa.DataType) -> bool:
-    """Return True for the type of VARIANT, which equals that of a struct: Arrow compares no metadata."""
+    """Return True for the type of VARIANT, which Arrow compares equal to a struct, ignoring metadata."""
     return bool(arrow.equals(_ATOMIC["variant"], check_metadata=True))
 
 
 def type_text(arrow: pa.DataType) -> str:
-    """Return a type as errors show it: VARIANT has the text of a struct."""
+    """Return a type for errors, in which a VARIANT is not shown as a struct."""
     return "variant" if is_variant(arrow) else str(arrow)
 
 
 def has_variant(arrow: pa.DataType) -> bool:
-    """Return True for VARIANT, and for a type that has it within."""
+    """Return True for VARIANT, and for a type that contains it."""
     if is_variant(arrow):
         return True
     return pa.types.is_nested(arrow) and any(has_variant(arrow.field(index).type) for index in range(arrow.num_fields))
 
 
 def as_nullable(schema_json: str) -> str:
-    """Return the schema with everything nullable at every depth, as Spark's own file sink has it."""
-    # One batch without nulls promises nothing about the next.
+    """Return the schema with all fields nullable at every depth, like Spark's file sink."""
+    # The next batch can contain nulls even if this one does not.
     return json.dumps(_as_nullable(json.loads(schema_json)), separators=(",", ":"), sort_keys=True)
 
 
@@ -203,17 +202,17 @@ def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def sql_types(schema_json: str) -> dict[str, str]:
-    """Return the type of each column of a Spark `StructType.json()`, as SQL spells it."""
+    """Return the types of the columns of a Spark `StructType.json()` in SQL."""
     return {field["name"]: sql_type(field["type"]) for field in json.loads(schema_json)["fields"]}
 
 
 def quoted_name(name: str) -> str:
-    """Return the name of a column, or of a field, as SQL has it, whatever is in it."""
+    """Return the quoted name of a column or field in SQL."""
     return f"`{name.replace('`', '``')}`"
 
 
 def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
-    """Return a type of Spark's JSON as its SQL, and Hive's, spell it: `array<bigint>`."""
+    """Return a type of Spark's JSON in the SQL of Spark and Hive: `array<bigint>`."""
     if isinstance(spark, str):
         return _SQL_NAMES.get(spark, spark)
     if spark["type"] == "array":
@@ -264,14 +263,14 @@ _WIDER = {
     pa.float32(): (pa.float64(),),
 }
 
-# The digits that hold any integer of a type; Avro stores those up to 32 bits as one type.
+# The digits for any integer of a type; Avro stores integers of up to 32 bits as one type.
 _DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 19}
-# The digits of decimals of which a type holds all.
+# The number of decimal digits that a type stores exactly.
 _DECIMALS = {pa.int8(): 2, pa.int16(): 4, pa.int32(): 9, pa.int64(): 18, pa.float32(): 6, pa.float64(): 15}
 
 
 def is_wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if a type has all values of another one, which it is not."""
+    """Return True if a type is wider than another one: it has all of its values."""
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         whole_digits = new.precision - new.scale >= old.precision - old.scale
         return bool(whole_digits and new.scale >= old.scale)
@@ -279,9 +278,9 @@ def is_wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def reads_back(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if files of every format with values of the old type are read as the new one, and lose none.
+    """Return True if files of every format with the old type can be read as the new one without loss.
 
-    Fields of structs are found by name; one that is missing on a side is null, or left out.
+    Struct fields are found by name; a missing one is null, or left out.
     """
     if is_variant(old) or is_variant(new):
         return is_variant(old) and is_variant(new)
@@ -298,7 +297,7 @@ def reads_back(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _has_digits(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if one type is a decimal, the other one of numbers, and the new one has the digits of the old one."""
+    """Return True if one type is a decimal, the other one numeric, and the new type has all digits of the old one."""
     if pa.types.is_decimal(new):
         return old in _DIGITS and bool(new.precision - new.scale >= _DIGITS[old])
     if pa.types.is_decimal(old):
@@ -308,7 +307,7 @@ def _has_digits(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if fractions in decimal digits become floating-point numbers, the nearest ones; also within types."""
+    """Return True if decimal fractions become the nearest floating-point numbers; also in nested types."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         new_types = {field.name: field.type for field in new}
         return any(has_nearest(field.type, new_types[field.name]) for field in old if field.name in new_types)
@@ -320,9 +319,9 @@ def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool = False) -> Iterator[str]:
-    """Yield a clause for each field of both, or within one, that is not read back; see `reads_back`.
+    """Yield a clause for each common field that cannot be read back, also for nested ones; see `reads_back`.
 
-    With `narrower`, a smaller type of numbers fits, too: reading fails at a value that it does not have.
+    With `narrower`, a smaller numeric type is accepted, too: reading fails at a value out of its range.
     """
     old_types = {field.name: field.type for field in old}
     for field in new:
@@ -333,12 +332,12 @@ def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool 
 
 
 def _is_smaller(old: pa.DataType, new: pa.DataType) -> bool:
-    # Some formats cut the fractions off.
+    # Some formats truncate the fractions.
     return is_wider(new, old) and not (pa.types.is_floating(old) and pa.types.is_integer(new))
 
 
 def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]:
-    """Yield a clause for each new field whose name differs from an old one's by case alone, also within structs."""
+    """Yield a clause for each new field whose name differs from an old one only in case, also in structs."""
     old_fields = {field.name.lower(): field for field in old}
     for field in new:
         before = old_fields.get(field.name.lower())

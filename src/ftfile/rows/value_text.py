@@ -1,6 +1,6 @@
-"""Values as text, and back: those of Spark's cast to string, by the column; and times in Spark's patterns.
+"""Conversion of values to text and back: Spark's cast to string, by column, and Spark's time patterns.
 
-Time zones are known by name, as in `Europe/Berlin`, or by offset, as in `+01:00`.
+Time zones are names, such as `Europe/Berlin`, or offsets, such as `+01:00`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _YEAR = re.compile(r"(-?)(\d+)(-.*)")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _DATE = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)")
 _TIMESTAMP = re.compile(_DATE.pattern + r" (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]\d\d:\d\d(?::\d\d)?)?")
-# A day before the last microsecond that 64 bits can count.
+# A day before the last microsecond in 64 bits.
 _FAR_US = 2**63 - 1 - 86_400_000_000
 _BOOLEANS = {"true": True, "false": False}
 
@@ -42,20 +42,20 @@ _POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string(
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of values: of a dictionary, that of its own values."""
+    """Return the type of values; for a dictionary, the type of its values."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def has_text(kind: pa.DataType) -> bool:
-    """Return True if values of this type have a text that is read back as the same value."""
+    """Return True if values of this type have a text from which the same value can be read."""
     return any(is_kind(kind) for is_kind in _KINDS) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
 
 
 def value_texts(values: pa.Array, time_zone: str) -> list[str]:
-    """Return the texts of values, none of which is null, instants by the clocks of `time_zone`.
+    """Return the texts of values without nulls; timestamps are in `time_zone`.
 
-    Where clocks are set back, an hour comes twice; the second carries its offset, `2024-10-27 02:30:00+01:00`. A string
-    that is not UTF-8, or a timestamp too far away for a local time, raises `ValueError`.
+    An hour that daylight saving repeats has its offset in the second occurrence: `2024-10-27 02:30:00+01:00`. A string
+    that is not UTF-8, or a timestamp out of the range of local times, raises `ValueError`.
     """
     kind = values.type
     if pa.types.is_floating(kind):
@@ -72,7 +72,7 @@ def value_texts(values: pa.Array, time_zone: str) -> list[str]:
 
 
 def value_of(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
-    """Return the value that has this text; `ValueError` if none of this type has."""
+    """Return the value of a text; `ValueError` if this type has no such value."""
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
     except (ArithmeticError, LookupError, pa.ArrowException) as error:
@@ -98,13 +98,13 @@ def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401
 
 
 def _java_text(value: np.floating[Any]) -> str:
-    """Return the text of Java's `toString` as of JDK 19: the shortest that is read as the same number."""
+    """Return the text of Java's `toString` since JDK 19: the shortest one that is read as the same number."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign = "-" if np.signbit(value) else ""
     mantissa, _, power = np.format_float_scientific(abs(value), trim="-").partition("e")
     if len(mantissa) == 1:
-        # Where one digit would do, Java takes the nearest number of two.
+        # If one digit would suffice, Java prints the nearest number with two.
         mantissa, _, power = f"{abs(float(value)):.1e}".partition("e")
     digits, exponent = mantissa.replace(".", "").rstrip("0") or "0", int(power)
     if exponent < -3 or exponent > 6:  # noqa: PLR2004
@@ -116,7 +116,7 @@ def _java_text(value: np.floating[Any]) -> str:
 
 
 def _java_year(text: str) -> str:
-    """Return a date with at least four digits in its year, and a sign if there are more."""
+    """Return a date with at least four digits for the year, and a sign for more digits."""
     match = _YEAR.fullmatch(text)
     assert match is not None, text
     sign, year, rest = match.groups()
@@ -182,13 +182,13 @@ def all_finite(array: pa.Array) -> bool:
 
 
 def float_text(array: pa.Array) -> pa.StringArray:
-    """Return the shortest text that reads back as the same float; `NaN` and `-Infinity` as in Java."""
+    """Return the shortest text that is read as the same float; `NaN` and `-Infinity` as in Java."""
     text = array.cast(pa.string())
     if not all_finite(array):
         infinite = pc.if_else(pc.greater(array, 0), "Infinity", "-Infinity")
         text = pc.if_else(pc.is_finite(array), text, pc.if_else(pc.is_nan(array), "NaN", infinite))
     if pc.any(pc.equal(pc.floor(array), array)).as_py():
-        # Arrow writes 1.0 as `1`: readers that guess types would see an integer.
+        # Arrow writes 1.0 as `1`, which readers that infer types would read as an integer.
         whole = pc.match_substring_regex(text, r"^-?\d+$")
         text = pc.if_else(whole, pc.binary_join_element_wise(text, _POINT_ZERO, _EMPTY), text)
     return text
@@ -197,19 +197,19 @@ def float_text(array: pa.Array) -> pa.StringArray:
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
 _DAY_US = 24 * 60 * _MINUTE_US
-DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31: what four digits can say
+DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, the range of four digits
 
 _DATE_WIDTHS = {"yyyy": 4, "MM": 2, "dd": 2}
 _TIME_WIDTHS = {"HH": 2, "mm": 2, "ss": 2} | {"S" * digits: digits for digits in range(1, 7)}
 _WIDTHS = _DATE_WIDTHS | _TIME_WIDTHS
-_ZONE = "XXX"  # in patterns of Spark: an offset such as +01:00, or Z
+_ZONE = "XXX"  # in Spark's patterns: an offset such as +01:00, or Z
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[\[\]]|[^']", re.DOTALL)
 
-# One item for all digits of a number: looking up items is ten times faster than looking up rows of bytes.
+# One item for all digits of a number, since looking up items is ten times faster than looking up rows of bytes.
 _TWO_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint16)
 _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _MINUS, _PLUS, _COLON, _ZULU = b"-+:Z"
-_PADDING = 0xFF  # no byte of UTF-8; after `Z` where it stands among offsets such as `+01:00`
+_PADDING = 0xFF  # invalid in UTF-8; padding after `Z` among offsets such as `+01:00`
 
 
 def check_range(array: pa.Array) -> None:
@@ -225,13 +225,13 @@ def check_range(array: pa.Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A date-time pattern whose every field has a fixed width."""
+    """A time pattern in which every field has a fixed width."""
 
-    pieces: tuple[str, ...]  # field letters as in the pattern, or `=` and literal text
+    pieces: tuple[str, ...]  # field letters of the pattern, or `=` and literal text
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
-        """Read a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are always written."""
+        """Parse a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are written."""
         choices = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             choices += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
@@ -257,7 +257,7 @@ class TimePattern:
         return pattern
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
-        """Return dates or timestamps as text, instants by the clocks of `zone`; `ValueError` as `check_range`."""
+        """Return dates or timestamps as text, in the time zone `zone`; `ValueError` like `check_range`."""
         fields = _fields(array, zone, whole_minutes=_ZONE in self.pieces)
         columns = [_column(piece, fields) for piece in self.pieces]
         matrix = np.empty((len(array), sum(column.shape[1] for column in columns)), np.uint8)
@@ -274,7 +274,7 @@ class TimePattern:
         return strings_from(offsets, matrix, pa.string(), is_valid(array) if array.null_count else None)
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
-        """Return text in this pattern as `target`, or raise `ValueError`; missing fields are as in 1970-01-01 00:00."""
+        """Return text of this pattern as `target`, or raise `ValueError`; missing fields are of 1970-01-01 00:00."""
         fields = [piece for piece in self.pieces if piece[0] != "="]
         captures = {_ZONE: r"(Z|[+-]\d{2}:\d{2})"} | {name: f"(\\d{{{width}}})" for name, width in _WIDTHS.items()}
         regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else captures[piece] for piece in self.pieces)
@@ -292,7 +292,7 @@ class TimePattern:
 
 
 def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDArray[np.int64]]:
-    """Return year, month, day, time of day and minutes east of UTC under their letters."""
+    """Return year, month, day, time of day and offset from UTC in minutes, by their letters."""
     check_range(array)
     if pa.types.is_date(array.type):
         return _date_fields(_integers(array))
@@ -302,7 +302,7 @@ def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDA
         local = _integers(clocks_of(array, zone))
         offset = (local - utc) // _MINUTE_US
         if whole_minutes:
-            # Before standard time offsets had seconds, which `+01:00` cannot say: the same instant without.
+            # Before standard time, offsets had seconds, which `+01:00` cannot contain: the same instant without them.
             local = utc + offset * _MINUTE_US
         check_range(from_numpy(local, pa.timestamp("us")))
     days = local // _DAY_US
@@ -329,7 +329,7 @@ def _date_fields(days: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
 
 
 def _column(piece: str, fields: dict[str, NDArray[np.int64]]) -> NDArray[np.uint8]:
-    """Return the bytes of a piece of the pattern: a row for each value, or one that all share."""
+    """Return the bytes of a part of the pattern: a row for each value, or one row for all."""
     if piece[0] == "=":
         return np.frombuffer(piece[1:].encode(), np.uint8).reshape(1, -1)
     values = fields[piece[0]]

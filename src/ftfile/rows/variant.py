@@ -16,7 +16,7 @@ from ftfile.rows.zone_clocks import clocks_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-LEVELS_MAX = 500  # of arrays and objects within each other: Python's own JSON parser has a limit of about 1,000
+LEVELS_MAX = 500  # nested arrays and objects; Python's JSON parser has a limit of about 1,000
 TEXT_MAX = 128 << 20  # characters: Spark's limit of a VARIANT, in bytes
 
 _VERSION = 1
@@ -25,7 +25,7 @@ _CONSTANTS = {0: "null", 1: "true", 2: "false"}
 _INTEGERS = {3: 1, 4: 2, 5: 4, 6: 8}  # bytes of each
 _DATE, _TIMESTAMP, _TIMESTAMP_NTZ = 11, 12, 13
 _FLOATS = {7: ("<d", 8, pa.float64()), 14: ("<f", 4, pa.float32())}
-_DECIMALS = {8: (4, 9), 9: (8, 18), 10: (16, 38)}  # bytes, and digits at most
+_DECIMALS = {8: (4, 9), 9: (8, 18), 10: (16, 38)}  # bytes, and maximum number of digits
 _STRING, _UUID = 16, 20
 _BYTES = (15, _STRING, _UUID)
 _UUID_PARTS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
@@ -35,11 +35,12 @@ _ESCAPE = re.compile(r"\\(?:u00[01][0-9a-f]|.)")
 
 
 def variant_json(value: bytes, metadata: bytes, time_zone: str = UTC) -> str:
-    """Return the JSON text of a VARIANT, as Spark's `to_json` returns it in a session of this time zone.
+    """Return the JSON text of a VARIANT, like Spark's `to_json` in a session with this time zone.
 
-    The text is that of the value which `variant_of` makes of it: a compaction, which reads and writes values, changes
-    nothing. So decimals keep zeros at the end, other than in Spark, where the DECIMAL 100.0 becomes the BIGINT 100. A
-    zero has no sign, fields have Java's order, and offsets from UTC have no seconds; then the clock does not, either.
+    `variant_of` makes the same value of the text, so a compaction, which reads and writes values, changes nothing. For
+    this, decimals keep trailing zeros, unlike in Spark, where the DECIMAL 100.0 becomes the BIGINT 100. A zero has no
+    sign, fields are in Java's order, and offsets from UTC have no seconds, which the local time then does not have
+    either.
 
     Raises:
         ValueError: the bytes are not a VARIANT, or have no such text.
@@ -48,7 +49,7 @@ def variant_json(value: bytes, metadata: bytes, time_zone: str = UTC) -> str:
 
 
 class _Decoder:
-    """Decodes one value. Time and memory have a bound: no byte counts twice, wherever hostile offsets refer to."""
+    """Decodes one value with bounded time and memory: no byte counts twice, whatever offsets refer to."""
 
     def __init__(self, value: bytes, keys: Sequence[str], time_zone: str) -> None:
         self._value = value
@@ -59,7 +60,7 @@ class _Decoder:
     def text(self) -> str:
         pieces: list[str] = []
         size = 0
-        # Texts, and values that are still to be decoded: where each starts, and its level. The last one is next.
+        # Texts, and values to decode with their start and level; the last one is next.
         todo: list[str | tuple[int, int]] = [(0, 0)]
         while todo:
             item = todo.pop()
@@ -84,7 +85,7 @@ class _Decoder:
         return taken
 
     def _take(self, start: int, size: int) -> bytes:
-        """Return bytes that only one value may have."""
+        """Return bytes that only one value can have."""
         self._taken += size
         if self._taken > len(self._value):
             raise ValueError("a VARIANT whose values overlap")
@@ -128,7 +129,7 @@ class _Decoder:
         if len(fields) < len(ids):
             raise ValueError("a VARIANT with two fields of the same name")
         yield "{"
-        for index, name in enumerate(sorted(fields, key=utf_16)):  # whatever order another program has chosen
+        for index, name in enumerate(sorted(fields, key=utf_16)):  # in any order that another program has chosen
             if index:
                 yield ","
             yield f"{_quoted(name)}:"
@@ -189,7 +190,7 @@ def utf_16(name: str) -> bytes:
 
 
 def _keys(metadata: bytes) -> list[str]:
-    """Return the names of fields that the metadata of a VARIANT has."""
+    """Return the field names in the metadata of a VARIANT."""
     if not metadata or metadata[0] & 0x0F != _VERSION:
         raise ValueError("a VARIANT whose metadata is not of version 1")
     size = (metadata[0] >> 6) + 1
@@ -215,7 +216,7 @@ def _as_in_java(escape: re.Match[str]) -> str:
 
 
 def _decimal_text(unscaled: int, scale: int, digits_max: int) -> str:
-    """Return a decimal with all digits, also zeros at its end, which Spark leaves out."""
+    """Return a decimal with all digits, including trailing zeros, which Spark omits."""
     digits = str(abs(unscaled))
     if scale > digits_max or len(digits) > digits_max:
         raise ValueError(f"a VARIANT with a decimal of more than {digits_max} digits")
@@ -232,13 +233,13 @@ def _float_text(value: float, kind: pa.DataType) -> str:
 
 
 def _offset_us(instant_us: int, time_zone: str) -> int:
-    """Return the offset from UTC in whole minutes; `ValueError` outside the years 0001 to 9999, but in UTC."""
+    """Return the offset from UTC in whole minutes; `ValueError` outside of the years 0001 to 9999, except in UTC."""
     if time_zone == UTC:
         return 0
     instants = pa.array([instant_us], pa.timestamp("us", UTC))
     check_range(instants)
     clock_us: int = clocks_of(instants, time_zone)[0].value
-    # Before standard time, offsets had seconds, which `+01:00` cannot show.
+    # Before standard time, offsets had seconds, which `+01:00` cannot contain.
     offset_us = abs(clock_us - instant_us) // _MINUTE_US * _MINUTE_US
     return offset_us if clock_us >= instant_us else -offset_us
 

@@ -1,4 +1,4 @@
-"""The two binary values of a VARIANT, from JSON text, as Spark's `parse_json` makes them."""
+"""The two binary values of a VARIANT from JSON text, like Spark's `parse_json`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from ftfile.rows.variant import LEVELS_MAX, utf_16
 
 _NULL, _TRUE, _FALSE = b"\x00", b"\x04", b"\x08"
-_INTEGERS = ((1, 3), (2, 4), (4, 5), (8, 6))  # bytes, and the number of the type
+_INTEGERS = ((1, 3), (2, 4), (4, 5), (8, 6))  # bytes, and number of the type
 _DIGITS_MAX = 38
-_DECIMALS = ((9, 4, 8), (18, 8, 9), (_DIGITS_MAX, 16, 10))  # digits at most, bytes, and the number of the type
+_DECIMALS = ((9, 4, 8), (18, 8, 9), (_DIGITS_MAX, 16, 10))  # maximum digits, bytes, and number of the type
 _DOUBLE, _STRING = 7, 16
 _SHORT_STRING_MAX, _COUNT_MAX = 63, 255
 _OBJECT, _ARRAY = 2, 3
@@ -40,10 +40,10 @@ _decoder = json.JSONDecoder(
 
 
 def json_value(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at a place, as `variant_of` takes it, and the place after the value.
+    """Return the JSON value at a position in the form for `variant_of`, and the position after it.
 
     Raises:
-        ValueError: no JSON value is there.
+        ValueError: there is no JSON value.
     """
     try:
         return _decoder.raw_decode(text, start)
@@ -55,7 +55,7 @@ def variant_of(value: Any) -> tuple[bytes, bytes]:  # noqa: ANN401 - JSON
     """Return the value and the metadata of a VARIANT.
 
     Raises:
-        ValueError: an object has a name twice, a text has half of a pair of surrogates, or there are too many levels.
+        ValueError: an object has a duplicate name, a text has an unpaired surrogate, or there are too many levels.
     """
     encoder = _Encoder()
     try:
@@ -84,7 +84,7 @@ class _Encoder:
             raise ValueError(f"JSON of more than {LEVELS_MAX} levels")
         if not isinstance(value, _Fields):
             items = []
-            for item in value:  # a comprehension would take twice as many calls within each other
+            for item in value:  # a comprehension would double the depth of nested calls
                 items.append(self.encoded(item, level + 1))  # noqa: PERF401
             return _array(items)
         fields: dict[str, tuple[int, bytes]] = {}
@@ -113,7 +113,7 @@ def _array(items: list[bytes]) -> bytes:
 
 
 def _object(fields: dict[str, tuple[int, bytes]]) -> bytes:
-    """Return an object whose values are in their own order, and whose list of fields is in that of names."""
+    """Return an object whose values are in their original order, with its list of fields ordered by name."""
     items = [item for _, item in fields.values()]
     offsets = _offsets(items)
     offset_of = dict(zip(fields, offsets, strict=False))  # the last offset is the end
@@ -154,7 +154,7 @@ def _string(text: str) -> bytes:
 
 
 def _number(text: str) -> bytes:
-    """Return the smallest integer or decimal that has all digits; a double for an exponent, or for too many digits."""
+    """Return the smallest integer or decimal with all digits; a double for an exponent, or for too many digits."""
     if not _SIGNED_DIGITS.issuperset(text):
         return _double(text)
     sign, digits, exponent = Decimal(text).as_tuple()

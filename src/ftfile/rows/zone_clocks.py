@@ -1,4 +1,4 @@
-"""The clocks of time zones: local times of instants, and instants of local times."""
+"""Conversion between instants and local times of time zones."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ("clocks_of", "instants_of", "instants_shown_once", "is_zone")
 _INSTANT, _CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
 
-# From 2037 on, Arrow has no daylight saving time: it reads the changes that a zone's file lists, not the rule behind.
+# From 2037 on, Arrow has no daylight saving time: it reads the transitions that a zone's file lists, not its rule.
 _LAST_LISTED_US = 2_114_380_800_000_000  # 2037-01-01
-_QUARTER_US = 900_000_000  # in which no clock changes
+_QUARTER_US = 900_000_000  # without a transition
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-# Weekdays, and so the changes of clocks, repeat after 400 years. The lists of some zones end after 2037.
+# Weekdays, and so the dates of transitions, repeat after 400 years. The lists of some zones end after 2037.
 _CYCLE_US = 146_097 * 86_400_000_000
 _FIRST_CYCLE_US = 4_102_444_800_000_000  # 2100-01-01
 
 
 def is_zone(name: str) -> bool:
-    """Return True if the zone exists."""
+    """Return True if the time zone exists."""
     if not name or name == "UTC":
         return bool(name)
     try:
@@ -46,8 +46,8 @@ def is_zone(name: str) -> bool:
 
 
 def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
-    """Return the local times of a zone, as timestamps without one."""
-    # Without the time zone database, which a small container may lack: UTC, and offsets, which older pyarrow refuses.
+    """Return the local times of a zone, as timestamps without time zone."""
+    # UTC and offsets work without the time zone database, which a small container can lack and older pyarrow needs.
     if zone == "UTC":
         return instants.cast(_INSTANT).cast(_CLOCK)
     if offset := _offset(zone):
@@ -59,7 +59,7 @@ def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
 def instants_of(
     clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
 ) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`; `twice` chooses one of two moments. Skipped times move on, as in Java."""
+    """Return the inverse of `clocks_of`; `twice` selects one of two instants. Skipped times move later, as in Java."""
     if zone == "UTC":
         return clocks.cast(_INSTANT)
     if offset := _offset(zone):
@@ -67,12 +67,12 @@ def instants_of(
     clocks = clocks.cast(_CLOCK)
     instants = pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
     shown = pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
-    instants = pc.add(instants, pc.subtract(clocks, shown))  # zero is added, but to skipped times
+    instants = pc.add(instants, pc.subtract(clocks, shown))  # zero is added, except for skipped times
     return _with_far(instants, clocks, lambda far: far - _offsets_of_clocks(far, zone, twice))
 
 
 def instants_shown_once(clocks: pa.TimestampArray, zone: str) -> pa.TimestampArray:
-    """Return the inverse of `clocks_of`; `ValueError` if the clocks show a time twice, or skip it."""
+    """Return the inverse of `clocks_of`; `ValueError` if a local time is ambiguous or skipped."""
     instants = instants_of(clocks, zone)
     if not instants_of(clocks, zone, twice="latest").equals(instants):
         raise ValueError(f"the clocks of {zone} show a time twice")
@@ -86,7 +86,7 @@ def _with_far(
     times: pa.TimestampArray,
     convert: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> pa.TimestampArray:
-    """Return converted times. Times after the last change that Arrow knows are converted by `convert`."""
+    """Return converted times. Times after the last transition that Arrow knows are converted by `convert`."""
     times_us = values_of(times, np.int64)
     is_far = is_valid(times) & (times_us >= _LAST_LISTED_US)
     if not is_far.any():
@@ -107,7 +107,7 @@ def _offsets_at(instants_us: NDArray[np.int64], zone: str) -> NDArray[np.int64]:
 
 
 def _offsets_of_clocks(clocks_us: NDArray[np.int64], zone: str, twice: str) -> NDArray[np.int64]:
-    """Return the offsets from UTC at clocks, in microseconds; a skipped time has the one before the change."""
+    """Return the offsets from UTC at local times, in microseconds; a skipped time has the earlier offset."""
     info = ZoneInfo(zone)
 
     def offset(clock: dt.datetime) -> int:

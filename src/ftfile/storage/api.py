@@ -1,9 +1,8 @@
 """The interface of a file system, which each storage driver implements, and its input files as Python file objects.
 
 Paths are relative to the root of the file system and `/`-separated, without a leading or trailing slash; the root is
-the
-empty string. Methods raise only subclasses of `StorageError`. After `Unavailable`, a method can be called again unless
-its docstring forbids it. After `OutcomeUnknown`, the caller must check the outcome. All methods are thread-safe.
+the empty string. Methods raise only subclasses of `StorageError`. After `Unavailable`, a method can be called again
+unless its docstring forbids it. After `OutcomeUnknown`, the caller must check the outcome. All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -238,8 +237,7 @@ class FileSystem(ABC):
         """Create a complete file atomically; the file and its name are durable on return.
 
         No reader sees a partial file, a crash leaves either the whole file or nothing, and exactly one of concurrent
-        callers
-        succeeds.
+        callers succeeds.
 
         Raises:
             AlreadyExists: another caller succeeded, or an earlier attempt of this caller whose response was lost:

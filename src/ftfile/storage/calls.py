@@ -244,8 +244,7 @@ def parallel(
     """Call for every item and return the results; raise the first error after the last call.
 
     After an error that the store is down, no further call is started, since each would wait as long. Nested calls share
-    the
-    threads of the outermost call. The tracker counts calls in this thread; its error ends them.
+    the threads of the outermost call. The tracker counts calls in this thread; its error ends them.
     """
     outer = _outer.get()
     threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))

@@ -19,10 +19,8 @@ class OutputStream(ABC):
     `write` accepts any buffer, which the caller can reuse at once, and is thread-safe. `flush` guarantees nothing.
     `hflush`
     and `hsync` give their guarantees or raise `Unsupported`. `close` is idempotent. A failure of `close` or `hsync` is
-    final:
-    the file does not count as written. An exception that leaves a `with` block aborts, so that a partial file never
-    looks
-    complete.
+    final: the file does not count as written. An exception that leaves a `with` block aborts, so that a partial file
+    never looks complete.
 
     A driver implements the methods with an underscore, and those of its capabilities; this class enforces the rules.
     """

@@ -2,8 +2,7 @@
 
 A driver of another package is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value a
 function from `Location` to a file system rooted at the location's path. `register` does the same for one process:
-Spark's
-workers are other processes and do not see it. All other schemes that fsspec knows are opened by fsspec.
+Spark's workers are other processes and do not see it. All other schemes that fsspec knows are opened by fsspec.
 """
 
 from __future__ import annotations

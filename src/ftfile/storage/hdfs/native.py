@@ -168,8 +168,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         """Raise `Unsupported` if a new file would be erasure-coded; checked once for each directory.
 
         The library cannot sync erasure-coded files, and writes a wrong parity for some policies (XOR), from which HDFS
-        would
-        restore wrong bytes after the loss of a DataNode.
+        would restore wrong bytes after the loss of a DataNode.
         """
         directory = full.rpartition("/")[0]
         if directory in self._replicated:
@@ -293,9 +292,8 @@ def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
 
     The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode has
     acknowledged it to the writer. The library requests completion at once, is refused, and sleeps for half a second.
-    Its
-    first request has named the block: after the report only the lease remains, and recovering the lease of a file whose
-    blocks are complete closes it unchanged. The second request of the library finds the file closed and succeeds.
+    Its first request has named the block: after the report only the lease remains, and recovering the lease of a file
+    whose blocks are complete closes it unchanged. The second request of the library finds the file closed and succeeds.
     """
     closing = start(file.writer.close)
     if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:

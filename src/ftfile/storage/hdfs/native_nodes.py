@@ -1,9 +1,8 @@
 """The NameNodes of an `hdfs://` URL, the client of the active one, and the translation of the library's errors.
 
 The library has no timeout for connections and answers: if the host of a NameNode is down, all calls of a client hang
-for
-minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a separate
-connection, and the active one gets a new client.
+for minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a
+separate connection, and the active one gets a new client.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ class NameNodes:
     """The NameNodes of one name service, or one NameNode, and the client of this process.
 
     Addresses are `host:port` by name. If there are no addresses, only the library knows them. `connect` creates a
-    client
-    that tries the named NameNodes in this order, and sends no request yet.
+    client that tries the named NameNodes in this order, and sends no request yet.
     """
 
     def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:

@@ -130,8 +130,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Start to send the content of an empty file; return the status of the file, the upload, and its target.
 
         A DataNode that cannot be reached has not changed the file, so the NameNode is asked for another one. An
-        abandoned
-        DataNode can still start, so each upload then has a separate temporary file.
+        abandoned DataNode can still start, so each upload then has a separate temporary file.
         """
         status = self.do("stat", path, lambda: self._client.status(full))
 

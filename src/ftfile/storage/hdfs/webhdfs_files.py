@@ -117,8 +117,7 @@ class Upload:
     """The upload of one file; until `finish` returns, a broken connection leaves a short file.
 
     Each step, and each `DATA_BYTES`, can take `timeout_s`; `look` raises if waiting is useless. A DataNode that cannot
-    be
-    reached, or does not answer for `first_word_s` (0: no limit), is a `ConnectTimeout`; it can still create an empty
+    be reached, or does not answer for `first_word_s` (0: no limit), is a `ConnectTimeout`; it can still create an empty
     file.
     """
 

@@ -192,8 +192,7 @@ class WebNodes:
         """Return the URL of a DataNode to which a server redirects, with changes.
 
         While a NameNode does not answer, the DataNode is told to use the NameNode that redirected to it. Otherwise it
-        would start
-        with the first NameNode of its configuration, for each file.
+        would start with the first NameNode of its configuration, for each file.
 
         Raises:
             ConfigError: the NameNodes use TLS, and the URL is plain HTTP, which would expose tokens and rows to other

@@ -1,8 +1,7 @@
 """The objects below a prefix of an S3 bucket: requests are repeated until their outcome is certain.
 
 The metadata of an object contains the id of its file, and copies keep it. After a lost response, or "exists" for a
-second
-attempt, the id shows if the first attempt created the object.
+second attempt, the id shows if the first attempt created the object.
 """
 
 from __future__ import annotations
