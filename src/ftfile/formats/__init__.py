@@ -1,1 +1,1 @@
-"""Formats: Arrow batches to bytes and back."""
+"""File formats: Arrow batches to bytes and back."""

@@ -1,4 +1,7 @@
-"""A file format, as the sink and the readers use it; and formats by name, imported when they are asked for."""
+"""The interface of file formats for the sink and the readers, and the registry of formats.
+
+A format is imported at first use.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,23 @@ if TYPE_CHECKING:
     from ftfile.filters.keys import Keys
 
 
-# Options that every format is given, and the key of its name in the log.
+# Options that every format gets, and the key of its name in the log.
 _OF_ALL = frozenset({"timeZone", "compression", "compressionLevel", "name"})
 
 
 class Encoder(ABC):
-    """Writes the rows of one file. Used by one thread; not picklable."""
+    """Writes the rows of one file; used by one thread, not picklable."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
-        """Encode rows from the start of `batch` and return how many were taken: at least one, if it has any.
+        """Encode rows from the start of `batch` and return their number, at least one for a batch with rows.
 
-        Without a limit, all are taken. With one, line formats stop right after the row with which the file reaches
-        `limit_bytes`, columnar formats after about that row. Where they stop before the end of `batch`, `size_bytes`
-        has reached the limit, or the following rows cannot be encoded.
+        Without a limit, all rows are encoded. With a limit, line formats stop after the row with which the file reaches
+        `limit_bytes`, columnar formats after about that row. If they stop before the end of `batch`, `size_bytes` has
+        reached the limit, or the next rows cannot be encoded.
 
         Raises:
-            UnencodableRows: a value among the first rows cannot be encoded, and no row was taken; names the column.
+            UnencodableRows: a value in the first rows cannot be encoded, and no row was written; names the column.
             EncodingError: the file cannot be written.
         """
 
@@ -49,11 +52,11 @@ class Encoder(ABC):
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the memory, in bytes, of rows that are not written yet; 0 where every row is written at once."""
+        """Return the memory of buffered rows in bytes; 0 if every row is written at once."""
         return 0
 
     def flush(self) -> None:  # noqa: B027 - most formats have nothing to do
-        """Write the buffered rows, to free their memory; files become larger."""
+        """Write the buffered rows to free their memory; this makes files larger."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -62,14 +65,14 @@ class Encoder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A part is full after the record that reaches a limit; if `strict`, before the one that would pass it."""
+    """The limits of a part: it ends after the row that reaches one; if `strict`, before the row that would exceed it."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
     strict: bool = False
 
     def are_reached(self, size_bytes: float, rows: int) -> bool:
-        """Return True if a part of this size, or with these rows, is full."""
+        """Return True if a part with this size or these rows is complete."""
         return (self.max_rows is not None and rows >= self.max_rows) or (
             self.max_bytes is not None and size_bytes >= self.max_bytes
         )
@@ -77,19 +80,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The share of a segment in a part."""
+    """The rows of a segment that a part contains."""
 
     rows: int
-    data_start: int  # offset of the data not taken; 0 where the rest is known by rows alone
+    data_start: int  # offset of the remaining data; 0 if only the number of rows is needed
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """The rows of a file that a reader keeps."""
+    """A condition on the rows that a reader wants."""
 
     where: pc.Expression  # true for these rows
-    schema: pa.Schema  # of the columns that it names, also of those that are not in the file
-    known: pc.Expression | None = None  # true for all rows of the file; None for nothing
+    schema: pa.Schema  # columns of the condition, also of columns that are not in the file
+    known: pc.Expression | None = None  # true for all rows of the file; None if not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +103,27 @@ class Span:
     count: int
 
     def chosen(self, groups: int) -> range:
-        """Return which of a file's groups of rows are in the share: all shares together have each of them once."""
+        """Return the row groups of the share; each group is in exactly one share."""
         return range(groups * self.number // self.count, groups * (self.number + 1) // self.count)
 
 
 class Wanted(NamedTuple):
-    """The rows of a file that a reader wants; all, if nothing says otherwise."""
+    """The rows of a file that a reader wants; all rows by default."""
 
     row_filter: RowFilter | None = None
     span: Span | None = None  # for formats with `has_groups`
 
 
 class SegmentCodec(ABC):
-    """Rows to the data of segments, and back."""
+    """Converts rows to the data of segments and back."""
 
     @abstractmethod
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
-        """Yield the data of segments piece by piece, each with its segment's number, in order.
+        """Yield the data of segments in pieces, each with the number of its segment, in order.
 
-        `counts` are the rows of each, at least one: the batch has those of the first segment, then of the second.
+        Args:
+            batch: the rows of all segments, in order.
+            counts: the number of rows of each segment, at least one.
 
         Raises:
             EncodingError: a value cannot be encoded; names the column.
@@ -126,29 +131,29 @@ class SegmentCodec(ABC):
 
     @abstractmethod
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a whole segment, cast to `schema`; columns that it lacks are null. `path` is for messages.
+        """Yield the rows of a complete segment, cast to `schema`; missing columns are null. `path` is for messages.
 
         Raises:
-            CorruptData: it is no segment of this codec.
+            CorruptData: it is not a segment of this codec.
         """
 
 
 class Joiner(ABC):
-    """One part being made of segments."""
+    """A part that is being assembled from segments."""
 
     rows: int
 
     @abstractmethod
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
-        """Take rows from the start of a segment until the part is full: all, or fewer.
+        """Add rows from the start of a segment until the part is complete.
 
-        The data of the whole segment has `skip_rows` that are in another part, and then `rows`.
+        The data contains the whole segment: `skip_rows` that another part has, then `rows`.
         """
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
-        """Take a whole segment by `append`, which writes it to the target, without reading it.
+        """Add a whole segment by `append`, which copies it to the target without decoding it.
 
-        Return False, without a call, if the format cannot, or the part would end within the segment.
+        Return False, without a call, if the format cannot do this, or the part would end within the segment.
         """
         return False
 
@@ -162,52 +167,53 @@ class Joiner(ABC):
 
 
 class Format(ABC):
-    """A file format with its options settled: immutable, picklable, comparable.
+    """A file format with its options: immutable, picklable, comparable.
 
-    One from outside is an entry point of the group `ftfile.formats`: its name is that of the format, its value a class
-    derived from this one, such as by way of `formats.line_formats.Lines`.
+    A format of another package is an entry point of the group `ftfile.formats`: its name is the name of the format, its
+    value a class derived from this one, for example by `formats.line_formats.Lines`.
     """
 
     name: ClassVar[str]  # value of `fileFormat`, and key of the registry
-    open_files_max: ClassVar[int] = 2_000  # that a task should write at a time: fewer where each takes memory
-    has_groups: ClassVar[bool] = False  # `decode_some` takes a `Span`, so that several tasks read a large file
+    # number of files that a task should write at the same time; fewer if each takes memory
+    open_files_max: ClassVar[int] = 2_000
+    has_groups: ClassVar[bool] = False  # `decode_some` accepts a `Span`, so several tasks can read a large file
 
     @property
     @abstractmethod
     def extension(self) -> str:
-        """Return the ending of file names for the options chosen, such as `.json` or `.zstd.parquet`."""
+        """Return the ending of file names for the chosen options, such as `.json` or `.zstd.parquet`."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Format:
-        """Build from parsed option values by their names in the option table; absent names take the defaults.
+        """Build from parsed option values by their names in the option table; missing ones have the defaults.
 
-        A format of another package gets its options `format.<name>` as text, `name` in lower case. By default there
-        are none.
+        A format of another package gets its options `format.<name>` as text, with `name` in lower case. By default
+        there are none.
 
         Raises:
-            ConfigError: there is no such option, or values contradict each other.
+            ConfigError: an option does not exist, or values contradict each other.
         """
         if foreign := sorted({*options} - _OF_ALL):
             raise ConfigError(f"fileFormat={cls.name} has no option format.{foreign[0]}")
         return cls()
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - for those with options
-        """Return the options that a reader needs, as plain JSON; kept in the log for each file.
+        """Return the options that a reader needs, as plain JSON; the log stores it for each file.
 
-        Where files do not name their columns, it holds the names in `schema`, which is that of the files.
+        If files do not contain the names of their columns, it contains the names of `schema`.
         """
         return {}
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> Format:
-        """Build from `definition()` of this or an earlier version; by default that has options by their names."""
+        """Build from `definition()` of this or an earlier version; by default it contains options by name."""
         return cls.from_options(definition)
 
     def encrypted(self, key_id: str, keys: Keys) -> Format:  # noqa: ARG002 - for those that encrypt
-        """Return the format that encrypts its files by itself.
+        """Return the format that encrypts its files itself.
 
         Raises:
-            ConfigError: it does not.
+            ConfigError: it does not support encryption.
         """
         raise ConfigError(
             f"encryption=parquet is only for fileFormat=parquet, and fileFormat is {self.name}: use "
@@ -215,39 +221,39 @@ class Format(ABC):
         )
 
     def with_keys(self, keys: Keys | None) -> Format:  # noqa: ARG002 - for those that encrypt
-        """Return the format with keys, if it takes some: they are in no definition."""
+        """Return the format with keys, if it needs any; definitions contain no keys."""
         return self
 
     def for_file(self, identity: str) -> Format:  # noqa: ARG002 - for those that encrypt
-        """Return the format for one file; see `Filter.encoder` for its identity."""
+        """Return the format for one file; for its identity see `Filter.encoder`."""
         return self
 
     @abstractmethod
     def check_schema(self, schema: pa.Schema) -> None:
-        """Refuse columns that would not come back as they went in.
+        """Refuse columns that would not be read back unchanged.
 
         Raises:
-            SchemaError: names every such column, its type, and what to do.
+            SchemaError: names every such column, its type, and the remedy.
         """
 
     @abstractmethod
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
-        """Start a file; rows given to the encoder have exactly `schema`."""
+        """Start a file; rows for the encoder have exactly `schema`."""
 
     @abstractmethod
     def segments(self, schema: pa.Schema) -> SegmentCodec:
-        """Return the codec of rows of exactly `schema` until a part is made of them."""
+        """Return the codec for segments with rows of exactly `schema`."""
 
     @abstractmethod
     def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
-        """Start a file that is made of segments; its head is written at once."""
+        """Start a file that is assembled from segments; its header is written at once."""
 
     @abstractmethod
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a finished file (seekable, at offset 0), cast to `schema`; columns match by name.
 
         Raises:
-            CorruptData: the file is not what this format writes.
+            CorruptData: the file is not valid output of this format.
         """
 
     def decode_some(
@@ -256,22 +262,22 @@ class Format(ABC):
         schema: pa.Schema,
         wanted: Wanted,
     ) -> tuple[int, Iterator[pa.RecordBatch]]:
-        """Return the number of rows that are left out unread, and all others, as `decode`.
+        """Return the number of rows that are skipped unread, and all other rows, like `decode`.
 
-        Left out are those outside of the span, and those that the filter does not keep. By default none are: readers
-        filter what they get.
+        Rows outside of the span are skipped, and rows that the filter excludes. The default skips none: readers filter
+        the rows.
 
         Raises:
-            CorruptData: as `decode`, here or while rows are read.
+            CorruptData: like `decode`, here or while rows are read.
         """
         assert wanted.span is None, f"{self.name} can only be read as a whole"
         return 0, self.decode(file, schema)
 
 
 class LineFormat(Format):
-    """A format whose files are a head, which may be empty, and the bytes of rows in sequence.
+    """A format whose files are a header, which can be empty, and the bytes of rows in sequence.
 
-    Such files are compressed as a whole, by byte filters, and joined byte by byte.
+    Byte filters compress such files as a whole, and files are joined byte by byte.
     """
 
     @abstractmethod
@@ -299,7 +305,7 @@ def format_from_options(name: str, options: Mapping[str, Any]) -> Format:
 
 
 def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = None) -> Format:
-    """Return the format of its `name` and `definition()` in the log; `ConfigError` if it is not installed here."""
+    """Return the format for its `name` and `definition()` in the log; `ConfigError` if it is not installed."""
     with Decoding("_ftfile/log", "the definition of a format"):
         return _format_class(definition["name"]).from_definition(definition).with_keys(keys)
 

@@ -1,4 +1,4 @@
-"""`fileFormat=arrow`: Arrow IPC files, also known as Feather, which readers map into memory."""
+"""`fileFormat=arrow`: Arrow IPC files, also called Feather, which readers can map into memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOOTER_BYTES, _FOOTER_BATCH_BYTES = 100, 24
 
 @dataclass(frozen=True, slots=True)
 class ArrowFormat(ColumnarFormat):
-    """Arrow IPC files; LZ4 is in its frame format."""
+    """Arrow IPC files; LZ4 uses its frame format."""
 
     name: ClassVar[str] = "arrow"
     codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec(), "lz4": Codec(), "zstd": Codec(level=1)}
@@ -41,7 +41,7 @@ class ArrowFormat(ColumnarFormat):
 
 
 def decode_foreign(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of another program, in which strings may be bytes that are not UTF-8."""
+    """Yield the rows of a file of another program, whose strings can be invalid UTF-8."""
     return _rows(file, schema, _check_all_but_texts)
 
 
@@ -54,7 +54,7 @@ def _rows(file: BinaryIO, schema: pa.Schema, check: Callable[[pa.RecordBatch], N
         opened = pa.ipc.open_file(lent, options=options)
         for number in range(opened.num_record_batches):
             batch = opened.get_batch(number)
-            check(batch)  # it has no checksums
+            check(batch)  # the format has no checksums
             yield batch_as(batch, schema)
 
 
@@ -75,7 +75,7 @@ def _without_encoding(kind: pa.DataType) -> pa.DataType:
 
 
 class _ArrowEncoder(CollectingEncoder):
-    """A group is a record batch, which readers take as a whole."""
+    """Writes a group as a record batch, which readers process as a whole."""
 
     group_rows_max = 65_536
     group_bytes_max = 16 << 20

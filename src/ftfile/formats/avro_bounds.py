@@ -1,8 +1,8 @@
-"""The memory of the values of an Avro file, by its schema, before any of them is decoded.
+"""The maximum memory of the values of an Avro file, computed from its schema before a value is decoded.
 
-A value that is encoded in some bytes takes at most `fixed_bytes` and `ratio` times these: what an array has of a type
-follows from the least bytes that its values are encoded in. A type that contains itself has no such bound, and neither
-has an array of values that take no bytes.
+A value that is encoded in n bytes takes at most `fixed_bytes` + `ratio` * n bytes of memory; the bound of an array
+follows from the minimum encoded length of its elements. A type that contains itself has no such bound, nor has an array
+of values that are encoded in no bytes.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BLOCK_MEMORY_BYTES_MAX = 256 << 20  # of the values of a block, as an estimate from which on they become columns
-ROWS_MEMORY_BYTES_MAX = 2 << 30  # of the rows of a block, without what their arrays, maps and texts have
+BLOCK_MEMORY_BYTES_MAX = 256 << 20  # the estimated memory of the values of a block above which they become columns
+ROWS_MEMORY_BYTES_MAX = 2 << 30  # of the rows of a block, without the content of arrays, maps and texts
 SCHEMA_BYTES_MAX = 4 << 20
-LEVELS_MAX = 100  # of types within each other
+LEVELS_MAX = 100  # of nested types
 _ADDED_LEVELS = 3  # for each level: a map becomes an array of records, the branch of a union a record
-DECIMAL_BYTES_MAX = 64  # more than twice as many as the greatest that columns hold
+DECIMAL_BYTES_MAX = 64  # more than twice the largest number of columns
 
 
 class Cost(NamedTuple):
-    """The memory of a value of a type."""
+    """The memory of values of a type."""
 
-    encoded_bytes: int  # at least
+    encoded_bytes: int  # minimum
     fixed_bytes: int
     ratio: float = 0
 
     def per_byte(self) -> float:
-        """Return the memory of many values for each byte that they are encoded in; `ValueError` for no bytes."""
+        """Return the memory of many values per encoded byte; `ValueError` for values without bytes."""
         if not self.encoded_bytes:
             raise ValueError("an array of values that take no bytes")
         return self.ratio + self.fixed_bytes / self.encoded_bytes
 
     def rows_bytes(self, rows: int) -> int:
-        """Return the memory of rows that are as short as can be: less than any block takes, whatever wrote it."""
+        """Return the memory of rows of minimum length, which is a lower bound for blocks of any writer."""
         return rows * self.fixed_bytes
 
     def block_bytes(self, rows: int, plain_bytes: int) -> float:
-        """Return the memory that a block of such rows takes at most: few rows take as much."""
+        """Return the maximum memory of a block of such rows; a few rows can take as much."""
         return rows * self.fixed_bytes + self.ratio * plain_bytes
 
 
-# Objects of CPython, each with a reference to it; a string with one long character has four bytes for each.
+# Objects of CPython with a reference to each; a string with one wide character has four bytes per character.
 _REFERENCE, _LIST, _DICT, _DICT_ENTRY, _LOGICAL = 8, 64, 240, 40, 128
 _LEAVES = {
     "null": Cost(0, _REFERENCE),
@@ -58,9 +58,9 @@ _LEAVES = {
 
 
 def cost_of(schema: Any, *, added_levels: bool = False) -> Cost:  # noqa: ANN401 - JSON
-    """Return the memory of a row; `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it has no bound.
+    """Return the memory of a row; `ValueError`, `KeyError`, `TypeError` or `AttributeError` if it is unbounded.
 
-    With `added_levels`, the schema is made from another one within the bound, and has more levels.
+    With `added_levels`, the schema was derived from a bounded one, and has more levels.
     """
     return _cost(schema, {}, "", LEVELS_MAX * (_ADDED_LEVELS if added_levels else 1))
 
@@ -77,7 +77,7 @@ def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: in
         return Cost(1, _LIST, _cost(schema["items"], named, namespace, levels - 1).per_byte())
     if kind == "map":
         return Cost(1, _DICT, _entry(_cost(schema["values"], named, namespace, levels - 1)).per_byte())
-    if kind in ("record", "error", "enum", "fixed"):  # not a set: it may be a schema, which has no hash
+    if kind in ("record", "error", "enum", "fixed"):  # not a set, since it can be a schema, which is not hashable
         return _named(schema, named, namespace, levels)
     cost = _cost(kind, named, namespace, levels - 1)
     return cost._replace(fixed_bytes=cost.fixed_bytes + _LOGICAL) if "logicalType" in schema else cost
@@ -85,7 +85,7 @@ def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: in
 
 def _named(schema: Mapping[str, Any], named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:
     name = _full_name(schema["name"], schema.get("namespace") or namespace)
-    named[name] = None  # what refers to it meanwhile is within it
+    named[name] = None  # references to it in the meantime are within it
     if schema["type"] == "enum":
         cost = _LEAVES["enum"]
     elif schema["type"] == "fixed":

@@ -1,6 +1,6 @@
 """Avro's object container files: a header with the schema, and blocks of rows in Avro's binary encoding.
 
-Every value may be null and is a union of null and its type: a byte names the branch.
+Every value is nullable, as a union of null and its type: a byte selects the branch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ISAL_ERROR = cast("type[Exception]", isal_zlib.error)
 _RAW_DEFLATE = -15
 _ISAL_LEVEL_MAX = 3
 _CRC_BYTES = 4
-_ZLIB_REST_BYTES_MAX = 3  # fastavro leaves the start of zlib's checksum behind a stream of deflate
+_ZLIB_REST_BYTES_MAX = 3  # fastavro leaves the first bytes of zlib's checksum after a deflate stream
 _XZ_MEMORY_BYTES_MAX = 256 << 20
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "deflate": lambda: isal_zlib.decompressobj(_RAW_DEFLATE),
@@ -63,7 +63,7 @@ _VARINT_BYTES_MAX = 10
 
 
 def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a module without types
-    """Return fastavro, which reads rows of Avro; raises `ConfigError` where it is not installed, for `what` is done."""
+    """Return fastavro, which reads rows of Avro; raises `ConfigError` if it is missing, with `what` needs it."""
     try:
         import fastavro  # noqa: PLC0415 - needed for few calls
     except ImportError as error:
@@ -75,19 +75,19 @@ def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a modu
 
 
 def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
-    """Return the start of a file; `codec` by its name in Avro."""
+    """Return the header of a file; `codec` is its name in Avro."""
     entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
     described = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
     return _MAGIC + _long(len(entries)) + described + _long(0) + marker
 
 
 def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
-    """Return a block of rows from their compressed bytes."""
+    """Return a block of rows, given their compressed bytes."""
     return b"".join([_long(rows), _long(len(data)), data, marker])
 
 
 def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
-    """Return the data of a block; `codec` by its name in Avro."""
+    """Return the decompressed data of a block; `codec` is its name in Avro."""
     if codec == "deflate":
         used = level or 1
         library = isal_zlib if used <= _ISAL_LEVEL_MAX else zlib
@@ -104,12 +104,12 @@ def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memor
 
 
 def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
-    """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
+    """Return the schema, the codec by its name in Avro, and the sync marker, or raise `CorruptData`; blocks follow."""
     return header_of(file, read_metadata(file))
 
 
 def header_of(file: BinaryIO, entries: dict[bytes, bytes]) -> tuple[Any, str, bytes]:
-    """Return the same as `read_header` for entries that were read; the marker follows in the file."""
+    """Return the same as `read_header` for entries of a header; the sync marker follows in the file."""
     try:
         described, codec = entries[b"avro.schema"], entries.get(b"avro.codec", b"null").decode()
         _require_size(len(described), SCHEMA_BYTES_MAX)
@@ -119,7 +119,7 @@ def header_of(file: BinaryIO, entries: dict[bytes, bytes]) -> tuple[Any, str, by
 
 
 def read_metadata(file: BinaryIO) -> dict[bytes, bytes]:
-    """Return the entries of the header, or raise `CorruptData`; the marker follows."""
+    """Return the entries of the header, or raise `CorruptData`; the sync marker follows."""
     entries: dict[bytes, bytes] = {}
     try:
         _expect(file, _MAGIC)
@@ -137,10 +137,10 @@ def _no_header(file: BinaryIO, error: Exception) -> CorruptData:
 
 
 def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of rows and the bytes of each block from the position on.
+    """Yield the number of rows and the bytes of each block from the current position.
 
     Raises:
-        CorruptData: one is not whole, or its rows would take more memory than a block may.
+        CorruptData: a block is incomplete, or its rows would take more memory than a block may.
     """
     start = file.tell()
     end = file.seek(0, os.SEEK_END)
@@ -163,11 +163,11 @@ def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tup
 
 
 class PlainBlocks:
-    """A file of blocks, decompressed one by one, which is only read forward.
+    """A file of blocks, which are decompressed one by one; it is only read forward.
 
     Attributes:
-        rows: in the block read last.
-        size_bytes: of that block.
+        rows: of the current block.
+        size_bytes: of the current block.
     """
 
     def __init__(self, schema: Any, plain_blocks: Iterator[tuple[int, bytes]]) -> None:  # noqa: ANN401 - JSON
@@ -177,11 +177,11 @@ class PlainBlocks:
         self._piece = io.BytesIO(header(schema, "null", self._marker))
 
     def tell(self) -> int:
-        """Return the position in the block, for readers that ask for one."""
+        """Return the position in the block, for readers that need it."""
         return self._piece.tell()
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, which are within one block; none at the end."""
+        """Return the next bytes, all of one block; empty at the end."""
         data = self._piece.read(size)
         if data or not size:
             return data
@@ -195,7 +195,7 @@ class PlainBlocks:
 
 
 def _decompressed(data: bytes, codec: str) -> bytes:
-    """Return the bytes of a block; `ValueError` if it is not whole, or has more than `BLOCK_BYTES_MAX`."""
+    """Return the bytes of a block; `ValueError` if it is incomplete, or longer than `BLOCK_BYTES_MAX`."""
     if codec in _DECOMPRESSORS:
         decompressor = _DECOMPRESSORS[codec]()
         plain: bytes = decompressor.decompress(data, BLOCK_BYTES_MAX)
@@ -256,28 +256,28 @@ def _read(file: BinaryIO, size: int) -> bytes:
     return data
 
 
-# The branches of `["null", type]`, in zigzag.
+# The branches of `["null", type]`, in zigzag encoding.
 _NULL, _PRESENT = 0, 2
 
 
 def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
-    """Return each row's bytes."""
+    """Return the bytes of each row."""
     return _joined([piece for column in batch.columns for piece in _pieces(column)])
 
 
 def decimal_bytes(precision: int) -> int:
-    """Return the length of decimals of a precision."""
+    """Return the byte length of decimals of a precision."""
     return int(10**precision).bit_length() // 8 + 1
 
 
 def _joined(pieces: list[pa.Array]) -> pa.BinaryArray:
-    """Return the bytes of columns in sequence for each row; null has none."""
+    """Return the concatenated bytes of columns for each row; a null row has none."""
     nothing = text_scalar(b"", pa.binary())
     return pc.binary_join_element_wise(*pieces, nothing, null_handling="replace", null_replacement="")
 
 
 def _pieces(array: pa.Array) -> list[pa.Array]:
-    """Return the pieces to join to the values of a column, each with its branch."""
+    """Return the parts of the values of a column, each with its branch."""
     kind, valid = array.type, is_valid(array)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return [_numbers(_sizes(array), valid), array.view(pa.binary())]
@@ -294,7 +294,7 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
 
 
 def _list_pieces(array: pa.Array, valid: NDArray[np.bool_]) -> list[pa.Array]:
-    """Return counts, elements, and their ends; maps have entries of key and value."""
+    """Return counts, elements and their ends; maps have entries of key and value."""
     starts, values = list_parts(array)
     offsets = values_of(starts, np.int32)
     counts = np.diff(offsets).astype(np.int64)
@@ -304,9 +304,9 @@ def _list_pieces(array: pa.Array, valid: NDArray[np.bool_]) -> list[pa.Array]:
     else:
         encoded = _joined(_pieces(values))
     bounds, data = string_parts(encoded)
-    # The elements of a row lie side by side: its bytes are those from its first to its last.
+    # The elements of a row are adjacent, so its bytes are those from the first to the last element.
     elements = strings_from(bounds[offsets], data, pa.binary())
-    # A count of zero is an end already.
+    # A count of zero is the end.
     end = ragged(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int8))
     return [_numbers(counts, valid), elements, end]
 
@@ -321,7 +321,7 @@ def _numbers(values: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.BinaryAr
 
 
 def _fixed(array: pa.Array) -> NDArray[np.uint8]:
-    """Return the bytes of values of fixed width, one row a value."""
+    """Return the bytes of fixed-width values, one row per value."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return values_of(array.cast(pa.uint8()), np.uint8).reshape(-1, 1)
@@ -336,7 +336,7 @@ def _fixed(array: pa.Array) -> NDArray[np.uint8]:
 def _with_branch(
     matrix: NDArray[np.uint8], sizes: NDArray[np.integer] | int, valid: NDArray[np.bool_]
 ) -> pa.BinaryArray:
-    """Return the branch of each value and, if it is present, the first bytes of its row."""
+    """Return the branch of each value and, if it is not null, the first bytes of its row."""
     with_branch = np.empty((len(valid), 1 + matrix.shape[1]), np.uint8)
     with_branch[:, 0] = np.where(valid, _PRESENT, _NULL)
     with_branch[:, 1:] = matrix
@@ -344,6 +344,6 @@ def _with_branch(
 
 
 def _only(valid: NDArray[np.bool_], values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return values without those that are not valid."""
+    """Return the values that are valid."""
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), len(values), [bitmap, *values.buffers()[1:]], offset=values.offset)

@@ -1,4 +1,4 @@
-"""`fileFormat=avro`: object container files, with the schema that Spark's own Avro source expects."""
+"""`fileFormat=avro`: object container files with the schema that Spark's Avro source expects."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _is_name(text: str) -> bool:
 
 
 def check_record_name(name: str, namespace: str) -> None:
-    """Raise `ConfigError` if Avro does not take the name or the namespace of a record; the latter may be empty."""
+    """Raise `ConfigError` for an invalid name or namespace of a record; the namespace can be empty."""
     if not _is_name(name):
         raise ConfigError(f"option recordName={name!r}: names in Avro consist of letters, digits and _")
     if name in _TYPE_NAMES:
@@ -90,7 +90,7 @@ def check_record_name(name: str, namespace: str) -> None:
 
 
 def schema_problems(schema: pa.Schema) -> Iterator[str]:
-    """Yield a sentence for each column, or part of one, that Avro cannot hold."""
+    """Yield a sentence for each column, also a nested one, that Avro cannot store."""
     for column in schema:
         for name in {column.name, *_field_names(column.type)}:
             if not _is_name(name):
@@ -110,7 +110,7 @@ def _field_names(arrow: pa.DataType) -> Iterator[str]:
 
 
 def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[str, Any]:
-    """Return the record of rows, or of structs; every value may be null, and is by default."""
+    """Return the record type of rows or structs; every value is nullable, and null by default."""
     below = f"{namespace}.{name}" if namespace else name
     described = [
         {"name": field.name, "type": ["null", _type(field.type, field.name, below)], "default": None}
@@ -121,7 +121,7 @@ def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[s
 
 def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON
     if pa.types.is_struct(arrow):
-        # `string` becomes `string_`, and so `string_` must become `string__`.
+        # `string` becomes `string_`, so `string_` must become `string__`.
         return avro_schema(arrow, f"{name}_" if name.rstrip("_") in _TYPE_NAMES else name, namespace)
     if pa.types.is_list(arrow):
         return {"type": "array", "items": ["null", _type(arrow.value_type, name, namespace)]}
@@ -133,7 +133,7 @@ def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401
 
 
 def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
-    """Return the Arrow type of a schema as `avro_schema` makes it; others raise ValueError, KeyError or TypeError."""
+    """Return the Arrow type of a schema of `avro_schema`; other schemas raise ValueError, KeyError or TypeError."""
     if isinstance(avro, list):
         _, avro = avro
     described: dict[str, Any] = {"type": avro} if isinstance(avro, str) else avro
@@ -150,9 +150,9 @@ def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
 
 
 def raw_schema(avro: Any, path: str = "") -> tuple[Any, pa.DataType]:  # noqa: ANN401 - JSON
-    """Return another schema of the same bytes, which is read faster, and its Arrow type; `path` names records.
+    """Return an equivalent schema that is read faster, and its Arrow type; `path` names records.
 
-    Strings are bytes, times numbers, and maps arrays of entries.
+    Strings are bytes, times are numbers, and maps are arrays of entries.
     """
     if isinstance(avro, list):
         raw, arrow = raw_schema(avro[1], path)
@@ -184,7 +184,7 @@ class AvroFormat(ColumnarFormat):
     """Avro."""
 
     name: ClassVar[str] = "avro"
-    extension = ".avro"  # whatever the codec: readers go by it
+    extension = ".avro"  # for every codec: readers use this ending
     codecs: ClassVar[Mapping[str, Codec]] = {
         "none": Codec("null"),
         "deflate": Codec("deflate", 1),
@@ -193,7 +193,7 @@ class AvroFormat(ColumnarFormat):
     }
     open_files_max: ClassVar[int] = 200
 
-    compression: str = "deflate"  # the one that every reader of Avro knows
+    compression: str = "deflate"  # the one codec that every reader supports
     record_name: str = DEFAULTS["recordName"]
     record_namespace: str = DEFAULTS["recordNamespace"]
 
@@ -231,13 +231,13 @@ class AvroFormat(ColumnarFormat):
             try:
                 column_values = rebuild(reader.rows(rows, data), in_file, _from_raw)
                 batch = batch_as(pa.RecordBatch.from_struct_array(column_values), schema)
-            except Exception as error:  # fastavro raises what bad bytes lead to
+            except Exception as error:  # fastavro raises these for invalid bytes
                 raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
             yield batch
 
 
 class _AvroEncoder(CollectingEncoder):
-    """A group is a block: as large as a reader may well hold, and large enough to compress."""
+    """Writes a group as a block: as large as a reader can be expected to hold, and large enough to compress."""
 
     group_rows_max = 65_536
     group_bytes_max = 1 << 20

@@ -1,4 +1,4 @@
-"""`fileFormat=binary`: records of any bytes, told apart by a delimiter or by their lengths."""
+"""`fileFormat=binary`: records of any bytes, separated by a delimiter or preceded by their lengths."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VARINT_BYTES_MAX = 5  # of a length below 2**31
 
 
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
-    """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
+    """Return the framing of two options; `ConfigError` if both are set, or the delimiter would be ambiguous."""
     if length_prefix is not None:
         if delimiter is not None:
             raise ConfigError("delimiter and lengthPrefix are both given: give only one of them")
@@ -61,7 +61,7 @@ class _Delimited:
         return {"delimiter": self.delimiter.hex()}
 
     def frame(self, values: pa.BinaryArray) -> EncodedRows:
-        """Return records without nulls as bytes of the file; `EncodingError` if one cannot be framed."""
+        """Return records without nulls as bytes of the file; `EncodingError` if a record cannot be framed."""
         if pc.any(pc.match_substring(values, self.delimiter)).as_py():
             raise EncodingError(
                 f"a record contains the delimiter {self.delimiter!r} and would be read as two. Choose a delimiter that "
@@ -71,11 +71,11 @@ class _Delimited:
         return rows_of(pc.binary_join_element_wise(values, empty, delimiter))
 
     def ends(self, data: bytes) -> NDArray[np.integer]:
-        """Return the offset after each whole record."""
+        """Return the offset after each complete record."""
         return separator_ends(data, self.delimiter)
 
     def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
-        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
+        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last one is incomplete."""
         for block in whole_lines(file, self.delimiter):
             yield pa.array(block.split(self.delimiter)[:-1], pa.binary())
 
@@ -113,13 +113,13 @@ class _Prefixed:
                 pieces = [rest[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
-            # A record longer than a block is parsed again only when it may be whole.
+            # A record longer than a block is parsed again only when it can be complete.
             block_bytes = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of an incomplete record")
 
     def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the start of each whole record, after its length, and its end."""
+        """Return the start of each complete record, after its length, and its end."""
         starts, ends, position = [], [], 0
         while position < len(data):
             start, position = self._next(data, position)
@@ -130,7 +130,7 @@ class _Prefixed:
         return np.array(starts, np.int64), np.array(ends, np.int64)
 
     def _next(self, data: bytes, position: int) -> tuple[int, int]:
-        """Return start and end of the record at a position; zeros if its length is not whole."""
+        """Return start and end of the record at a position; zeros if its length is incomplete."""
         if self.prefix != "varint":
             start = position + 4
             length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])
@@ -156,15 +156,15 @@ _PAGE = "see docs/formats/binary.md"
 
 @dataclass(frozen=True, slots=True)
 class UserEncoder:
-    """The class by name, and the options for its constructor."""
+    """A class of the user by name, and the options for its constructor."""
 
-    name: str  # `module:Class`, or that of an entry point
+    name: str  # `module:Class`, or the name of an entry point
     options: Settings = field(repr=False)  # `encoder.<name>` without the prefix, sorted
     extension: str
 
     @classmethod
     def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
-        """Return the encoder, checked by loading it; `extension` is used if the class has none."""
+        """Return the encoder after loading it; `extension` is used if the class has none."""
         settled = tuple(sorted(options.items()))
         instance = _made(name, settled)
         if not callable(getattr(instance, "encode", None)):
@@ -178,7 +178,7 @@ class UserEncoder:
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
-        """Return the encoder of a `definition()`; nothing is loaded."""
+        """Return the encoder of a `definition()`; no code is loaded."""
         return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
 
     def definition(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class UserEncoder:
         return {"name": self.name, "options": dict(self.options), "extension": self.extension}
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise `ConfigError` if the class cannot encode rows of a schema; it encodes no rows."""
+        """Raise `ConfigError` if the class cannot encode rows of a schema; no row is encoded."""
         try:
             self.encode(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
@@ -197,7 +197,7 @@ class UserEncoder:
         values = self._call("encode", batch)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
-        if isinstance(values, pa.NullArray):  # as `pa.array([])` is
+        if isinstance(values, pa.NullArray):  # like `pa.array([])`
             values = values.cast(pa.binary())
         kind = getattr(values, "type", None)
         if not isinstance(values, pa.Array) or kind not in {pa.binary(), pa.string()}:
@@ -211,7 +211,7 @@ class UserEncoder:
         return values
 
     def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of records, with columns and types that the class chooses; `UserCodeError` if it fails."""
+        """Return the rows of records, with columns and types of the class; `UserCodeError` if it fails."""
         if is_name_of_code(self.name):
             raise ConfigError(
                 f"the records were encoded by {self.name!r}, and ftfile does not import a module only because the log "
@@ -236,11 +236,11 @@ class UserEncoder:
 
 @lru_cache(maxsize=16)
 def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
-    """Return the process's instance; `ConfigError` if it cannot be loaded or made."""
+    """Return the instance of this process; `ConfigError` if it cannot be loaded or created."""
     class_ = load(_OPTION, name if is_name_of_code(name) else _installed(name))
     try:
         return class_(dict(options))
-    except Exception as error:  # anything may happen in it
+    except Exception as error:  # code of the user can raise anything
         option_names = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
         raise ConfigError(f"{_OPTION}={name!r} cannot be created from {option_names}: {error!r}") from error
 
@@ -261,13 +261,13 @@ _EXTENSION = ".bin"
 
 @dataclass(frozen=True, slots=True)
 class BinaryRecords(Lines):
-    """Records that are the values of one column, or that a class of the user's makes of rows."""
+    """Records that are the values of one column, or that a class of the user makes from rows."""
 
     name: ClassVar[str] = "binary"
 
     framing: Framing
     user: UserEncoder | None = None
-    column: str | None = None  # for reading, its name in the file; None for that of the schema
+    column: str | None = None  # for reading, its name in the file; None for the name in the schema
 
     @property
     def extension(self) -> str:

@@ -1,6 +1,6 @@
-"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should.
+"""The base of columnar formats: rows are collected and encoded in groups, and the length of a file is estimated.
 
-Their segments are Arrow batches in a spool, which are encoded once, when a part is made of them.
+Their segments are Arrow batches in a spool, which are encoded once, when a part is assembled from them.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ _LENGTH_BYTES = 8
 _SEGMENT_CODEC = "lz4"
 _LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
-_MARK_BYTES = 8  # of a format's name at the start of a file, or less
-_RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
+_MARK_BYTES = 8  # the maximum length of a format's name at the start of a file
+_RATIO_GUESS = 0.4  # assumed ratio of the length in the file to the memory, until a file was written
 
 
 class Codec(NamedTuple):
     """A codec within files of a format."""
 
     label: str = ""  # in file names; in Avro, within the file
-    level: int | None = None  # one that costs little, used by default; None where the format's writer takes none
+    level: int | None = None  # a fast level, used by default; None if the writer has no levels
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnarFormat(Format):
-    """A format that encodes many rows at once, and compresses them within the file."""
+    """A format that encodes rows in groups, and compresses them within the file."""
 
     open_files_max: ClassVar[int] = 32
-    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by the values of the option `compression`
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by values of the option `compression`
 
-    compression: str = _CODEC  # one of `codecs`
-    level: int | None = None  # of the codec; None for one that costs little
+    compression: str = _CODEC  # a key of `codecs`
+    level: int | None = None  # of the codec; None for the default of the codec
 
     @property
     def extension(self) -> str:
-        """Return the ending that Spark gives such files, such as `.zstd.parquet`."""
+        """Return Spark's ending for such files, such as `.zstd.parquet`."""
         return f"{self.codecs[self.compression].label}.{self.name}"
 
     @classmethod
@@ -75,7 +75,7 @@ class ColumnarFormat(Format):
 
     @classmethod
     def codec_from_options(cls, options: Mapping[str, Any]) -> tuple[str, int | None]:
-        """Return the codec and its level, None if not given; `ConfigError` if there is no such codec or level."""
+        """Return the codec and its level, None if not set; `ConfigError` for an unknown codec or level."""
         compression, level = options.get("compression") or cls().compression, options.get("compressionLevel")
         if compression not in cls.codecs:
             raise ConfigError(
@@ -94,19 +94,19 @@ class ColumnarFormat(Format):
         return compression, level
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
-        # A reader needs none of it, but another codec is another encoding.
+        # A reader does not need it, but another codec is another encoding.
         return {"compression": self.compression, "compressionLevel": self.level}
 
     @property
     def used_level(self) -> int | None:
-        """Return the level that is set, or the one that costs little."""
+        """Return the configured level, or the fast one."""
         return self.level or self.codecs[self.compression].level
 
     def check_schema(self, schema: pa.Schema) -> None:
-        spark_schema_json(schema)  # every type that Spark sends is held
+        spark_schema_json(schema)  # all types of Spark are supported
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
-        """Refuse rows that no file could hold; by default a file holds all.
+        """Refuse rows that no file can store; by default a file stores all.
 
         Raises:
             UnencodableRows: names the column.
@@ -122,11 +122,11 @@ class ColumnarFormat(Format):
 class CollectingEncoder(Encoder):
     """Writes rows in groups; subclasses define what a group is in the file.
 
-    `check` is `ColumnarFormat.check_rows`, if the format has it.
+    `check` is `ColumnarFormat.check_rows`, if the format overrides it.
     """
 
     group_rows_max: int = 250_000
-    group_bytes_max: int = 64 << 20  # of memory
+    group_bytes_max: int = 64 << 20  # in memory
 
     def __init__(
         self, schema: pa.Schema, target: ByteWriter, check: Callable[[pa.RecordBatch], None] | None = None
@@ -149,10 +149,10 @@ class CollectingEncoder(Encoder):
 
     @abstractmethod
     def _sample_bytes(self, rows: pa.Table) -> int:
-        """Return the length of a file of these rows."""
+        """Return the length of a file with these rows."""
 
     def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - for those that have one
-        """Return about how many bytes a file with this number of groups needs beside its rows."""
+        """Return the approximate bytes of a file with this number of groups in addition to its rows."""
         return 0
 
     def _end(self) -> None:
@@ -174,7 +174,7 @@ class CollectingEncoder(Encoder):
 
     @property
     def size_bytes(self) -> int:
-        # Buffered rows count as if they shrank like those written.
+        # Buffered rows are assumed to have the ratio of written rows.
         return self._estimate(self._ratio or _RATIO_GUESS)
 
     @property
@@ -191,7 +191,7 @@ class CollectingEncoder(Encoder):
         return int(written + unwritten * ratio + self._footer_bytes(self._groups + bool(self._buffer)))
 
     def _rows_to_take(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Return how many rows fit into the group and, by estimate, below the limit; at least one."""
+        """Return the number of rows that fit into the group and, by estimate, below the limit; at least one."""
         row_bytes = batch.nbytes / batch.num_rows + 1
         rows = min(self.group_rows_max - self._buffer_rows, (self.group_bytes_max - self._buffer_bytes) / row_bytes)
         if limit_bytes is not None:
@@ -202,10 +202,10 @@ class CollectingEncoder(Encoder):
 
     def _collect(self, batch: pa.RecordBatch) -> None:
         if batch.get_total_buffer_size() > 2 * batch.nbytes:
-            # A slice would keep the memory of all rows that it was cut from.
+            # A slice would keep the memory of the whole batch.
             batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
         if self._buffer_bytes + batch.nbytes > 2 * self.group_bytes_max:
-            # A row much larger than those beside it: a group must be one batch, and its strings below 2 GiB.
+            # A row much larger than its neighbours: a group must be one batch, with strings below 2 GiB.
             self.flush()
         self._buffer.append(batch)
         self._buffer_rows += batch.num_rows
@@ -215,7 +215,7 @@ class CollectingEncoder(Encoder):
 
     def _reaches(self, limit_bytes: int) -> bool:
         if self._ratio is None and self._estimate(1) >= limit_bytes:
-            # Only now does it matter how well these rows compress: encode a sample, and drop it.
+            # Here the compression ratio of the rows matters: encode a sample and discard it.
             self._ratio = self._ratio_of(pa.Table.from_batches(self._buffer))
         return self.size_bytes >= limit_bytes
 
@@ -235,16 +235,16 @@ class CollectingEncoder(Encoder):
             self._held_bytes = 0
             self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
         else:
-            # A library may hold back little data of each column, which is then in no size.
+            # A library can buffer a little data of each column, which no size includes.
             self._held_bytes += self._buffer_bytes
             self._ratio = self._ratio or self._ratio_of(rows)
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
 
 class RowSegments(SegmentCodec):
-    """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed counts more than size.
+    """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed matters more than size.
 
-    `check` raises `UnencodableRows` for rows that no part could hold.
+    `check` raises `UnencodableRows` for rows that no part can store.
     """
 
     def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
@@ -278,7 +278,7 @@ class RowSegments(SegmentCodec):
 
 
 class RowJoiner(Joiner):
-    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, `strict` or not."""
+    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, also with `strict`."""
 
     def __init__(self, encoder: Encoder, segments: RowSegments, limits: Limits) -> None:
         self.rows = 0
@@ -303,7 +303,7 @@ class RowJoiner(Joiner):
 
 
 def check_text(batch: pa.RecordBatch) -> None:
-    """Raise `UnencodableRows` for strings that are not UTF-8: Spark's may hold any bytes."""
+    """Raise `UnencodableRows` for strings that are not UTF-8, which Spark allows."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.validate(full=True)
@@ -313,7 +313,7 @@ def check_text(batch: pa.RecordBatch) -> None:
 
 @contextmanager
 def encoding_errors(format_name: str) -> Iterator[None]:
-    """Turn Arrow's errors into `EncodingError`."""
+    """Translate Arrow's errors into `EncodingError` within the block."""
     try:
         yield
     except pa.ArrowException as error:
@@ -338,7 +338,7 @@ class _Sink:
         return self._target.position
 
     def flush(self) -> None:
-        """The target's maker makes it durable."""
+        """The creator of the target makes it durable."""
 
     def close(self) -> None:
-        """The target's maker closes it."""
+        """The creator of the target closes it."""

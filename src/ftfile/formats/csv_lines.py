@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
-_BUFFER_BYTES = 1 << 16  # a block is longer, and not copied to it
+_BUFFER_BYTES = 1 << 16  # a block is longer, and is not copied to the buffer
 
-# Of numbers, booleans, and dates and timestamps in ISO 8601.
+# The characters of numbers, booleans, and dates and timestamps in ISO 8601.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
 
 _EMPTY = text_scalar("", pa.string())
@@ -68,7 +68,7 @@ class CsvLines(Lines):
     null_value: str
     times: TimeFormats
     line_sep: str
-    columns: tuple[str, ...] | None = None  # for reading, in a file without a header; None for those of the schema
+    columns: tuple[str, ...] | None = None  # for reading a file without a header; None for the names in the schema
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> CsvLines:
@@ -92,7 +92,7 @@ class CsvLines(Lines):
         for column in schema:
             if pa.types.is_nested(column.type):
                 problems.append(f"column `{column.name}`: {column.type}; use to_json(`{column.name}`), json or parquet")
-            elif pa.types.is_binary(column.type):  # Spark reads other bytes than were written
+            elif pa.types.is_binary(column.type):  # Spark would read other bytes
                 problems.append(f"column `{column.name}`: binary; use base64(`{column.name}`), json or parquet")
         if len(schema) == 1 and schema.field(0).nullable and not self.null_value:
             problems.append(
@@ -111,7 +111,7 @@ class CsvLines(Lines):
         return replace(self, header=False, columns=tuple(schema.names))
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
-        # Line ends within quotes end no row.
+        # Line ends within quotes do not end a row.
         quote, escape = re.escape(self.quote), re.escape(self.escape)
         within = f"[^{quote}]*(?:{quote}{quote}[^{quote}]*)*"
         if self.escape != self.quote:
@@ -139,7 +139,7 @@ class CsvLines(Lines):
                             yield self._typed(new, schema, file)
                     ending.check()
             except pa.ArrowInvalid as error:
-                # Arrow cannot read a record that is longer than a block: start again with longer blocks.
+                # Arrow cannot read a record longer than a block, so the file is read again with longer blocks.
                 if block_bytes >= min(size_bytes, _BLOCK_BYTES_MAX):
                     raise corrupt(file, "CSV", error) from error
                 block_bytes = min(block_bytes * 8, _BLOCK_BYTES_MAX)
@@ -147,10 +147,10 @@ class CsvLines(Lines):
                 return
 
     def _open(self, file: _Ending, schema: pa.Schema, block_bytes: int) -> arrow_csv.CSVStreamingReader:
-        """Return a reader of every field as a string, so that null and "" stay apart."""
+        """Return a reader of all fields as strings, so that null and "" are distinct."""
         names = None if self.header else (self.columns or tuple(schema.names))
         doubled = self.escape == self.quote
-        # Has blocks in memory of Arrow's own: to free Python's takes the interpreter, in whatever thread.
+        # Copies blocks to memory of Arrow, since Python's memory can only be freed with the interpreter's lock.
         blocks = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _BUFFER_BYTES)
         return arrow_csv.open_csv(
             blocks,
@@ -175,7 +175,7 @@ class CsvLines(Lines):
 
     @property
     def nulls_as_read(self) -> set[str]:
-        """Return `null_value` as in the file, and as a reader sees it that drops all escapes."""
+        """Return `null_value` as in the file, and as seen by a reader that removes all escapes."""
         if self.escape == self.quote:
             return {self.null_value}
         return {self.null_value, re.sub(re.escape(self.escape) + "(.)", r"\1", self.null_value)}
@@ -204,7 +204,7 @@ class CsvLines(Lines):
 
 
 class _Ending(LentFile):
-    """A file that remembers the last bytes read."""
+    """A file that stores the last bytes read."""
 
     def __init__(self, file: BinaryIO, line_sep: bytes) -> None:
         super().__init__(file)
@@ -217,7 +217,7 @@ class _Ending(LentFile):
         return data
 
     def check(self) -> None:
-        """Raise `CorruptData` if the last line is not whole, or the process ended the file before its last line."""
+        """Raise `CorruptData` if the last line is incomplete, or decoding stopped before the last line."""
         if not self.is_lent:
             raise corrupt(self._file, "the whole file", "the part that was read before the process began to exit")
         if self._end != self._line_sep:
@@ -226,12 +226,12 @@ class _Ending(LentFile):
 
 @functools.lru_cache(maxsize=8)
 def _csv_rows(schema: pa.Schema, options: CsvLines) -> _CsvRows:
-    """Return the encoder of a schema, made once for all of its batches."""
+    """Return the encoder of a schema, cached for all of its batches."""
     return _CsvRows(schema, options)
 
 
 class _CsvRows:
-    """The text of batches of one schema: columns of strings, quoted where needed, joined to lines."""
+    """Makes the text of batches of one schema: columns of strings, quoted if needed, joined to lines."""
 
     def __init__(self, schema: pa.Schema, options: CsvLines) -> None:
         self._options = options
@@ -242,12 +242,12 @@ class _CsvRows:
         specials = {options.sep, options.quote, options.escape, "\r", "\n"}
         in_class = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(specials))
         nulls = "".join(f"|^{re.escape(text)}$" for text in options.nulls_as_read)
-        # A reader would drop a byte-order mark at the start of a file.
+        # A reader would remove a byte-order mark at the start of a file.
         self._needs_quotes = f"[{in_class}]|^\\x{{feff}}|^${nulls}"
         self._is_checked = [self._may_need_quotes(column.type, specials) for column in schema]
 
     def names(self) -> bytes:
-        """Return the line of the columns' names."""
+        """Return the header line."""
         names = [self._quoted_where_needed(from_texts([name], pa.string())) for name in self._schema.names]
         return bytes(self._lines(names).data)
 

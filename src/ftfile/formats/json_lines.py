@@ -1,4 +1,4 @@
-"""`fileFormat=json`: one JSON object a line, as Spark's JSON source reads them."""
+"""`fileFormat=json`: one JSON object per line, which Spark's JSON source reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 def object_text(names: Iterable[str], columns: Iterable[pa.Array], *, ignore_nulls: bool) -> pa.StringArray:
-    """Return one JSON object for each row; nulls are left out, or written as `null`."""
+    """Return one JSON object for each row; nulls are omitted, or written as `null`."""
     members = []
     for name, column in zip(names, columns, strict=True):
         key = f",{json.dumps(name, ensure_ascii=False)}:"
@@ -108,7 +108,7 @@ def _quoted(strings: pa.StringArray) -> pa.StringArray:
 
 def base64_text(array: pa.BinaryArray) -> pa.StringArray:
     """Return binary values as base64 text (RFC 4648, padded)."""
-    # All are encoded in one call, each padded with zero bytes to a multiple of three; `=` is put in afterwards.
+    # All values are encoded by one call, padded with zero bytes to a multiple of three; `=` is inserted afterwards.
     offsets, data = _present_parts(array)
     lengths = np.diff(offsets)
     padding = (-lengths % 3).astype(np.int64)
@@ -140,7 +140,7 @@ def from_base64(array: pa.StringArray) -> pa.BinaryArray:
 
 
 def _present_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return offsets that start at 0 and the bytes they refer to; null values are empty."""
+    """Return offsets that start at 0 and their bytes; null values are empty."""
     offsets, data = string_parts(pc.fill_null(array, text_scalar(b"", array.type)) if array.null_count else array)
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
@@ -157,13 +157,13 @@ def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], 
     return strings_from(np.append(0, ends), data, kind, is_valid(array) if array.null_count else None)
 
 
-LEVELS_MAX = 10_000  # of arrays and objects within each other: arro3 takes 80 bytes of the stack for each
-VALUES_MAX = 2_000_000  # of a line, whose bytes do not bound them
+LEVELS_MAX = 10_000  # nested arrays and objects: arro3 uses 80 bytes of the stack for each
+VALUES_MAX = 2_000_000  # values of a line, whose number is not bounded by its length
 
 _ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
 _NEWLINE, _QUOTE, _COMMA = b'\n",'
-_OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")  # square brackets are these without one bit
+_OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")  # square brackets are equal to these without one bit
 _PIECE_BYTES = 1 << 20
 _LINE_BYTES = 4 << 20  # shorter lines have few values
 
@@ -182,7 +182,7 @@ class JsonLines(Lines):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
         line_sep, ignore_null_fields = (options.get(name, DEFAULTS[name]) for name in ("lineSep", "ignoreNullFields"))
-        # JSON escapes every control character, so a separator with one never occurs within a record.
+        # JSON escapes all control characters, so a separator with one never occurs within a record.
         if not any(character < " " for character in line_sep):
             raise ConfigError(
                 f"option lineSep={line_sep!r}: for json it must contain a control character, such as \\n or \\r\\n"
@@ -220,13 +220,13 @@ class JsonLines(Lines):
                         for column, array in zip(schema, batch.columns, strict=True)
                     ]
                     yield batch_of(columns, schema, batch.num_rows)
-            except Exception as error:  # arro3 raises nothing more special
+            except Exception as error:  # arro3 has no specific errors
                 raise corrupt(file, "JSON lines", error) from error
             if rows != (expected := lines.count(b"\n")):
                 raise corrupt(file, f"{expected} JSON objects, one on each line", rows)
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
+        """Encode by arro3, except for values that it encodes wrongly, which Arrow's kernels encode."""
         names, columns, is_plain = batch.schema.names, [], True
         for name, values in zip(names, batch.columns, strict=True):
             array = values
@@ -234,7 +234,7 @@ class JsonLines(Lines):
                 with naming(f"column `{name}`"):
                     array = with_raw_variants(values, self.times.zone)
                 is_plain = False
-            # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+            # arro3 panics for slices of nested structs, so nested columns are always copied.
             is_rebuilt = pa.types.is_nested(array.type) or any(map(self._is_text, leaf_types(array.type)))
             with naming(f"column `{name}`"):
                 column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
@@ -247,13 +247,13 @@ class JsonLines(Lines):
         batch = pa.RecordBatch.from_arrays(columns, names=names)
         try:
             arro3.io.write_ndjson(batch, sink, explicit_nulls=not self.ignore_null_fields)
-        except Exception as error:  # arro3 raises nothing more special
+        except Exception as error:  # arro3 has no specific errors
             raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
         data, line_sep = sink.getvalue(), self.line_sep.encode()
         longer = len(line_sep) - 1
 
         def ends() -> NDArray[np.integer]:
-            # JSON escapes newlines within values: each one ends a row.
+            # JSON escapes newlines within values, so each one ends a row.
             newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
             return newlines + longer * np.arange(1, len(newlines) + 1)
 
@@ -270,12 +270,12 @@ class JsonLines(Lines):
 
     def _is_text(self, arrow: pa.DataType) -> bool:
         """Return True if values of this type become strings before arro3 encodes them."""
-        if pa.types.is_binary(arrow) or pa.types.is_time(arrow):  # arro3 cuts zeros of fractions off
+        if pa.types.is_binary(arrow) or pa.types.is_time(arrow):  # arro3 removes trailing zeros of fractions
             return True
         return pa.types.is_temporal(arrow) and not self.times.is_default(arrow)
 
     def _text(self, array: pa.Array) -> pa.StringArray:
-        """Return binary values, dates, timestamps and times as strings; `ValueError` if one has no text."""
+        """Return binary values, dates, timestamps and times as strings; `ValueError` if a value has no text."""
         if pa.types.is_binary(array.type):
             return base64_text(array)
         if pa.types.is_time(array.type):
@@ -297,7 +297,7 @@ class JsonLines(Lines):
 
 
 def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
-    # arro3 ends the process where the text of an error has a NUL in it.
+    # arro3 ends the process if the text of an error contains a NUL.
     if b"\0" in lines:
         raise ValueError("a zero byte")
     for _, excess in unbounded_lines(lines, LEVELS_MAX):
@@ -309,7 +309,7 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 def unbounded_lines(block: bytes, levels_max: int) -> Iterator[tuple[int, str]]:
-    """Yield where lines start that have more than `levels_max` levels, or `VALUES_MAX` values, and which of the two.
+    """Yield the start of lines with more than `levels_max` levels, or `VALUES_MAX` values, and which limit is exceeded.
 
     The block ends with a line feed.
     """
@@ -324,7 +324,7 @@ def unbounded_lines(block: bytes, levels_max: int) -> Iterator[tuple[int, str]]:
 
 
 def _long_lines(block: bytes, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of lines of more than some bytes."""
+    """Yield start and end of lines longer than some bytes."""
     start = 0
     while start + size_bytes < len(block):
         end = block.rfind(b"\n", start, start + size_bytes) + 1
@@ -344,7 +344,7 @@ def _openings(data: bytes | memoryview) -> int:
 
 
 def _excess(line: bytes, levels_max: int) -> str:
-    """Return the excess of a line: too many levels of arrays and objects, too many values, or an empty text."""
+    """Return which limit a line exceeds, levels or values, or an empty text."""
     if b"\\" in line:
         line = line.replace(rb"\\", b"__").replace(rb"\"", b"__")
     level = values = 0
@@ -376,15 +376,15 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 def _with_text(
     array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
 ) -> pa.Array:
-    """Return a column with the leaves of some types as strings."""
+    """Return a column with leaves of some types as strings."""
     target = map_leaf_types(array.type, lambda kind: pa.string() if is_text(kind) else kind)
     return rebuild(array, target, lambda leaf, _: text(leaf) if is_text(leaf.type) else leaf)
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Return True if arro3 writes a column as Spark does; `ValueError` if a year has more than four digits.
+    """Return True if arro3 writes a column like Spark; `ValueError` if a year has more than four digits.
 
-    It writes NaN and infinities as null, and leaves out map entries without a value.
+    It writes NaN and infinities as null, and omits map entries without a value.
     """
     for leaf in leaves(column):
         if pa.types.is_temporal(leaf.type):

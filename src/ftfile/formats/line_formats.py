@@ -1,6 +1,6 @@
-"""Line formats: rows become bytes slice by slice, and files end after the right row.
+"""The base of line formats: rows become text in slices, and files end after an exact row.
 
-Their segments are bytes of a file without its head: parts are made by joining them.
+Their segments are bytes of a file without its header: parts are assembled by joining them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = (
 
 _BLOCK_BYTES = 4 << 20
 
-# A slice's text, and what is made on the way to it, stays far below the limit of 2 GiB for one column.
+# The text of a slice, and intermediate results, stay far below the limit of 2 GiB for one column.
 _SLICE_ROWS_MAX = 65_536
 _SLICE_BYTES_MAX = 8 << 20
 
@@ -57,11 +57,11 @@ class EncodedRows:
     """The text of some rows."""
 
     data: bytes | memoryview  # with line ends
-    ends: Callable[[], NDArray[np.integer]]  # the offset after each row; called only where a file ends among them
+    ends: Callable[[], NDArray[np.integer]]  # returns the offset after each row; only called if a file ends among them
 
 
 def rows_of(lines: pa.StringArray) -> EncodedRows:
-    """Return the rows that are the strings of a column without nulls."""
+    """Return rows whose text is a column of strings without nulls."""
     offsets, _ = string_parts(lines)
     data = memoryview(lines.buffers()[2] or b"")[offsets[0] : offsets[-1]]
     return EncodedRows(data, lambda: offsets[1:] - offsets[0])
@@ -69,7 +69,7 @@ def rows_of(lines: pa.StringArray) -> EncodedRows:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Turn errors about values into `EncodingError` that names where they are."""
+    """Translate errors about values into `EncodingError` that names their column."""
     try:
         yield
     except (ValueError, pa.ArrowException) as error:
@@ -79,7 +79,7 @@ def naming(what: str) -> Iterator[None]:
 class Lines(LineFormat):
     """A line format whose rows are encoded batch by batch."""
 
-    line_sep: str = DEFAULTS["lineSep"]  # stands after each row, and nowhere else
+    line_sep: str = DEFAULTS["lineSep"]  # follows each row, and occurs nowhere else
 
     @abstractmethod
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
@@ -94,7 +94,7 @@ class Lines(LineFormat):
         return b""
 
     def without_head(self, schema: pa.Schema) -> Lines:  # noqa: ARG002 - for those that have one
-        """Return the format of the same rows without a head, for reading."""
+        """Return the format of the same rows without a header, for reading."""
         return self
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
@@ -112,7 +112,7 @@ class Lines(LineFormat):
 
 
 class LineEncoder(Encoder):
-    """Writes rows as text, exact to the row; the head of the file is written at once."""
+    """Writes rows as text, exact to the row; the header of the file is written at once."""
 
     def __init__(self, target: ByteWriter, lines: Lines, head: bytes) -> None:
         self._target = target
@@ -150,10 +150,10 @@ class LineEncoder(Encoder):
         return self._target.position - self._start_bytes
 
     def finish(self) -> None:
-        """Nothing is buffered and there is no footer."""
+        """Do nothing: nothing is buffered and there is no footer."""
 
     def _slice_rows(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Return how many rows to encode at once: within bounds of memory, and few beyond the limit."""
+        """Return how many rows to encode at once: with bounded memory, and few beyond the limit."""
         rows = _slice_rows(batch)
         if limit_bytes is not None:
             encoded = self.size_bytes / self._rows if self._rows else _row_bytes(batch)
@@ -162,7 +162,7 @@ class LineEncoder(Encoder):
 
 
 class LineSegments(SegmentCodec):
-    """Segments whose data is that of the file; `headless` reads them."""
+    """Segments with the bytes of the file; `headless` reads them."""
 
     def __init__(self, lines: Lines, headless: Format) -> None:
         self._lines = lines
@@ -187,14 +187,14 @@ class LineSegments(SegmentCodec):
 
     def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         file = io.BytesIO(data)
-        file.name = path  # what errors call it
+        file.name = path  # its name in errors
         return self._headless.decode(file, schema)
 
 
 class LineJoiner(Joiner):
-    """Joins segments byte by byte, exact to the row; a rest begins later in the data.
+    """Joins segments byte by byte, exact to the row; a rest starts later in the data.
 
-    The target has the head already. `row_ends` is called only where a part ends within some data.
+    The target contains the header already. `row_ends` is only called if a part ends within the data.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class LineJoiner(Joiner):
         return True
 
     def _has_room(self, size_bytes: int, rows: int) -> bool:
-        """Return True if that much more passes no limit; a limit of rows may be reached, one of bytes if strict."""
+        """Return True if more rows exceed no limit; they can reach a row limit, and a byte limit if not strict."""
         limits, end = self._limits, self._size_bytes + size_bytes
         if limits.max_rows is not None and self.rows + rows > limits.max_rows:
             return False
@@ -244,7 +244,7 @@ class LineJoiner(Joiner):
         limits, count = self._limits, len(ends)
         if limits.max_bytes is not None:
             room = limits.max_bytes - self._size_bytes
-            # A record that is longer than any part makes one of its own.
+            # A record that is longer than a part is a part of its own.
             first = int(not self.rows)
             if limits.strict:
                 count = min(count, max(int(np.searchsorted(ends, room, side="right")), first))
@@ -256,7 +256,7 @@ class LineJoiner(Joiner):
         return self._is_full
 
     def finish(self) -> None:
-        """Nothing follows the last row."""
+        """Do nothing: the file ends with its last row."""
 
 
 def _row_bytes(batch: pa.RecordBatch) -> float:
@@ -273,7 +273,7 @@ def _encoded(lines: Lines, batch: pa.RecordBatch) -> EncodedRows:
     try:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             with naming(f"column `{name}`"):
-                column.validate(full=True)  # Spark's strings may hold any bytes, and text is UTF-8
+                column.validate(full=True)  # Spark's strings can be any bytes, but text is UTF-8
         with naming("a row"):
             return lines.encode(batch)
     except EncodingError as error:
@@ -281,12 +281,12 @@ def _encoded(lines: Lines, batch: pa.RecordBatch) -> EncodedRows:
 
 
 def overlaps_itself(separator: bytes | str) -> bool:
-    """Return True if a separator can be found too early, as `||` in `a|||`."""
+    """Return True if a separator can be found too early, such as `||` in `a|||`."""
     return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
 
 
 def check_characters(sep: str, quote: str, escape: str) -> None:
-    """Raise a `ConfigError` for options of these names that are no characters of their own."""
+    """Raise a `ConfigError` for options with these names that are not distinct characters."""
     for name, character in (("sep", sep), ("quote", quote), ("escape", escape)):
         if len(character) != 1 or not character.isascii() or character in "\r\n\0":
             raise ConfigError(f"option {name}={character!r}: it must be one ASCII character that is not a line end")
@@ -296,10 +296,10 @@ def check_characters(sep: str, quote: str, escape: str) -> None:
 
 
 def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:
-    """Yield blocks of some megabytes, or of one line if it is longer, that end with a line separator.
+    """Yield blocks of some megabytes, or of one longer line, that end with a line separator.
 
     Raises:
-        CorruptData: the file does not end with one.
+        CorruptData: the file does not end with a separator.
     """
     rest = b""
     while block := file.read(_BLOCK_BYTES):
@@ -313,7 +313,7 @@ def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:
 
 
 def separator_ends(data: bytes, line_sep: bytes) -> NDArray[np.integer]:
-    """Return the offset after each line separator, in data that has it at the end of each row and nowhere else."""
+    """Return the offset after each line separator, in data that contains it at the end of each row only."""
     if len(line_sep) == 1:
         return np.flatnonzero(np.frombuffer(data, np.uint8) == line_sep[0]) + 1
     return np.array([match.end() for match in re.finditer(re.escape(line_sep), data)], np.int64)

@@ -1,8 +1,8 @@
-"""`fileFormat=orc`: stripes large enough to scan fast, and a footer with what Arrow's writer leaves out.
+"""`fileFormat=orc`: stripes large enough for fast scans, and footers completed for Spark.
 
-Statistics of stripes and a footer are Protobuf messages; the postscript, another one, follows, and its length in a
-byte. In compressed files, those before it are made of chunks, each with its length and a flag for one that is not
-compressed.
+Statistics of stripes and the footer are Protobuf messages. The postscript, another message, and its length in one byte
+follow. In compressed files, the messages before it consist of chunks, each with its length and a flag for an
+uncompressed one.
 """
 
 from __future__ import annotations
@@ -38,25 +38,29 @@ if TYPE_CHECKING:
     from ftfile.formats.api import Encoder, Wanted
 
 
-TEXT_BYTES_MAX = 1024  # of a text in statistics, as in those of Spark's own writer
+TEXT_BYTES_MAX = 1024  # of a text in statistics, like Spark's writer
 
-# Numbers of fields, and their values.
+# Field numbers, and their values.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE, _POSTSCRIPT_STATISTICS_LENGTH = 1, 2, 3, 5
 _STRIPE_STATISTICS, _FOOTER_STATISTICS, _COLUMN_OF_STRIPE, _TEXTS_OF_COLUMN = 1, 7, 1, 4
 _LEAST, _GREATEST, _LOWER_BOUND, _UPPER_BOUND = 1, 2, 4, 5
 _TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
-_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are no characters
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are not characters
 
 
 def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
-    """Return the end of a file, with all statistics of stripes and the whole footer, amended.
+    """Return the end of a file, with all statistics of stripes and the completed footer.
 
-    `spark_types` are Spark's names of types, by their numbers, where ORC's do not say them: TIMESTAMP_NTZ is stored as
-    a number, and before 4.2 Spark does not know the type of an instant. Of texts that are longer than `TEXT_BYTES_MAX`
-    (`has_long_texts`: there may be some), the statistics get bounds, as those of Spark's own writer, and not copies
-    that every reader of the file would read.
+    Args:
+        tail: the end of the file, as pyarrow writes it.
+        spark_types: Spark's names of types by their numbers, if ORC's names are not sufficient: TIMESTAMP_NTZ is stored
+            as a
+            number, and Spark before 4.2 does not know the type of an instant.
+        has_long_texts: texts can be longer than `TEXT_BYTES_MAX`. Their statistics become bounds, like in Spark's
+            writer, so
+            that readers do not read copies of them.
     """
     postscript = tail[-1 - tail[-1] : -1]
     numbers = {number: value for number, value, _ in fields(postscript) if isinstance(value, int)}
@@ -85,7 +89,7 @@ def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
 
 
 def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a message with a change made to each of its messages of a number."""
+    """Return a message after applying a change to each of its messages with a number."""
     return b"".join(
         bytes_field(number, change(value)) if number == field_number and isinstance(value, bytes) else raw
         for number, value, raw in fields(message)
@@ -101,13 +105,13 @@ def _bounded(column: bytes) -> bytes:
 
 
 def _bounded_texts(statistics: bytes) -> bytes:
-    """Return statistics of texts with short bounds in place of the least and the greatest, where these are long."""
+    """Return statistics of texts, in which a long minimum and maximum are replaced by short bounds."""
     statistics_fields = []
     for number, value, raw in fields(statistics):
         if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
             statistics_fields.append(raw)
             continue
-        text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a part of a character
+        text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a partial character
         if number == _LEAST:
             statistics_fields.append(bytes_field(_LOWER_BOUND, text.encode()))
         else:
@@ -116,7 +120,7 @@ def _bounded_texts(statistics: bytes) -> bytes:
 
 
 def _next(text: str) -> str:
-    """Return a text that is greater than all that begin so; an empty one if there is none."""
+    """Return a text that is greater than all texts with this beginning; empty if there is none."""
     text = text.rstrip(chr(sys.maxunicode))
     if not text:
         return ""
@@ -125,7 +129,7 @@ def _next(text: str) -> str:
 
 
 def stripe_rows(tail: bytes) -> list[int]:
-    """Return the number of rows of each stripe, from a file's tail as ORC's library keeps it: one plain message."""
+    """Return the rows of each stripe, from the tail of a file in memory of ORC's library: one plain message."""
     footer = next(value for number, value, _ in fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
     stripes = [value for number, value, _ in fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
     return [
@@ -135,7 +139,7 @@ def stripe_rows(tail: bytes) -> list[int]:
 
 
 def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
-    # Without a calendar, readers take dates before 1582 for Julian ones.
+    # Without a calendar, readers interpret dates before 1582 as Julian.
     fields_out, types = [], 0
     for number, value, raw in fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
@@ -154,11 +158,11 @@ def _attribute(spark_type: str) -> bytes:
 
 _READ_BATCH_ROWS = 65_536
 
-# Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.
+# Arrow reads ORC's timestamps only as nanoseconds in 64 bits.
 _LAST_US = 2**63 // 1000
 _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
-# By `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
+# With `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
 _SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp_ltz"}
 _RANGE = (
     "ORC supports timestamps from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 only whole seconds"
@@ -167,7 +171,7 @@ _RANGE = (
 # The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
 _GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
 
-_DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
+_DISTINCT_MAX = 0.8  # bytes of the strings of a stripe, like Spark's writer
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
 
 
@@ -177,7 +181,7 @@ class OrcFormat(ColumnarFormat):
 
     name: ClassVar[str] = "orc"
     has_groups: ClassVar[bool] = True
-    # Arrow's writer knows lz4, too, and then stores everything as it is.
+    # Arrow's writer also accepts lz4, but then stores everything uncompressed.
     codecs: ClassVar[Mapping[str, Codec]] = {
         "none": Codec(),
         "snappy": Codec(".snappy"),
@@ -204,7 +208,7 @@ class OrcFormat(ColumnarFormat):
                 if not pa.types.is_timestamp(leaf.type) or leaf.type.tz is None:
                     continue
                 instants_us = values_of(leaf, np.int64)
-                # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
+                # Before 1970, Arrow writes negative fractions of a second, and Spark fails at them.
                 within = (np.abs(instants_us) <= _LAST_US) & ((instants_us >= 0) | (instants_us % _SECOND_US == 0))
                 if not (within | ~is_valid(leaf)).all():
                     raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
@@ -237,7 +241,7 @@ class OrcFormat(ColumnarFormat):
 def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     present = opened.schema.names
     column_names = [name for name in schema.names if name in present] or present[:1]
-    # pyarrow takes a name with a dot for a field of a struct.
+    # pyarrow interprets a name with a dot as a field of a struct.
     names = None if any("." in name for name in present) else column_names
     for number in stripes:
         stripe = opened.read_stripe(number, columns=names)
@@ -246,15 +250,15 @@ def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Ite
 
 
 class _OrcEncoder(CollectingEncoder):
-    """A group is a stripe."""
+    """Writes a group as a stripe."""
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
         super().__init__(schema, target, options.check_rows)
         self._codec = options.compression.replace("none", "uncompressed")
         self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
-        # The writer takes memory for a whole group of values of every column from the start.
+        # The writer allocates memory for a group of values of every column at the start.
         self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
-        # Local times are stored as numbers, as by Spark's own writer.
+        # Local times are stored as numbers, like by Spark's writer.
         stored = (
             map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
         )
@@ -300,7 +304,7 @@ class _OrcEncoder(CollectingEncoder):
         self._target.write(amended(bytes(self._sink.held), spark_types, has_long_texts=self._has_long_texts))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
-        # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
+        # Nested columns are copied: within them, the writer ignores slicing and counts a value under a null.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
             leaf = _copied if pa.types.is_nested(kind) else _viewed
@@ -309,7 +313,7 @@ class _OrcEncoder(CollectingEncoder):
 
 
 class _Tail:
-    """Passes a file on to its target, and holds its end back."""
+    """Passes a file to its target, and holds its end back."""
 
     def __init__(self, target: ByteWriter) -> None:
         self._target = target

@@ -1,7 +1,7 @@
-"""`fileFormat=parquet`: row groups large enough to scan fast, and Parquet's own encryption with the keys of ftfile.
+"""`fileFormat=parquet`: row groups large enough for fast scans, and Parquet modular encryption with keys of ftfile.
 
-Keys are wrapped as parquet-hadoop wraps them itself (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
-bytes, and of the key under AES-GCM with the master key, whose id is associated data.
+Keys are wrapped like parquet-hadoop wraps them locally (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
+bytes, and of the key encrypted by AES-GCM with the master key, whose id is associated data.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _NO_SERVICE = "DEFAULT"
 
 
 def check_library() -> None:
-    """Raise `ConfigError` if this pyarrow cannot encrypt all of a file."""
+    """Raise `ConfigError` if this pyarrow cannot encrypt a whole file."""
     if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
         raise ConfigError("encryption=parquet needs a newer pyarrow than the installed version, " + pa.__version__)
 
 
 def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return pyarrow's properties to encrypt all of a file with a random key of its own."""
+    """Return pyarrow's properties to encrypt a whole file with a random key."""
     settings = pe.EncryptionConfiguration(
         footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
     )
@@ -58,9 +58,9 @@ def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no
 
 
 def check_algorithm(file: BinaryIO) -> None:
-    """Raise `CorruptData` for a file of another algorithm, as of AES_GCM_CTR_V1, whose pages are not authenticated.
+    """Raise `CorruptData` for a file of another algorithm, such as AES_GCM_CTR_V1, whose pages are not authenticated.
 
-    Nothing authenticates the name of the algorithm. The position of the file changes.
+    The name of the algorithm is not authenticated. The position of the file changes.
     """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - _TAIL_BYTES))
@@ -77,7 +77,7 @@ def check_algorithm(file: BinaryIO) -> None:
 
 
 class Decryption:
-    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same."""
+    """The decryption of one file by pyarrow's `properties`; pyarrow also reads unencrypted files with them."""
 
     def __init__(self, keys: Keys) -> None:
         self._client = _Client(keys)
@@ -101,7 +101,7 @@ class Decryption:
 
 
 class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
-    """Wraps with keys of a key ring: other tools can be given such master keys alone."""
+    """Wraps with keys of a key ring, so that other tools need only these master keys."""
 
     def __init__(self, keys: Keys) -> None:
         pe.KmsClient.__init__(self)
@@ -134,15 +134,15 @@ class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
 
 
 _READ_BATCH_ROWS = 65_536
-_READ_BATCH_BYTES = 128 << 20  # of plain values
+_READ_BATCH_BYTES = 128 << 20  # bytes of plain values
 _SAMPLE_ROWS = 10_000
-_SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
-_DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
+_SPAN_BYTES = 32 << 20  # bytes of plain values in row groups that are read together
+_DISTINCT_MAX = 0.2  # distinct values in a sample: with more, a dictionary costs time and saves nothing
 
-# Files of others, which were migrated, have times of 96 bits: as nanoseconds, those of some centuries would overflow.
+# Migrated files of other programs have times of 96 bits, which can exceed the range of nanoseconds.
 _SETTINGS: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
 
-# A footer has a part for each column, and one for each column of each row group.
+# A footer has an entry for each column, and one for each column of each row group.
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
 
 
@@ -152,7 +152,7 @@ class ParquetFormat(ColumnarFormat):
 
     name: ClassVar[str] = "parquet"
     has_groups: ClassVar[bool] = True
-    # lz4 is LZ4_RAW, which is what today's readers mean by it.
+    # lz4 is LZ4_RAW, its meaning in current readers.
     codecs: ClassVar[Mapping[str, Codec]] = {
         "none": Codec(),
         "snappy": Codec(".snappy"),
@@ -162,7 +162,7 @@ class ParquetFormat(ColumnarFormat):
         "brotli": Codec(".br", 4),
     }
 
-    key_id: str | None = None  # of Parquet's own encryption; None for files in the clear
+    key_id: str | None = None  # of Parquet's encryption; None for unencrypted files
     keys: Keys | None = None
     identity: str = ""  # of the file that is written or read
 
@@ -255,25 +255,25 @@ def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> 
 
 
 def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int]) -> int:
-    """Return how many rows become a batch: fewer where they are long, so that decoding them takes little memory."""
+    """Return the rows of a batch: fewer if they are long, so that decoding takes little memory."""
     some = [metadata.row_group(group) for group in groups]
     row_bytes = sum(group.total_byte_size for group in some) / max(1, sum(group.num_rows for group in some))
     return int(min(max(1, _READ_BATCH_BYTES // max(1, row_bytes)), _READ_BATCH_ROWS))
 
 
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
+    """Yield row groups that are read together; pyarrow allocates memory for all row groups of a call."""
     return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:
-    """Return the footer, and the row groups in which a row may be kept, as their statistics tell."""
+    """Return the footer, and the row groups that can contain a wanted row by their statistics."""
     import pyarrow.dataset as ds
 
     fragment = ds.ParquetFileFormat().make_fragment(file, partition_expression=row_filter.known)
     types = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
     in_file = [(field.type, types[field.name]) for field in row_filter.schema if field.name in types]
-    # Statistics leave NaN out, and Arrow compares only what is of one type.
+    # Statistics ignore NaN, and Arrow only compares values of the same type.
     if all(
         wanted_type == stored and not any(map(pa.types.is_floating, leaf_types(wanted_type)))
         for wanted_type, stored in in_file
@@ -284,7 +284,7 @@ def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMeta
 
 
 class _ParquetEncoder(CollectingEncoder):
-    """A group is a row group; `metadata` goes into the footer."""
+    """Writes a group as a row group; `metadata` is stored in the footer."""
 
     def __init__(
         self,
@@ -319,7 +319,7 @@ class _ParquetEncoder(CollectingEncoder):
         return size_bytes
 
     def _write_group(self, rows: pa.Table) -> None:
-        # Older pyarrow writes nulls in columns that Parquet calls required, and readers fail.
+        # Older pyarrow writes nulls in required columns, and readers fail.
         for column, values in zip(rows.schema, rows.columns, strict=True):
             if not column.nullable and values.null_count:
                 raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
@@ -327,7 +327,7 @@ class _ParquetEncoder(CollectingEncoder):
             self._open(rows).write_table(rows, row_group_size=len(rows))
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
-        """Return the writer; which columns get dictionaries is decided when the first rows come."""
+        """Return the writer; the first rows decide which columns get dictionaries."""
         if self._writer is None:
             settings = self._settings(rows) | self._encryption
             self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **settings)
@@ -343,7 +343,7 @@ class _ParquetEncoder(CollectingEncoder):
                 if len(leaf) and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
             ],
             "write_page_checksum": True,
-            "store_schema": False,  # the Parquet types say all about Spark's
+            "store_schema": False,  # the Parquet types contain all about Spark's types
         }
 
 

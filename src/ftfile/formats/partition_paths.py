@@ -1,9 +1,9 @@
-"""Paths of directories as Spark and Hive write them, `column=value/column=value`, and which a condition chooses.
+"""Paths of partitions like Spark's and Hive's, `column=value/column=value`, and their selection by a condition.
 
-The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. Names that Spark
-cannot make, or that a reader overlooks or takes for null, get one more escape, which readers undo: a string that spells
-the name of null, a value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
-The empty string has no name: Spark writes it to the directory of null, from which every reader gets null.
+The text of a value is Spark's cast to string, escaped like in its `ExternalCatalogUtils.escapePathName`. Some names
+that Spark cannot create, or that readers skip or read as null, are escaped once more, which readers undo: a string that
+equals the name of null, a value ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string
+with NUL. The empty string has no name: Spark writes it to the directory of null, from which readers read null.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    Place = tuple[str, str]  # the path of a directory, and the time zone by whose clocks timestamps in it are written
+    Place = tuple[str, str]  # the path of a directory, and the time zone of the timestamps in it
 
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
@@ -54,7 +54,7 @@ def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 
 
 def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
-    """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
+    """Return the directory names `column=value` of distinct values or null; `EncodingError` if a value has no name."""
     values = values.cast(value_type(values.type))
     try:
         texts = iter(value_texts(values.drop_null(), time_zone))
@@ -76,21 +76,21 @@ def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list
 
 
 def parse_partition_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
-    """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
+    """Return the values of the columns of `schema` from a path; `CorruptData` if it lacks one."""
     texts = _texts(path)
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
 @functools.lru_cache(maxsize=1024)  # a directory has many files
 def columns_of_directory(directory: str) -> tuple[str, ...]:
-    """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
+    """Return the columns in the directory names of a path, such as `a=1/b=2`."""
     return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
 
 
 def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
-    """Return the columns with decimals whose texts on a path have another scale, as other programs write them.
+    """Return the decimal columns whose texts in a path have another scale, as written by other programs.
 
-    Spark takes the digits of a text for those of the type and so moves the point.
+    Spark interprets the digits of a text with the scale of the type, and so moves the point.
     """
     columns = []
     for part in directory.split("/"):
@@ -103,7 +103,7 @@ def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
-    """Return the columns that files of an encoding, by its definition in the log, do not have."""
+    """Return the columns that files of an encoding do not contain, given its definition in the log."""
     with Decoding("_ftfile/log", "the columns of directories"):
         file_name = encoding.get("fileName")
         return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
@@ -112,9 +112,9 @@ def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
 def path_column_values(
     encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema
 ) -> dict[str, pa.Scalar]:
-    """Return the values of those columns of `schema` that are in the path of a directory, typed as there.
+    """Return the values of the columns of `schema` that are in the path of a directory.
 
-    `stem` is the start of its file names, where a column chooses them; `encoding` is as in the log.
+    `stem` is the beginning of its file names, if columns determine it; `encoding` is from the log.
     """
     partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
     values = parse_partition_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
@@ -126,7 +126,7 @@ def path_column_values(
 
 
 def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of a file with the columns that are in its path, in the order of `schema`."""
+    """Return rows of a file with the columns of its path, in the order of `schema`."""
     columns = [
         pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
         for field in schema
@@ -148,10 +148,10 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
 
 
 def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
-    """Return the values of columns from a path that another program wrote, as Spark casts them.
+    """Return the values of columns from a path of another program, cast like in Spark.
 
     Raises:
-        SourceError: a value is not of the type of its column, or two directories name the same column.
+        SourceError: a value does not have the type of its column, or two directories name the same column.
     """
     texts = _texts(path)
     names = [name.lower() for name in columns_of_directory(path)]
@@ -165,11 +165,12 @@ def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict
 
 
 def _texts(path: str) -> dict[str, str]:
-    """Return the escaped texts of the columns that a path names."""
+    """Return the escaped texts of the columns in a path."""
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
+        # partition columns are outermost: deeper directories can look like them
+        texts.setdefault(_unescaped(column), text)
     return texts
 
 
@@ -178,7 +179,7 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
     if text == NULL_NAME:
         return pa.scalar(None, kind)
     try:
-        # Spark takes the bytes of a name as they are.
+        # Spark uses the bytes of a name unchanged.
         return cast_text(text if pa.types.is_binary(kind) else _unescaped(text), kind, time_zone)
     except ValueError as error:
         advice = "Read the column as STRING and cast it, or exclude the directory with a pattern in the path"
@@ -211,7 +212,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-_INDEX = "\0index"  # no name of a column
+_INDEX = "\0index"  # not a column name
 
 
 def chosen_places(
@@ -221,13 +222,13 @@ def chosen_places(
     derived: tuple[pa.Field, Callable[[Sequence[str]], pa.Array]] | None = None,
     argument: str = "where",
 ) -> set[Place]:
-    """Return the places whose values match a condition on the columns of `schema`; see `predicates.predicate`.
+    """Return the places whose values match a condition on the columns of `schema`; see `conditions.predicate`.
 
-    Timestamps without an offset are by the clocks that each place is written by. `derived` is one more column, and the
-    function that makes its values of paths.
+    Timestamps without an offset are in the time zone of each place. `derived` is an additional column with the function
+    that computes its values from paths.
 
     Raises:
-        ConfigError: as `predicate`, also when there are no places.
+        ConfigError: like `predicate`, also if there are no places.
         CorruptData: a place has no values of these columns.
     """
     place_schema = schema if derived is None else schema.append(derived[0])
@@ -244,7 +245,7 @@ def chosen_places(
 
 
 def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
-    """Return the partition of each place, `a=1/b=2` by the clocks of UTC: equal values have equal ones."""
+    """Return the partition of each place, such as `a=1/b=2`, with times in UTC: equal values have equal partitions."""
     names_by_place: dict[Place, str] = {}
     for time_zone, paths in _by_zone(places).items():
         values = _values(paths, schema, time_zone)

@@ -1,4 +1,4 @@
-"""Parts on storage: found wherever they lie now, verified, and decoded through filters and formats as logged."""
+"""Reading of parts on storage: located, verified, and decoded by filters and formats from the log."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 
 def chain_of(encoding: Mapping[str, Any], keys: Keys | None = None) -> Chain:
-    """Return the filters of files of an encoding; without keys, those that encrypt only have a name."""
+    """Return the filters of files of an encoding; without keys, encrypting filters only have a name."""
     return Chain.from_definition(encoding["filters"], keys)
 
 
 def extension_of(encoding: Mapping[str, Any]) -> str:
-    """Return the ending of names of files of an encoding."""
+    """Return the ending of file names of an encoding."""
     return format_from_definition(encoding["format"]).extension + chain_of(encoding).extension
 
 
-# A part up to this length is verified and decoded in memory, by one call of the store.
+# A part up to this length is verified and decoded in memory, with one call of the store.
 WHOLE_BYTES = 8 << 20
 
 _ALL = Wanted()
@@ -57,17 +57,17 @@ def read_add(
     is_old: bool = False,
     wanted: Wanted = _ALL,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
+    """Yield the rows of an add of a snapshot with the columns of `schema`, including columns of its path.
 
-    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that are not `wanted` may be left out; a
-    span is for files that `is_splittable` allows, and no row outside of it comes.
+    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that are not `wanted` can be skipped; a
+    span is for files that `is_splittable` allows, and no row outside of it is returned.
     """
     _check_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
     keys = keys_of(fs)
     file_format = format_from_definition(encoding["format"], keys)
-    # Text is parsed as the type that was written, and then cast, so that every format gives the same value.
+    # Text is parsed as the written type and then cast, so that every format returns the same value.
     decoded = _narrowed(encoding, in_file) if isinstance(file_format, LineFormat) else in_file
     values = path_column_values(encoding, directory_of(add.directory_key), stem_of(add.directory_key), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
@@ -86,7 +86,7 @@ def read_add(
             narrowed = _narrowed(encoding, schema)
             if narrowed == schema:
                 raise
-            # If the file is whole, values are beyond the types that were asked for.
+            # If the file is intact, values do not fit the requested types.
             for _ in read_add(fs, add, encoding, narrowed, is_old=is_old):
                 pass
             asked = [f"{column.name} {column.type}, stored as {narrowed.field(column.name).type}" for column in schema]
@@ -100,7 +100,7 @@ def read_add(
 
 
 def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
-    """Return the columns with the types that the file has them in."""
+    """Return the columns with their types in the file."""
     stored = {field.name.lower(): field.type for field in recorded_schema(encoding["schema"])}
     return pa.schema([field.with_type(stored.get(field.name.lower(), field.type)) for field in schema])
 
@@ -108,10 +108,10 @@ def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
 def read_part(
     fs: FileSystem, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified.
+    """Yield the rows of a part, with only the columns in the file, after all of its bytes are verified.
 
-    A large one takes memory for some row groups: it is read twice, first for its checksum. Of lines, that is compared
-    as they are read, and the last batch comes before it is known.
+    A large part is read twice, first for its checksum, and takes memory for some row groups. For line formats, the
+    checksum is compared during the read, so batches are returned before it is known.
     """
     if add.length > WHOLE_BYTES:
         with open_add(add, fs.open) as opened:
@@ -126,18 +126,18 @@ def read_part(
     if len(content) != add.length or not matches(content, add.checksum):
         raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)
-    file.name = add.final_path or add.path  # what errors call it
+    file.name = add.final_path or add.path  # its name in errors
     yield from _part_rows(file, add, file_format, schema, keys)
 
 
 class UnreadablePart(Exception):
-    """`args` are the number of a part that cannot be read, from 0, and what was found."""
+    """`args` are the number of an unreadable part, from 0, and the error."""
 
 
 def rows_of_parts(
     fs: FileSystem, inputs: Sequence[Add], file_format: Format, schema: pa.Schema
 ) -> Iterator[tuple[Add, pa.RecordBatch]]:
-    """Yield the rows of parts one after the other; raise `UnreadablePart` for one that nobody can read."""
+    """Yield the rows of parts one after the other; raise `UnreadablePart` for a part that cannot be read."""
     for number, add in enumerate(inputs):
         try:
             for batch in read_part(fs, add, file_format, schema, keys_of(fs)):
@@ -149,13 +149,13 @@ def rows_of_parts(
 
 
 def is_splittable(add: Add, encoding: dict[str, Any]) -> bool:
-    """Return True if a share of an add is read without the rest of it; see `Span`."""
+    """Return True if a share of an add can be read without the rest of it; see `Span`."""
     is_seekable = not add.filters or tuple(add.filters) == (AesGcm.name,)
     return add.kind == "part" and is_seekable and format_from_definition(encoding["format"]).has_groups
 
 
 def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
-    """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are."""
+    """Return the verified bytes of a segment before its filters; if `framed`, with the frames of lines."""
     data = file.read_at(segment.offset, segment.length)
     if len(data) != segment.length or not matches(data, segment.checksum):
         expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"
@@ -166,7 +166,7 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
 
 
 def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
-    """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
+    """Raise a SchemaError for columns whose values this file cannot return in the types of `schema`."""
     stored = recorded_schema(encoding["schema"])
     clauses = [] if stored.equals(schema, check_metadata=True) else [*misfits(stored, schema, narrower=True)]
     if clauses:
@@ -194,7 +194,7 @@ def _part_rows(
 
 
 def _bounded(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -> Iterator[pa.RecordBatch]:
-    """Return rows that are decoded within a limit of memory; a parser of lines may end a process that has one."""
+    """Return rows that are decoded within a memory limit; a parser of lines can end a process with a limit."""
     return batches if isinstance(file_format, LineFormat) else bounded(batches, add.length, add.final_path or add.path)
 
 
@@ -208,10 +208,10 @@ def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> 
 
 
 def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
-    """Return a part as its format wrote it; errors call it by its `name`.
+    """Return a part in its format; errors call it `name`.
 
-    Lines are decoded, and their checksum verified, as they are read. Other formats seek: what is only encrypted is
-    decrypted where it is read; with other filters, all of a part is held in memory.
+    Line formats are decoded, and their checksum verified, during the read. Other formats seek: a part that is only
+    encrypted is decrypted at any offset; with other filters, the whole part is held in memory.
     """
     chain, identity = Chain.for_reading(add.filters, keys), storage_identity("part", add.path)
     if isinstance(file_format, LineFormat):
@@ -222,7 +222,7 @@ def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None
         return decrypted_file(file, keys, identity, add.logical_length)
     with decoded_file(file, chain, identity, add.logical_length, add.checksum) as decoded:
         plain = io.BytesIO(decoded.read())
-    plain.name = add.final_path or add.path  # what errors call it
+    plain.name = add.final_path or add.path  # its name in errors
     return plain
 
 
@@ -244,7 +244,7 @@ def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.Record
 
 
 def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:
-    """Return the log's spelling of each requested column; the user's own where the log has no such column."""
+    """Return the names in the log of requested columns; unknown names are unchanged."""
     spelling = {name.lower(): name for name in recorded}
     return tuple(name if name in recorded else spelling.get(name.lower(), name) for name in requested)
 

@@ -1,4 +1,4 @@
-"""`fileFormat=text`: one column, one line a row, as Spark's text source reads it."""
+"""`fileFormat=text`: one column, one line per row, which Spark's text source reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TextLines(Lines):
     extension = ".txt"
 
     line_sep: str
-    column: str | None = None  # for reading, its name in the file; None for that of the schema
+    column: str | None = None  # for reading, its name in the file; None for the name in the schema
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> TextLines:
@@ -53,7 +53,7 @@ class TextLines(Lines):
         return replace(self, column=schema.names[0])
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        # A null comes back as an empty value.
+        # A null is read as an empty value.
         line_sep = self.line_sep.encode()
         name = self.column or schema.names[0]
         for block in whole_lines(file, line_sep):

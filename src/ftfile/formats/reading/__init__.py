@@ -1,4 +1,4 @@
-"""Code that formats share, for formats of users and for other folders."""
+"""Code that formats share, also for formats of users and other folders."""
 
 from ftfile.formats.reading.batches import batch_as, batch_of
 from ftfile.formats.reading.lent_file import LentFile

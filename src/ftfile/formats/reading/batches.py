@@ -1,4 +1,4 @@
-"""Batches of rows in the schema that a reader wants."""
+"""Conversion of batches to the schema of a reader."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Return a batch that knows its number of rows even if it has no columns."""
+    """Return a batch with its number of rows, even if it has no columns."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
 
 
 def batch_as(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast | None = None) -> pa.RecordBatch:
-    """Return the rows of a batch as `schema`: columns matched by name and cast, missing ones null.
+    """Return the rows of a batch as `schema`: columns are matched by name and cast, missing ones are null.
 
-    Values are cast by `cast`, by default without a loss.
+    Values are cast by `cast`, by default without loss.
 
     Raises:
         pyarrow.ArrowException: a value does not fit its type.
@@ -42,6 +42,6 @@ def batch_as(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast | None = None)
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
-        # Arrow's own cast errs in the last digit; of text it takes the nearest number.
+        # Arrow's cast has errors in the last digit; the nearest number is found by text.
         array = array.cast(pa.string())
     return array.cast(kind)

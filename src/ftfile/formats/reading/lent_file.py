@@ -1,4 +1,4 @@
-"""Files that threads of pyarrow read, until their owner takes them back."""
+"""Files that threads of pyarrow read until their owner takes them back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ftfile.storage.calls import visited
 
 
 class LentFile:
-    """A file that pyarrow reads, for some formats by threads of its own, which read ahead of what was asked for.
+    """A file that pyarrow reads, for some formats by its own threads, which read ahead.
 
-    After the block nothing reads the file: its owner may read it from elsewhere, close it, or end the process.
+    After the block nothing reads the file: its owner can read it at another place, close it, or end the process.
     """
 
     closed = False
@@ -22,7 +22,7 @@ class LentFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.is_lent = True
-        # A thread takes back what it reads itself where garbage is collected meanwhile.
+        # A thread that collects garbage can take back a file that it is reading.
         self._reading = threading.RLock()
         self._process = os.getpid()
         _lent.add(weakref.ref(self, _lent.discard))
@@ -35,7 +35,7 @@ class LentFile:
 
     def read(self, size: int = -1) -> bytes:
         with visited(), self._reading:
-            # An exception would be freed by the thread, at any later time.
+            # A stored exception would be freed by the thread later.
             return self._file.read(size) if self.is_lent else b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -50,13 +50,13 @@ class LentFile:
         """Leave the file open; its owner closes it."""
 
     def take_back(self) -> None:
-        """End the file for its readers, once the read that runs has ended."""
+        """End the file for its readers, after the running read has ended."""
         if os.getpid() == self._process:  # threads do not survive a fork
             with self._reading:
                 self.end()
 
     def end(self) -> None:
-        """End the file for its readers after the read that runs."""
+        """End the file for its readers after the running read."""
         self.is_lent = False
 
 
@@ -65,7 +65,7 @@ _lent: set[weakref.ref[LentFile]] = set()
 
 @atexit.register
 def end_all() -> None:
-    """End the files of readers that nobody has closed: the process waits a while for what they read."""
+    """End the files of readers that were not closed: the process waits a short time for their reads."""
     for reference in _lent.copy():
         if (file := reference()) is not None:
             file.end()

@@ -1,4 +1,4 @@
-"""The limit of the memory that a worker of Spark decodes rows in."""
+"""The memory limit for decoding in a worker of Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# Of rows that are decoded at once, beyond what the process has: a constant, and a multiple of what is stored.
+# For rows that are decoded at once, in addition to the memory of the process: a constant, and a multiple of the stored
+# bytes.
 MEMORY_BYTES, MEMORY_RATIO = 768 << 20, 4
-_STATM_BYTES, _STATM_DATA = 256, 5  # the place of data and stack, in pages
+_STATM_BYTES, _STATM_DATA = 256, 5  # the field of data and stack, in pages
 
 
 class _ProcessLimit:
-    """The limit of a process's memory while decoders run, in however many threads."""
+    """The limit of a process's memory while decoders run in any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +39,7 @@ class _ProcessLimit:
                 self._before = soft, hard
             limits = [limit for limit in self._before if limit != resource.RLIM_INFINITY]
             limit = min([_data_bytes() + bytes_max, *limits])
-            # Where another decoder runs, both have what is theirs.
+            # If several decoders run, the limit is the sum of their limits.
             resource.setrlimit(resource.RLIMIT_DATA, (max(limit, soft) if self._running else limit, hard))
             self._running += 1
 
@@ -53,7 +54,7 @@ _process_limit = _ProcessLimit()
 
 
 def _data_bytes() -> int:
-    """Return the memory of this process that counts for `RLIMIT_DATA`, or a little more."""
+    """Return the memory of this process that counts for `RLIMIT_DATA`, or slightly more."""
     file = os.open("/proc/self/statm", os.O_RDONLY)  # faster than `open`: it is read for each batch
     try:
         return int(os.read(file, _STATM_BYTES).split()[_STATM_DATA]) * resource.getpagesize()
@@ -63,10 +64,10 @@ def _data_bytes() -> int:
 
 @contextmanager
 def _memory_limit(bytes_max: int) -> Iterator[None]:
-    """Let the block take at most so much more memory than the process has: what takes more raises a `MemoryError`.
+    """Limit the memory that the block allocates; a larger allocation raises a `MemoryError`.
 
-    Libraries decode what a file declares, and have no limit of their own. Only Linux has one for a process, and only a
-    worker of Spark's has one: in a user's program, other threads would meet it, too.
+    Libraries decode the lengths that a file declares, without a limit. Only Linux has a limit for a process, and only
+    workers of Spark use it: in a program of the user, other threads would be limited, too.
     """
     if sys.platform != "linux" or not is_worker():
         yield
@@ -79,11 +80,12 @@ def _memory_limit(bytes_max: int) -> Iterator[None]:
 
 
 def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of `stored_bytes`, each batch decoded within a bound of memory.
+    """Yield the rows of a file of `stored_bytes`; each batch is decoded with bounded memory.
 
     Raises:
-        CorruptData: a batch takes more than `MEMORY_BYTES` and `MEMORY_RATIO` times what is stored, in a worker of
-            Spark's; elsewhere, more than there is.
+        CorruptData: a batch takes more than `MEMORY_BYTES` and `MEMORY_RATIO` times the stored bytes, in a worker of
+            Spark;
+            elsewhere, more than the available memory.
     """
     bytes_max = MEMORY_BYTES + MEMORY_RATIO * stored_bytes
     while True:

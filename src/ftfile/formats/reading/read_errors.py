@@ -1,4 +1,4 @@
-"""Errors for files that cannot be read as their format."""
+"""Errors for files that cannot be read in their format."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 
 
 def corrupt(file: BinaryIO, expected: str, actual: object) -> CorruptData:
-    """Return the error for a file that is not what a format writes."""
+    """Return the error for a file that is not valid output of a format."""
     return CorruptData(str(getattr(file, "name", "")), expected, str(actual))
 
 
 @contextmanager
 def reading_errors(file: BinaryIO, expected: str) -> Iterator[None]:
-    """Raise Arrow's errors within the block as `CorruptData`; those about bytes are OSErrors.
+    """Translate Arrow's errors within the block into `CorruptData`; errors about bytes are OSErrors.
 
-    A `MemoryError`, which Arrow's are too, stays one: it tells of the process, not of the file.
+    A `MemoryError`, which Arrow's errors can be, too, is not translated, since it is about the process and not the
+    file.
     """
     try:
         yield
     except MemoryError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also names of columns that are no text
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # also column names that are not text
         raise corrupt(file, expected, error) from error

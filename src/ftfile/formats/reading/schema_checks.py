@@ -1,4 +1,4 @@
-"""Checks of whether a format can hold a schema."""
+"""Checks that a format can store a schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Yield path and type of every column and of every part of nested ones, as in `a` and `a.element.b`."""
+    """Yield path and type of every column, also of nested ones, such as `a` and `a.element.b`."""
     for field in fields:
         path, kind = prefix + field.name, field.type
         yield path, kind
@@ -38,7 +38,7 @@ def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast
 
 
 def check_variants(format_name: str, schema: pa.Schema, fault: str = "") -> None:
-    """Raise `SchemaError` for columns of VARIANT, by default because the format does not have the type."""
+    """Raise `SchemaError` for columns of VARIANT, by default because the format does not support the type."""
     what = fault or f"VARIANT, which {format_name} does not support; use to_json(column)"
     check_problems(
         format_name,
@@ -47,6 +47,6 @@ def check_variants(format_name: str, schema: pa.Schema, fault: str = "") -> None
 
 
 def check_problems(format_name: str, problems: Iterable[str]) -> None:
-    """Raise `SchemaError` with the reasons why a format cannot hold a schema, if there are any."""
+    """Raise `SchemaError` with the reasons why a format cannot store a schema, if there are any."""
     if lines := list(problems):
         raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))

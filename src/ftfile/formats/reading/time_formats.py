@@ -1,4 +1,4 @@
-"""The patterns and the time zone by which dates and timestamps are text."""
+"""The patterns and the time zone of dates and timestamps in text."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OPTIONS = {
 _INSTANT, _WALL_CLOCK, _DATE = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()
 _UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC")
 
-_parsed = lru_cache(maxsize=64)(TimePattern.parse)  # each plan and each task of a query asks for the same ones
+_parsed = lru_cache(maxsize=64)(TimePattern.parse)  # all plans and tasks of a query need the same formats
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFormats:
-    """Patterns, ISO 8601 with microseconds by default, and the zone whose clocks show TIMESTAMP columns."""
+    """Patterns, by default ISO 8601 with microseconds, and the time zone of TIMESTAMP columns."""
 
     timestamp: str
     timestamp_ntz: str
@@ -67,7 +67,7 @@ class TimeFormats:
         return bool(getattr(self, name) == DEFAULTS[_OPTIONS[name]])
 
     def is_default(self, kind: pa.DataType) -> bool:
-        """Return True for the default pattern, and for instants in UTC."""
+        """Return True for the default pattern, and for timestamps in UTC."""
         return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")
 
     def _name(self, kind: pa.DataType) -> str:
