@@ -65,7 +65,7 @@ class Encoder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a part: it ends after the row that reaches one; if `strict`, before the row that would exceed it."""
+    """The limits of a part: it ends after the row that reaches one or, if `strict`, before the row beyond it."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
