@@ -1,1 +1,1 @@
-"""The log of a directory and the exactly-once protocol: no Arrow, no rows, opaque payloads."""
+"""The log of a directory and the exactly-once protocol, independent of rows and file formats."""

@@ -1,4 +1,4 @@
-"""How records change a state."""
+"""How records change the state of the log."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     from ftfile.log.state import Draft, Tables
 
 
-# Records whose nonces are remembered, and whose changes of segments.
+# The number of last records whose nonces, and changes of segments, a state contains.
 RECENT_RECORDS = 256
 RECENT_CHANGES = 16
-# Removed parts remembered, so that older rewrites can be rejected; 400 KB of a checkpoint at most.
+# The number of removed parts in a state, by which older rewrites are rejected; at most 400 KB of a checkpoint.
 REMOVED_KEPT = 10_000
-# Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
+# The number of schemas and encodings in a state that nothing open refers to. A forgotten one is recorded again at its
+# next use.
 DEFINITIONS_KEPT = 64
 ENTRIES_MAX = 100_000  # of a table
 
 
 def after(state: LogState, *records: Record) -> LogState:
-    """Return the state after some more records."""
+    """Return the state after more records."""
     fold = Fold(state)
     for record in records:
         fold.apply(record)
@@ -46,7 +47,7 @@ def after(state: LogState, *records: Record) -> LogState:
 
 
 class Fold:
-    """Applies records one after the other; the state that it began with stays as it is."""
+    """Applies records one after the other; the initial state is not changed."""
 
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
@@ -63,7 +64,7 @@ class Fold:
         self._unpublished = dict(state.unpublished)
 
     def finish(self) -> LogState:
-        """Return the state after all records; the fold is used no more."""
+        """Return the state after all records; the object cannot be used afterwards."""
         return LogState(
             version=self.version,
             nonce=self.nonce,
@@ -88,7 +89,7 @@ class Fold:
         )
 
     def apply(self, record: Record) -> None:
-        """Apply the next record; CorruptData, and no change, if the log could not be read with it."""
+        """Apply the next record; raises CorruptData, without a change, if the log would be invalid with it."""
         self._check(record)
         self.version, self.nonce = record.version, record.nonce
         self._recent.append((record.version, record.nonce))
@@ -101,7 +102,7 @@ class Fold:
             self._log_start = record.log_start
             still_reserved = {name: at for name, at in self._reserved.items() if at >= self._log_start}
             self._reserved = SharedMap(still_reserved).draft()
-            # A vacuum lets only published records go: an older checkpoint or hint may not know it.
+            # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
         self._schema = record.schema or self._schema
         self._encoding = record.encoding or self._encoding
@@ -142,10 +143,10 @@ class Fold:
         return remove.id in self._removed
 
     def _remember_removed(self, version: int, removes: tuple[Remove, ...]) -> None:
-        """Remember removed parts; of more than the bound, forget those of the oldest versions, down to half."""
+        """Add removed parts; above the limit, forget the parts of the oldest versions, down to half."""
         for remove in removes:
             self._removed.set(remove.id, version)
-            # A name that a later part might want is kept from being used again.
+            # A name that a later part could want stays reserved.
             if remove.final_path is not None and layout.unique_part(remove.id) not in remove.final_path:
                 self._reserved.set(remove.final_path, version)
         if len(self._removed) > REMOVED_KEPT:
@@ -156,7 +157,7 @@ class Fold:
             self._removed_since = forgotten + 1
 
     def _apply_definitions(self, record: Record) -> None:
-        """Keep the definitions used last, and all that queries and open segments refer to."""
+        """Keep the definitions that were used last, and all definitions that queries and open segments refer to."""
         definitions = self._definitions | record.definitions
         used = (record.schema, record.encoding, record.settings, *(add.encoding for add in record.adds))
         for key in dict.fromkeys(used):
@@ -169,7 +170,7 @@ class Fold:
             self._definitions = {key: text for key, text in definitions.items() if key in needed or key in newest}
 
     def _needed_definitions(self) -> set[str | None]:
-        """Return the keys in use; a definition may name others as values."""
+        """Return the keys in use; a definition can refer to other definitions."""
         waiting: list[str | None] = [self._schema, self._encoding]
         waiting += [query.settings for _, query in self._queries.items()]
         waiting += {add.encoding for _, add in self._segments.items()}
@@ -203,7 +204,7 @@ class Fold:
 
 
 class TablesDraft:
-    """Changes of the tables; those that it begins with stay as they are."""
+    """Changes of the tables; the initial tables are not changed."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -212,8 +213,8 @@ class TablesDraft:
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
         """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
 
-        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be). The
-        time is the author's clock: to forget an entry too early or too late must do no harm.
+        Changes by table, each optional: `set` (values by key), `drop` (keys), `ttlMs` (the maximum age of an entry).
+        The time is the clock of the author, so forgetting an entry too early or too late must be harmless.
         """
         for name, change in changes.items():
             if name not in self._changed:
@@ -221,7 +222,7 @@ class TablesDraft:
             _change(self._changed[name], change, now_ms)
 
     def finish(self) -> Tables:
-        """Return the changed tables; do not use the draft afterwards."""
+        """Return the changed tables; the draft cannot be used afterwards."""
         if not self._changed:
             return self._tables
         changed = {name: draft.finish() for name, draft in self._changed.items()}
@@ -235,7 +236,7 @@ def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int
         table.set(key, [now_ms, value])
     oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
     forgotten: list[str] = []
-    # One pass: each new beginning would go over all the places that are empty by now.
+    # One pass: a new iteration would visit all empty places again.
     for key, (set_ms, _) in table.oldest():
         if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
             break

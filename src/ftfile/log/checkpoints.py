@@ -1,6 +1,6 @@
-"""Checkpoints: a committer's whole state in one immutable file, so that a restart reads few records.
+"""Checkpoints: the complete state of a committer in one immutable file, so that a restart reads few records.
 
-Any checkpoint is right for its version; several may be written for one; only the newest is ever used.
+Every checkpoint is valid for its version. Several can exist for one version; only the newest is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHECKPOINT_FORMAT = 1
 
 
 class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOINT_FORMAT):
-    """The fields of a checkpoint: attributes of a state, as plain values."""
+    """The fields of a checkpoint: attributes of a state as plain values."""
 
     version: Count
     nonce: str
@@ -64,7 +64,7 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     unpublished: tuple[Unpublished, ...]
 
 
-# Attributes whose keys a state has in a map.
+# Attributes that are maps in a state, with their keys.
 _MAPS = ("queries", "transactions", "removed", "reserved")
 
 
@@ -78,7 +78,7 @@ def _checkpoint_of(state: LogState) -> Checkpoint:
 
 
 def _state_of(checkpoint: Checkpoint) -> LogState:
-    """Return the state; a ValueError for a table or segments that are none."""
+    """Return the state; a ValueError for an invalid table or segment."""
     check_definitions(checkpoint.definitions)
     check_tasks(checkpoint.assembly_tasks)
     for name, table in checkpoint.tables.items():
@@ -96,46 +96,47 @@ def _state_of(checkpoint: Checkpoint) -> LogState:
 
 _ADVICE = "Restore it from a copy. If all records from version 0 exist, you can also delete it"
 CHECKPOINTS_KEPT = 2
-# A checkpoint is due when reading what came after it costs more than this, and than half of reading the checkpoint.
+# A checkpoint is due when reading the later records costs more than this, and more than half of reading the checkpoint.
 CHECKPOINT_MIN_BYTES = 1 << 20
-# One is also due when segments have halved, a restart reads more than this, and would read half of it then. It is
-# encoded to find that out, when the last one has at most this multiple of the bytes of records since.
+# A checkpoint is also due when half of the segments have ended, a restart reads more than this, and would read half
+# with a new checkpoint. To find out, it is encoded, if the last one has at most this multiple of the bytes of later
+# records.
 SHRUNK_MIN_BYTES, ENCODED_SHARE = 256 << 10, 64
-# What opening a record costs, as bytes read: a restart must not open thousands of small ones.
+# The cost of opening a record in bytes: a restart must not open thousands of small records.
 RECORD_COST_BYTES = 4 << 10
 
 _log = get_logger(__name__)
 
 
 class LogCheckpoints:
-    """The checkpoints of a log that can be read and whose record is there.
+    """The valid checkpoints of a log whose records exist.
 
-    Vacuum keeps the records of the last checkpoints. A checkpoint without its record was therefore written by another
-    history of the directory, or the log was restored from an older copy.
+    Vacuum keeps the records of the last checkpoints. So a checkpoint without its record was written by another history
+    of the directory, or the log was restored from an older copy.
     """
 
     def __init__(self, fs: FileSystem, nonce_at: Callable[[int], str | None]) -> None:
         self._fs = fs
-        self._nonce_at = nonce_at  # returns the nonce of the record of a version, None if there is none
+        self._nonce_at = nonce_at  # returns the nonce of the record of a version, None if it does not exist
         self.useless: set[layout.CheckpointName] = set()
 
     def names(self) -> list[layout.CheckpointName]:
-        """Return the checkpoints that may be useful, in the order of versions."""
+        """Return the checkpoints that can be useful, ordered by version."""
         return sorted(name for name in list_checkpoints(self._fs) if name not in self.useless)
 
     def newest(self) -> layout.CheckpointName | None:
-        """Return the newest checkpoint by listing their names, or None."""
+        """Return the newest checkpoint by a listing of names, or None."""
         return max(self.names(), default=None)
 
     def read_newest(self) -> tuple[LogState, int] | None:
-        """Return the newest checkpoint that can be read, with its length in bytes; None when there is none."""
+        """Return the newest readable checkpoint, with its length in bytes; None if there is no such checkpoint."""
         while (name := self.newest()) is not None:
             if (state_and_size := self.read(name)) is not None:
                 return state_and_size
         return None
 
     def read(self, name: layout.CheckpointName) -> tuple[LogState, int] | None:
-        """Return a checkpoint with its length in bytes; None when it is gone, damaged, or not of this log."""
+        """Return a checkpoint with its length in bytes; None if it is deleted, damaged, or not of this log."""
         path = layout.log_checkpoint_path(name)
         try:
             content = self._fs.read(path, FILE_BYTES_MAX)
@@ -164,10 +165,10 @@ def write_checkpoint(
     useless: Collection[layout.CheckpointName] = (),
     bytes_max: int = FILE_BYTES_MAX,
 ) -> int | None:
-    """Write a checkpoint of the state and return its length in bytes; drop the checkpoints that it makes useless.
+    """Write a checkpoint of the state and return its length in bytes; delete the checkpoints that it replaces.
 
-    Those of later versions may be another committer's. The `useless` replace nothing. One that is longer than
-    `bytes_max` is not written: None.
+    Checkpoints of later versions can belong to another committer. The `useless` ones replace no other checkpoint. A
+    checkpoint longer than `bytes_max` is not written: None.
     """
     content = encode_checkpoint(state)
     if len(content) > bytes_max:
@@ -181,13 +182,13 @@ def write_checkpoint(
 
 
 def encode_checkpoint(state: LogState) -> bytes:
-    """Return the bytes of a checkpoint; ConfigError for one that nobody could read."""
+    """Return the bytes of a checkpoint; ConfigError for a checkpoint that readers would refuse."""
     content = compact_json(_checkpoint_of(state))
     return to_checked_text([within_limits(content)])
 
 
 def decode_checkpoint(content: bytes, path: str) -> LogState:
-    """Return the state that `encode_checkpoint` wrote."""
+    """Return the state of `encode_checkpoint`."""
     if len(content) > FILE_BYTES_MAX:
         raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", "more", _ADVICE)
     lines = from_checked_text(content, path, _ADVICE)

@@ -1,7 +1,7 @@
-"""Staged files, final paths and rewrites, checked before a record is created: whatever is recorded can be published.
+"""Checks before a record is created: staged files, final paths and rewrites, so that every record can be published.
 
-A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. Names that lack
-what is unique about their part may repeat: they are compared with all live parts and looked up in the store.
+A path is free if the store supports it, no file has the name of one of its directories, and no other part has it. Names
+without the unique part can repeat: they are compared with all live parts, and checked in the store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Records that are read one by one for the names of live parts; of more, a snapshot costs less.
+# The number of records that are read individually for the names of live parts; for more, a snapshot is cheaper.
 FOLLOWED_MAX = 256
 _ADVICE = (
     "The attempt that wrote it failed, the file was changed, or its host wrote to a local disk: restart the query "
@@ -55,7 +55,7 @@ _TOO_LONG = (
 
 
 def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
-    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
+    """Check that files exist, are complete, and younger than the vacuum horizon; make their names durable."""
     adds = tuple(adds)
     infos = find_files(fs, adds)
     for add in adds:
@@ -68,17 +68,17 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
 
 
 def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
-    """Return the files of the adds that exist, by path; also others of the stage."""
+    """Return the existing files of the adds by path; also other files of the stage."""
     paths = [add.path for add in adds]
     directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
-    # Directories of data are never listed: they grow.
+    # Directories of data are never listed, since they grow.
     direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
     listed = [info for directory in directories for info in list_or_empty(fs, directory)]
     return {info.path: info for info in (*listed, *direct) if info is not None}
 
 
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
-    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum may delete it at any moment."""
+    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum can delete it at any time."""
     end = add.offset + add.length
     expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
     if info is None:
@@ -100,7 +100,7 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
 
 
 class FinalPaths:
-    """The final paths of one record; the store is asked once about those of all adds that may be claimed."""
+    """The final paths of one record; the store is called once for the paths of all adds."""
 
     def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
         store = log.fs.capabilities
@@ -110,7 +110,7 @@ class FinalPaths:
         # Deepest first, without the root.
         self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
         self._reserved = head.reserved
-        # Recorded, and not published yet.
+        # Recorded, but not published yet.
         waiting = (add.final_path for entry in head.unpublished.values() for add in entry.adds)
         self._waiting = {path for path in waiting if path is not None}
         self._claimed: set[str] = set()
@@ -119,13 +119,13 @@ class FinalPaths:
         self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
         repeating = _repeating(adds)
         self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
-        # Of a part that lies under its final name already, the file there is its own.
+        # The file at the final name of a part that was written there is its own.
         own_paths = {add.path for add in adds}
         asked = sorted(path for path in (repeating & valid) - own_paths if self._files.isdisjoint(self._above[path]))
         self._taken = _found(log, asked).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:
-        """Take the paths of adds that belong together, or none; ConfigError or NameCollision if one cannot be had."""
+        """Claim the paths of adds that belong together, or none; ConfigError or NameCollision if one is not free."""
         paths: list[str] = []
         directories: list[str] = []
         try:
@@ -162,7 +162,7 @@ class FinalPaths:
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
-    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
+    """Return the names of live parts that can repeat: from a snapshot once, then from the following records."""
     known_paths = log.known_paths
     if not _apply_records_since(log, head, known_paths):
         from ftfile.log.read.snapshot import snapshot_at  # noqa: PLC0415 - few commits need it
@@ -173,7 +173,7 @@ def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
 
 
 def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths) -> bool:
-    """Take in the records up to the head; False if they do not follow the known version, or are too many."""
+    """Add the records up to the head; return False if they do not follow the known version, or are too many."""
     version, nonce, known_paths.version = known_paths.version, known_paths.nonce, -1
     if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
         return False
@@ -188,18 +188,18 @@ def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths
 
 
 def _repeating(adds: Iterable[Add]) -> set[str]:
-    """Return the final paths that lack what makes them unique."""
+    """Return the final paths without the unique part."""
     return {add.final_path for add in adds if add.final_path and layout.unique_part(add.id) not in add.final_path}
 
 
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
-    """Return the files and directories that are there, by path."""
+    """Return the existing files and directories by path."""
     infos = parallel(log.fs, lambda path: _file_at(log.fs, path), paths)
     return {path: info for path, info in zip(paths, infos, strict=True) if info is not None}
 
 
 def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return the file or directory at a path, or None; a link that is not followed, or leads nowhere, is a file."""
+    """Return the file or directory at a path, or None; a link without a followed target counts as a file."""
     try:
         return fs.stat(path)
     except (DanglingLink, NotAFile):
@@ -209,9 +209,9 @@ def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
-    """Return the directories at whose paths there are files; the rest are there, or can be made.
+    """Return the directories whose paths are files; the other directories exist, or can be created.
 
-    A process looks each up once, unless something could not be published.
+    A process checks each directory once, unless a file could not be published.
     """
     if log.fs.capabilities.implied_directories:
         return set()
@@ -221,7 +221,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     files: set[str] = set()
     absent: set[str] = set()
     unknown = sorted(directories - known_paths.directories.keys(), key=lambda path: path.count("/"))
-    # Below a file, or a directory that is missing, nothing is looked up.
+    # Below a file, or a missing directory, no path is checked.
     for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
         level = list(group)
         infos = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
@@ -246,17 +246,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The same rows in other files: accepted as a whole or dropped, never in part."""
+    """The same rows in other files: accepted or rejected as a whole."""
 
-    inputs: tuple[Add, ...]  # the adds it replaces
-    adds: tuple[Add, ...]  # what replaces them
+    inputs: tuple[Add, ...]  # the replaced adds
+    adds: tuple[Add, ...]  # the new adds
     read_version: int  # at which the inputs were live
-    reason: str = ""  # code of why it was made, which records count by parts; empty for none
+    reason: str = ""  # code of the reason, by which records count parts; empty for none
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A rewrite whose parts cannot get their names: the rows stay where they are."""
+    """A rewrite whose parts cannot get their names: the rows stay in their files."""
 
     rewrite: Rewrite
     error: FtfileError
@@ -264,7 +264,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The rewrites that a record can have, and those refused for their names; others came too late."""
+    """The accepted rewrites of a record, and the rewrites refused for their names; others were too late."""
 
     rewrites: tuple[Rewrite, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -285,12 +285,12 @@ class Accepted:
         return tuple(add for rewrite in self.rewrites for add in rewrite.inputs)
 
     def lost(self, rewrites: Sequence[Rewrite]) -> int:
-        """Return the number of inputs of those rewrites that came too late."""
+        """Return the number of inputs of the rewrites that were too late."""
         refused = sum(len(refusal.rewrite.inputs) for refusal in self.refused)
         return sum(len(rewrite.inputs) for rewrite in rewrites) - len(self.inputs) - refused
 
     def metrics(self, counts_before: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Return the number of parts by the reason why they ended; others are added."""
+        """Return the number of parts by the reason why they ended; other parts are added."""
         counts = Counter(counts_before or {})
         counts.update(
             rewrite.reason for rewrite in self.rewrites if rewrite.reason for add in rewrite.adds if add.kind == "part"
@@ -305,10 +305,10 @@ def accept_rewrites(
     own_adds: Sequence[Add] = (),
     refused: Sequence[Refused] = (),
 ) -> Accepted:
-    """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
+    """Return the rewrites whose inputs are live, whose files are safe and whose names are free; others are not deleted.
 
-    Rewrites come in order of precedence and with final names, after the record's `own` other adds; `refused` ones could
-    not get names. The error of an own add is raised: see `FinalPaths.claim`.
+    Rewrites are in order of precedence and with final names, after the record's `own` other adds; `refused` ones could
+    not get names. An error of an own add is raised: see `FinalPaths.claim`.
     """
     accepted: list[Rewrite] = []
     left_out = list(refused)
@@ -326,7 +326,7 @@ def accept_rewrites(
                 len(inputs),
             )
             continue
-        # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
+        # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
         input_paths = {add.path for add in rewrite.inputs}
         try:
             for add in (add for add in rewrite.adds if add.path not in input_paths):
@@ -345,9 +345,9 @@ def accept_rewrites(
 
 
 def still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequence[Rewrite]) -> Sequence[Rewrite]:
-    """Return rewrites of live parts, of a version from which the head can tell that they are live.
+    """Return rewrites of live parts, read at a version for which the head can decide if they are live.
 
-    It remembers some thousands of removed parts, and records of this operation may have removed more.
+    The head contains some thousands of removed parts, and records of this operation can have removed more.
     """
     if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
         return rewrites

@@ -1,4 +1,4 @@
-"""The log of one directory: read on to the head, create the next version."""
+"""The log of one directory: reading up to the head, and creating the next version."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 LAYOUT_VERSION = b"ftfile directory, layout 1"
-# Of the log of a source of files.
+# For the log of plans of a file source.
 PLANS_LAYOUT = b"ftfile plans, layout 2"
-# Times that reading starts over from a newer checkpoint, which others write meanwhile.
+# Retries when another process writes a newer checkpoint during the read.
 REFRESH_TRIES = 100
-# Directories that a process remembers, so that each is looked up once; some 100 bytes each.
+# The number of directories that a process remembers, so that each is checked once; about 100 bytes each.
 DIRECTORIES_KEPT = 100_000
 _HAS_PLANS = (
     "this directory is the state of a stream that reads files: it contains plans but no rows, and the stream trims it "
@@ -42,16 +42,16 @@ _FORMAT_ADVICE = (
 
 @dataclass(slots=True)
 class RecentRecords:
-    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none."""
+    """Consecutive records up to the newest one, for writing ranges; empty in a process without commits."""
 
     records: dict[int, Record] = field(default_factory=dict)  # by version
     is_kept: bool = False
     size_bytes: int = 0  # of the records on storage
-    failures: int = 0  # how often in turn no range could be made of them
-    paused_to: int = -1  # the version before which that is not tried again
+    failures: int = 0  # consecutive failures to write a range of them
+    paused_to: int = -1  # the version before which writing a range is not tried again
 
     def clear(self) -> None:
-        """Forget all records: ranges stand for them, or they may not be part of the log."""
+        """Forget all records, because a range replaces them, or because they may not be part of the log."""
         self.records = {}
         self.size_bytes = 0
 
@@ -61,12 +61,12 @@ class KnownPaths:
     """Final paths that are known from one commit to the next."""
 
     directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
-    live: set[str] = field(default_factory=set)  # of the parts that were live at `version`, the names that may repeat
+    live: set[str] = field(default_factory=set)  # names that can repeat, of the parts that were live at `version`
     version: int = -1  # -1 if nothing is known
     nonce: str = ""  # of the record at `version`
 
     def remember(self, directory: str) -> None:
-        """Remember a directory; beyond the bound, forget the oldest half."""
+        """Remember a directory; above the limit, forget the oldest half."""
         self.directories[directory] = None
         if len(self.directories) > DIRECTORIES_KEPT:
             self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
@@ -76,14 +76,15 @@ class KnownPaths:
 class CommitNotes:
     """Counts of a process since its last record, for the metrics of its next one."""
 
-    replays: int = 0  # batches that were found in the log
-    recoveries: int = 0  # records of others, or of its own, that it published after their commit had not
+    replays: int = 0  # batches that were in the log already
+    recoveries: int = 0  # records that it published after their own commit had not
     orphans: int = 0  # staged files that no record names
-    last_commit: dict[str, Any] | None = None  # version of its last record, and the times known after its creation
+    # version of its last record, and the times that were measured after its creation
+    last_commit: dict[str, Any] | None = None
 
 
 def check_at_least(version: int, at_least_version: int | None) -> None:
-    """Raise `RolledBack` if the newest version that there is, -1 for none, is before one that is known to have been."""
+    """Raise `RolledBack` if the newest version, -1 for none, is before a version that is known to have existed."""
     if at_least_version is not None and version < at_least_version:
         newest = f"version {version}" if version >= 0 else "no version"
         raise RolledBack(
@@ -95,10 +96,10 @@ def check_at_least(version: int, at_least_version: int | None) -> None:
 
 
 class CommitLog(Records):
-    """A directory's log, with a cache of its state that is checked before every use.
+    """The log of a directory, with a cached state that is validated before every use.
 
-    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
-    `start` with is used while its record exists and no checkpoint is newer. Logs of other things have another
+    Reading and creating records are thread-safe; threads that share a log hold `lock` during a commit. A view to
+    `start` with is used while its record exists and no checkpoint is newer. Logs of other kinds have another
     `layout_line`. A head before `at_least_version` is refused.
     """
 
@@ -118,13 +119,13 @@ class CommitLog(Records):
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()
         self.checkpoint_bytes = self.delta_bytes = 0
-        self.segments_max = 0  # the most that were live, as far as is known, since the last checkpoint
-        self.reads = 0  # records and checkpoints read so far to know the head
+        self.segments_max = 0  # the largest known number of live segments since the last checkpoint
+        self.reads = 0  # records and checkpoints that were read to find the head
         self.notes = CommitNotes()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
-        # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
+        # Is the end of the read records known to be the end of the log; and known well enough to write after it.
         self._is_end_checked = self._is_end_checked_to_commit = False
-        # The record of the state as it was last decoded, so that who waits does not decode it at each look.
+        # The last decoded record of the state, so that a waiting reader does not decode it each time.
         self._newest_content: bytes | None = None
         self._durable_to = -1
         self._prepared = False
@@ -132,7 +133,7 @@ class CommitLog(Records):
         self.lock = threading.RLock()
 
     def prepare_directory(self) -> None:
-        """Create the directory and what it needs; repeatable, free after the first time."""
+        """Create the directory and its subdirectories; idempotent, and free after the first time."""
         if self._prepared:
             return
         self.fs.prove(layout.META)
@@ -142,13 +143,13 @@ class CommitLog(Records):
             self.fs.create_exclusive(layout.FORMAT_FILE, to_checked_text([self._layout_line]))
         except AlreadyExists:
             self.check_layout()
-        # The maker of a directory may have died before its name was durable: everybody syncs all of them.
+        # The creator of a directory can have died before its name was durable, so every process syncs all of them.
         for directory in (layout.DIRECTORY, layout.META, ""):
             self.fs.sync_directory(directory)
         self._prepared = True
 
     def check_layout(self) -> None:
-        """Refuse a damaged format file, as CorruptData, another kind of log, and a later layout; NotFound for no log.
+        """Refuse a damaged format file (CorruptData), another kind of log, or a later layout; NotFound if missing.
 
         Raises:
             ConfigError: the log is of another kind or layout, or encrypted, and no keys are known.
@@ -166,18 +167,19 @@ class CommitLog(Records):
             raise ConfigError(IS_SEALED)
 
     def refresh(self, *, durable: bool = False) -> LogState:
-        """Return the state at the head of the log; it does not change when the log goes on.
+        """Return the state at the head of the log; the state does not change when the log grows.
 
-        Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
-        that none of it is lost. CorruptData says that a record is damaged or missing, RolledBack that the log ends
-        before the version that it is to have.
+        Callers that act on the log make it `durable` first, since its writer can have died before, and check that no
+        record is lost. Raises CorruptData if a record is damaged or missing, and RolledBack if the log ends before the
+        required version.
         """
         with self.lock:
             for _ in range(REFRESH_TRIES):
                 began = self._starting_state().version
                 state = self._read_to_end(acts=durable)
                 newest = self.checkpoints.newest()
-                # Records up to a checkpoint may be gone or, created anew by a committer left behind, mean nothing.
+                # Records up to a checkpoint can be deleted or, if an outdated committer created them again, are
+                # invalid.
                 if newest is None or newest.version <= began:
                     check_at_least(state.version, self._at_least_version)
                     if durable:
@@ -187,7 +189,7 @@ class CommitLog(Records):
             raise StorageError("refresh", layout.LOG, "the log's checkpoints changed faster than they could be read")
 
     def _read_to_end(self, *, acts: bool) -> LogState:
-        """Read records to the end; make sure, the first time, that it is the end."""
+        """Read records to the end; at first use, check that it is the end."""
         while True:
             assert self._state is not None, "reading continues from a state"
             fold = None
@@ -199,7 +201,7 @@ class CommitLog(Records):
             self._state = fold.finish() if fold is not None else self._state
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
-            # A task that begins with a view decides nothing, and there are many of them.
+            # A task that starts with a view decides nothing, and there are many tasks.
             if self._is_end(self._state.version, lists=acts or self._state.whole, acts=acts):
                 self._is_end_checked, self._is_end_checked_to_commit = True, acts
                 return self._state
@@ -211,10 +213,10 @@ class CommitLog(Records):
             self.recent.size_bytes += size_bytes
 
     def create(self, record: Record) -> LogState | None:
-        """Create the record and return the state that includes it; None when its version is another's.
+        """Create the record and return the state that includes it; None if another process created its version.
 
-        A lost reply is settled by looking for the record's nonce. CommitOutcomeUnknown says that this did not help;
-        after CorruptData or a StorageError, the record was certainly not created.
+        After a lost response, the nonce of the record decides. CommitOutcomeUnknown means that this failed; after
+        CorruptData or a StorageError, the record was certainly not created.
         """
         with self.lock:
             self.recent.is_kept = True
@@ -238,7 +240,7 @@ class CommitLog(Records):
             return next_state
 
     def _starting_state(self) -> LogState:
-        """Return the cached state if its record is still there, else the newest checkpoint, else the empty log."""
+        """Return the cached state if its record still exists, else the newest checkpoint, else the empty log."""
         if self._state is not None and self._state.version >= 0:
             content = self._content(self._state.version)
             if content is not None and content == self._newest_content and self._state.whole:
@@ -273,7 +275,7 @@ class CommitLog(Records):
             self._durable_to = version
 
     def _is_in_log(self, record: Record) -> bool:
-        """Return False if a checkpoint shows that our record is dead: the slot at or before it had been emptied."""
+        """Return False if a checkpoint shows that the record is dead: vacuum had deleted its version before."""
         newest = self.checkpoints.newest()
         if newest is None or newest.version < record.version:
             return True
@@ -292,7 +294,7 @@ class CommitLog(Records):
 
 
 class Measured:
-    """Times of one commit, and the notes of earlier ones that its record takes along."""
+    """Times of one commit, and the notes of earlier commits for its record."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -315,13 +317,13 @@ class Measured:
         return {name: value for name, value in measures.items() if value}
 
     def created(self) -> None:
-        """Forget the notes, which the record has: it was created this moment."""
+        """Forget the notes, which the new record contains."""
         self._log.notes = CommitNotes()
         self._began_s = self._now_s()
         self._create_s = self._began_s - self._creating_s
 
     def published(self, version: int) -> None:
-        """Note how long it took to create and publish the record of a version, for the next record."""
+        """Store how long it took to create and publish the record of a version, for the next record."""
         seconds = {
             "createSeconds": in_seconds(self._create_s),
             "publishSeconds": in_seconds(self._now_s() - self._began_s),
@@ -334,5 +336,5 @@ class Measured:
 
 
 def in_seconds(seconds: float) -> float:
-    """Return a time as records have it, to the microsecond."""
+    """Return a time in the precision of records, to the microsecond."""
     return round(seconds, 6)

@@ -1,7 +1,7 @@
-"""The kind of a directory: files for any reader, or a store of keys and values. A log is of one kind for good.
+"""The kind of a directory: files for any reader, or a keyed store. The kind of a log never changes.
 
-A directory of another program's table is of neither kind, and nothing is written to it. Tasks recognise the driver's
-directory by its marker: a local path may be another disk on every host.
+ftfile never writes to a directory of another program's table. Tasks recognise the driver's directory by its marker,
+since a local path can be another disk on every host.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _STORE_ADVICE = (
 )
 # The endings of the files that make a directory of this name the metadata of a table.
 _ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
-_OWN_COMMIT = b'"ftfile":'  # is in each commit of our own exports to Delta
-_OWN_ICEBERG = "_iceberg"  # has our own exports to Iceberg, and nobody else's
+_OWN_COMMIT = b'"ftfile":'  # is in each commit of ftfile's exports to Delta
+_OWN_ICEBERG = "_iceberg"  # only contains ftfile's exports to Iceberg
 _AGAIN = (
     "path={path!r} was migrated, but {name!r} exists (again) and hides ftfile's rows from plain readers. If the "
     "migration was interrupted, call ftfile.migrate(path, dry_run=False) again. If another program was restarted, "
@@ -71,10 +71,10 @@ _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
 
 def directory_url(path: str, option: str = "path") -> str:
-    """Return the URL of a directory to write to, which an option gives.
+    """Return the URL of a directory to write to, given by an option.
 
     Raises:
-        ConfigError: it is malformed, or lies within the log of another directory.
+        ConfigError: it is malformed, or within the log of another directory.
     """
     url = normalise(path)
     _check_outside_log(option, path, url)
@@ -82,7 +82,7 @@ def directory_url(path: str, option: str = "path") -> str:
 
 
 def check_checkpoint_location(checkpoint: str | None) -> None:
-    """Raise a ConfigError if a checkpoint lies within the log of a directory."""
+    """Raise a ConfigError if a checkpoint is within the log of a directory."""
     _check_outside_log("checkpointLocation", checkpoint, checkpoint or "")
 
 
@@ -96,10 +96,10 @@ def _check_outside_log(option: str, value: str | None, url: str) -> None:
 
 
 def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
-    """Return the entries of a directory without a log; none if there is no directory.
+    """Return the entries of a directory without a log; an empty list if it does not exist.
 
     Raises:
-        ConfigError: it is a table of another program, see `_TABLES`, or one of its entries is a directory of ftfile.
+        ConfigError: it is a table of another program, see `_TABLES`, or one of its entries is an ftfile directory.
         NotADirectory: it is a file.
     """
     entries = list_own(fs, "")
@@ -119,18 +119,18 @@ def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
     return entries
 
 
-_BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another one
+_BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another name
 
 
 def has_log(fs: FileSystem, directory: str = "") -> bool:
-    """Return True for a directory of ftfile, or a store; a StorageError if it cannot be read."""
+    """Return True for an ftfile directory or a store; a StorageError if it cannot be read."""
     with contextlib.suppress(NotFound, NotADirectory):
         return fs.read(join(directory, layout.FORMAT_FILE), len(_BEGINNING)).startswith(_BEGINNING)
     return False
 
 
 def _have_logs(fs: FileSystem, directories: list[str]) -> list[bool]:
-    """Return for each entry if it is a directory of ftfile, as far as this process may look into it."""
+    """Return for each entry if it is an ftfile directory, if this process may read it."""
 
     def has_one(directory: str) -> bool:
         with contextlib.suppress(StorageError):
@@ -141,7 +141,7 @@ def _have_logs(fs: FileSystem, directories: list[str]) -> list[bool]:
 
 
 def directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
-    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
+    """Return the URL of the ftfile directory that contains a path; None if no directory does."""
     parsed = parse(url)
     for parent in PurePosixPath(parsed.path).parents:
         above = replace(parsed, path=str(parent)).url
@@ -150,13 +150,13 @@ def directory_above(url: str, storage: Mapping[str, str] | None, context: Contex
                 return above
         except NotADirectory:
             continue
-        except Exception:  # also of a driver from outside: nobody has asked for what lies there
+        except Exception:  # drivers of other packages, too, since the user did not ask for the parent directories
             break
     return None
 
 
 def check_outside_directories(url: str, storage: Mapping[str, str], context: Context) -> None:
-    """Raise a ConfigError for a path, of a new directory, that lies in a directory of ftfile, or in a store."""
+    """Raise a ConfigError for a path of a new directory within an ftfile directory or a store."""
     above = directory_above(url, storage, context)
     if above is None:
         return
@@ -171,7 +171,7 @@ def check_outside_directories(url: str, storage: Mapping[str, str], context: Con
 
 @contextlib.contextmanager
 def file_as_config_error(log: CommitLog, path: str) -> Iterator[None]:
-    """Raise a ConfigError where the block finds that the path of a directory is a file."""
+    """Raise a ConfigError if the path of a directory is a file."""
     try:
         yield
     except NotADirectory as error:
@@ -182,12 +182,12 @@ def file_as_config_error(log: CommitLog, path: str) -> Iterator[None]:
 
 
 def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
-    """Look, once for each log of this process, for tables of other programs that began after the first commit.
+    """Check, once for each log of this process, for tables that other programs created after the first commit.
 
-    It lists their directories alone, since the root may have many files.
+    Only their directories are listed, since the root can have many files.
 
     Raises:
-        ConfigError: there is one, see `_TABLES`, or the one of the program that wrote the first files is in its place.
+        ConfigError: there is one, see `_TABLES`, or the log of the program that wrote the first files is there again.
     """
     if log in _looked_into:
         return
@@ -201,14 +201,14 @@ def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
 
 
 def is_foreign(fs: FileSystem, name: str) -> bool:
-    """Return True if the directory `name`, of `_TABLES`, has a table of another program; our own exports are none."""
+    """Return True if the directory `name`, of `_TABLES`, is a table of another program; exports of ftfile are not."""
     if name not in _ENDINGS:
-        return fs.exists(name)  # an empty one, too: Spark's readers obey it
+        return fs.exists(name)  # also an empty one, which Spark's readers respect
     return bool(_metadata_of(fs, name)) and not (name == _DELTA and _is_own_delta(fs))
 
 
 def own_export(fs: FileSystem) -> str | None:
-    """Return the directory of an export of ftfile to Delta or Iceberg; None if there is none."""
+    """Return the directory of an export of ftfile to Delta or Iceberg; None if there is no export."""
     if _is_own_delta(fs):
         return _DELTA
     return _OWN_ICEBERG if fs.exists(_OWN_ICEBERG) else None
@@ -230,7 +230,7 @@ def _refusal(name: str, path: str) -> ConfigError:
 
 
 def store_of(head: LogState) -> dict[str, Any] | None:
-    """Return the store's definition, see `kv.definition`; None for a directory of files, or without rows.
+    """Return the definition of the store, see `kv.definition`; None for a directory of files, or without rows.
 
     Raises:
         CorruptData: the log has no such encoding.
@@ -252,7 +252,7 @@ def migration_of(head: LogState) -> dict[str, Any] | None:
 
 
 def check_is_files(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
-    """Raise a ConfigError, with what to do instead, if the directory is a store."""
+    """Raise a ConfigError, with the remedy, if the directory is a store."""
     if store_of(head) is not None:
         raise ConfigError(
             f"path={path!r} is a store of keys and values, not a directory of files: {advice}. For files, use another "
@@ -261,7 +261,7 @@ def check_is_files(head: LogState, path: str, advice: str = _STORE_ADVICE) -> No
 
 
 def check_is_store(head: LogState, path: str) -> None:
-    """Raise a ConfigError if the directory has files that are no store's."""
+    """Raise a ConfigError if the directory contains files that do not belong to a store."""
     if head.encoding is not None and store_of(head) is None:
         raise ConfigError(
             f"path={path!r} is a directory of files, not a store of keys and values: write and read it with the format "
@@ -269,33 +269,33 @@ def check_is_store(head: LogState, path: str) -> None:
         )
 
 
-# Shipped to executors, whose build is compared by the fields of dataclasses and Structs.
+# Sent to executors, whose ftfile is compared by the fields of dataclasses and Structs.
 @dataclass(frozen=True, slots=True)
 class DirectoryMarker:
     """The marker of a directory."""
 
-    # Random text, written once; a copy of the directory has it, too. Damage that all hosts see alike does no harm.
+    # Random text, written once; a copy of the directory has the same. Damage that all hosts see is harmless.
     text: str
-    host: str  # of the driver, for messages
+    host: str  # the driver's host, for messages
 
 
 def write_marker(fs: FileSystem) -> DirectoryMarker | None:
-    """Return the directory's marker, written if it is missing; None where every host sees the same directory.
+    """Return the directory's marker, which is written if it is missing; None if all hosts see the same directory.
 
-    It is made before any task reads it, so that no mount remembers that it was missing.
+    It is written before a task reads it, so that no mount caches its absence.
     """
     marker = read_marker(fs)
     if marker is not None or not _may_differ(fs):
         return marker
     for directory in ("", layout.META, layout.DIRECTORY):
         fs.make_directories(directory)
-    with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
+    with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker is valid
         fs.create_exclusive(layout.MARKER, to_checked_text([fs.context.ids.unique().encode()]))
     return read_marker(fs)
 
 
 def read_marker(fs: FileSystem) -> DirectoryMarker | None:
-    """Return the directory's marker, or None if none is needed or written."""
+    """Return the directory's marker, or None if it is not needed or not written."""
     if not _may_differ(fs):
         return None
     try:

@@ -1,7 +1,7 @@
 """The commit protocol, top to bottom.
 
-Creating version v+1 exclusively is the commit. All before it is garbage if we die; all after it can be
-repeated by anybody. docs/internals/protocol.md says why each step stands where it does.
+Creating version v+1 exclusively is the commit. All before it is garbage if we die; all after it can be repeated by
+anybody. docs/internals/protocol.md says why each step stands where it does.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def vacuum(
     """Delete files that no record and no version within the retention needs, and return them.
 
     These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
-    records that a checkpoint and ranges stand for. Versions within the retention can be read as they were, older
-    ones cannot.
+    records that a checkpoint and ranges stand for. Versions within the retention can be read as they were, older ones
+    cannot.
 
     Deleted files do not come back, so that by default, as a dry run, it only returns what it would delete, and writes
     one hint, to learn the store's time. A second vacuum finds what the first could not delete, and else nothing.

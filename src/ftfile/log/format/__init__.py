@@ -1,1 +1,1 @@
-"""Every byte and path of the log."""
+"""The format of the log: all bytes and paths."""

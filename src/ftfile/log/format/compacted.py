@@ -1,11 +1,11 @@
-"""A range as bytes: a line of JSON that says what is where, its checksum, and documents of adds as columns.
+"""The format of a range: a line of JSON with its content, its checksum, and documents of adds as columns.
 
-The first of two zlib streams of JSON has what decides whether an add is live: ids, and the versions that added and
-removed it. The second has the other columns, each as `["constant", value]`, `["dictionary", values, indexes]` or
-`["plain", values]`, and under `rare` the fields that few adds have, by the add's position. In paths, a NUL stands for
-the add's id.
+The first of two zlib streams of JSON contains what decides if an add is live: ids, and the versions that added and
+removed it. The second stream contains the other columns, each as `["constant", value]`, `["dictionary", values,
+indexes]` or `["plain", values]`, and under `rare` fields that few adds have, by the position of the add. In paths, a
+NUL stands for the id of the add.
 
-Live adds come first: who reads a version beyond the range reads no further.
+Live adds are first, so that readers of later versions read no further.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _Value = TypeVar("_Value")
 
 
 class Rare(Value, frozen=True):
-    """Fields that few adds have, so that documents have no columns for them."""
+    """Fields that few adds have, so documents have no columns for them."""
 
     skip_rows: Count = 0
     rolling_stats: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-# By the name in JSON, in the order of the constructor of `Add`, after its id.
+# By their names in JSON, in the order of the constructor of `Add`, after its id.
 FIELDS = {
     info.encode_name: info
     for info in msgspec.structs.fields(Add)
@@ -57,7 +57,7 @@ FIELDS = {
 }
 _LISTS = {name: GenericAlias(list, info.type) for name, info in FIELDS.items()}
 _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
-# Parts are named after their ids: staged ones wholly, final ones after this many characters. No path has a NUL.
+# Parts are named by their ids: staged ones completely, final ones after this number of characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
 _ADVICE = "If the records of its versions exist, ftfile.operate.compact.merge_ranges(path) rebuilds it"
@@ -68,16 +68,16 @@ COMPRESSION_LEVEL = 1
 
 @dataclass(slots=True)
 class Columns:
-    """Adds; lists of one length."""
+    """Adds; lists of the same length."""
 
     ids: list[str] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)  # version of the record that brought each
-    removed: list[int] = field(default_factory=list)  # version of the record that ended each; empty when they are live
-    # By the name of the field; under `rare` what only few adds have, or None.
+    added: list[int] = field(default_factory=list)  # version of the record that added each
+    removed: list[int] = field(default_factory=list)  # version of the record that removed each; empty if they are live
+    # By the name of the field; under `rare`, fields that few adds have, or None.
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*FIELDS, "rare")})
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
-        """Append one add, without the ranges of segments that a part was made from: nobody reads by them."""
+        """Append one add, without the ranges of segments that a part was assembled from, which readers do not need."""
         self.ids.append(add.id)
         self.added.append(added)
         if removed is not None:
@@ -89,7 +89,7 @@ class Columns:
         self.fields["rare"].append(Rare(add.skip_rows, add.rolling_stats) if is_rare else None)
 
     def extend(self, other: Columns, chosen: Sequence[bool] | None = None) -> None:
-        """Append the chosen adds of another, by default all."""
+        """Append chosen adds of another value, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
@@ -112,12 +112,12 @@ class _Ids(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Some 50,000 adds at most, and at least one, in the order of their records: two compressed streams."""
+    """At most about 50,000 adds, and at least one, in the order of their records: two compressed streams."""
 
     count: int
     ids: bytes
     rest: bytes
-    path: str = field(default="", compare=False)  # of the range that it was read from
+    path: str = field(default="", compare=False)  # of the range that contains it
 
     @classmethod
     def of(cls, columns: Columns) -> Document:
@@ -127,7 +127,7 @@ class Document:
         return cls(len(columns.ids), pack_json(ids), pack_json(_code_all(columns)))
 
     def versions(self) -> Columns:
-        """Return ids and versions alone; the fields stay empty."""
+        """Return only ids and versions; the fields are empty."""
         with Decoding(self.path, _RANGE, _ADVICE):
             ids = unpack_json(self.ids, _Ids)
             check_count("id", ids.id, self.count)
@@ -136,7 +136,7 @@ class Document:
             return Columns(ids.id, list(itertools.accumulate(ids.added_version_deltas)), ids.removed_versions)
 
     def columns(self) -> Columns:
-        """Return the adds with all their fields."""
+        """Return the adds with all fields."""
         columns = self.versions()
         with Decoding(self.path, _RANGE, _ADVICE):
             columns.fields = _fields(unpack_json(self.rest, dict[str, Any]), len(columns.ids))
@@ -144,20 +144,20 @@ class Document:
 
 
 def decode_adds(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
-    """Yield the adds of the second stream of a document of the range at a path."""
+    """Yield the adds in the second stream of a document of the range at a path."""
     with Decoding(path, _RANGE, _ADVICE):
         return adds_of(ids, unpack_json(rest, dict[str, Any]))
 
 
 def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> list[list[Any]]:
-    """Return columns of such a stream, by the names of their fields in records; paths have a NUL for the id."""
+    """Return columns of a stream by the names of their fields in records; paths have a NUL for the id."""
     with Decoding(path, _RANGE, _ADVICE):
         columns = unpack_json(rest, dict[str, Any])
         return [_decode(columns, count, name) for name in names]
 
 
 def check_count(name: str, values: Sequence[object], count: int) -> None:
-    """Raise a ValueError unless there are this many values."""
+    """Raise a ValueError unless there is this number of values."""
     if len(values) != count:
         raise ValueError(f"{name} is {values!r:.80}, but needs {count} values")
 
@@ -171,7 +171,7 @@ def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
 
 
 def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
-    """Yield the adds with these ids and columns; damage is raised by the call itself."""
+    """Yield the adds with these ids and columns; the call itself raises for damage."""
     fields = _fields(coded, len(ids))
     if any(path is None and kind != "segment" for kind, path in zip(fields["kind"], fields["finalPath"], strict=True)):
         raise ValueError("finalPath is missing for a part")
@@ -186,12 +186,12 @@ def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
 
 
 def pack_json(value: object) -> bytes:
-    """Return the value as compressed JSON; ConfigError for one that nobody could read."""
+    """Return the value as compressed JSON; ConfigError for a value that readers would refuse."""
     return zlib.compress(within_limits(compact_json(value)), COMPRESSION_LEVEL)
 
 
 def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
-    """Return the value that `pack_json` wrote; ValueError or zlib.error for damage, and for more than limits allow."""
+    """Return the value of `pack_json`; ValueError or zlib.error for damage, and above the limits."""
     stream = zlib.decompressobj()
     text = stream.decompress(content, FILE_BYTES_MAX)
     if not stream.eof or stream.unused_data:
@@ -202,7 +202,7 @@ def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
 
 
 def _code_all(columns: Columns) -> dict[str, Any]:
-    """Return a column for each field, and by position what is rare."""
+    """Return a column for each field, and rare fields by position."""
     coded: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
     coded["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return coded
@@ -239,7 +239,7 @@ def _decode(coded: dict[str, Any], count: int, name: str) -> list[Any]:
 
 
 RANGE_FORMAT = 1
-# Read at once, in the hope that the header is no longer.
+# Bytes of the first read, which contains most headers completely.
 HEADER_BYTES = 1 << 16
 
 
@@ -257,21 +257,22 @@ class RangeHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=RANGE_FOR
     last: Count = msgspec.field(name="lastVersion")
     nonce: str = msgspec.field(name="lastNonce")  # of the record at `last`
     previous_nonce: str | None  # of the record before `first`, empty for none; None: unknown
-    log_start: Count = msgspec.field(name="logStartVersion")  # adds removed at this version or before are left out
+    log_start: Count = msgspec.field(name="logStartVersion")  # adds removed at this version or before are omitted
     definitions: dict[str, Any]
     schemas: tuple[SchemaChange, ...]
 
 
 class Range(RangeHeader, frozen=True):
-    """The sum of the records of consecutive versions, without the records."""
+    """The sum of the records of consecutive versions."""
 
     kept: tuple[Document, ...] = ()  # adds of these versions that are live after the last of them
     ended: tuple[Document, ...] | None = None  # adds of these versions that one of them removed; None: not read
-    removes: dict[str, int] = msgspec.field(default_factory=dict)  # older adds that one of these removed, and which
+    # older adds that one of these versions removed, with the version
+    removes: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Placed(Value, frozen=True):
-    """The streams of a document, behind those before it."""
+    """The streams of a document, after those of the previous ones."""
 
     adds: Count
     ids_bytes: Count
@@ -281,7 +282,7 @@ class Placed(Value, frozen=True):
 
 
 class Contents(Value, frozen=True):
-    """The fields of a header that say what lies behind it: documents of live adds, removes, documents of ended adds."""
+    """The fields of a header for the rest of the file: documents of live adds, removes, documents of removed adds."""
 
     removes_bytes: Count
     removes_checksum: str
@@ -290,14 +291,14 @@ class Contents(Value, frozen=True):
 
 
 class _Removes(Value, frozen=True):
-    """The stream between live and ended adds."""
+    """The stream between live and removed adds."""
 
     ids: list[str]
     versions: list[int]
 
 
 def encode_compacted(content: Range) -> bytes:
-    """Return the bytes of a range; its ended adds must have been read. ConfigError for one that nobody could read."""
+    """Return the bytes of a range, given its removed adds; ConfigError for one that readers would refuse."""
     assert content.ended is not None, "a range without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
@@ -316,7 +317,7 @@ def encode_compacted(content: Range) -> bytes:
 def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range:
     """Read and check a range from a file.
 
-    With `ended`, the adds that the range itself removed are read, too; with None, no adds at all.
+    With `ended`, also the adds that the range itself removed are read; with None, no adds.
     """
     if file.size_bytes > FILE_BYTES_MAX:
         raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", f"{file.size_bytes} bytes", _ADVICE)
@@ -358,7 +359,7 @@ class _Streams:
 
 
 def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
-    """Return the header, and where the streams begin: after its line and that of its checksum."""
+    """Return the header, and the start of the streams: after its line and the line of its checksum."""
     length = HEADER_BYTES
     while True:
         head = file.read_at(0, length)

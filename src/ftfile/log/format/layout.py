@@ -1,9 +1,9 @@
-"""Every path of the protocol, relative to the directory: the one place that formats and parses them.
+"""All paths of the protocol, relative to the directory: formatting and parsing.
 
-No reader takes a file below `_ftfile` for data, whatever pattern it is given. Spark passes over names with a leading
-underscore, but looks into a directory that a pattern names: each file here has a name of that kind. DuckDB and Polars
-do not pass over them, and find data by its ending or its depth: no file ends like one of data, and none lies directly
-in `_ftfile`, beside directories of a partition.
+No reader must read a file below `_ftfile` as data, for any pattern. Spark skips names with a leading underscore, but
+lists a directory that a pattern names, so all files here have such names. DuckDB and Polars do not skip them, and find
+data by its ending or its depth: no file here has the ending of data, and none is directly in `_ftfile`, at the depth of
+partitions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIGRATED = f"{META}/migrated"
 WAL = f"{META}/wal"
 PUBLISHED_HINT = f"{HINTS}/_published"
 CLOCK_HINT = f"{HINTS}/_clock"
-STATE_IN_CHECKPOINT = "ftfile-source"  # of streams of files: it lives and dies with the checkpoint of Spark
+STATE_IN_CHECKPOINT = "ftfile-source"  # of file sources; it belongs to Spark's checkpoint
 DIRECTORIES = (META, DIRECTORY, LOG, CHECKPOINTS, COMPACTED, HINTS, STAGED, RETIRED)
 
 _LOG_NAME = re.compile(r"_(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
@@ -53,28 +53,28 @@ _WAL_NAME = re.compile(r"_(\d{10})-(\d{10})\.wal")
 
 
 class CheckpointName(NamedTuple):
-    """A checkpoint: the version it covers, and a suffix, since several may be written."""
+    """A checkpoint: its version, and a suffix, since several can exist."""
 
     version: int
     unique: str
 
 
 class ColumnsName(NamedTuple):
-    """A columns file: the version up to which it stands for payloads of records, and a suffix, as of a checkpoint."""
+    """A columns file: the version up to which it replaces payloads of records, and a suffix, as for a checkpoint."""
 
     version: int
     unique: str
 
 
 class LogName(NamedTuple):
-    """A record, or the companion of one: its version, and of a companion the nonce."""
+    """A record, or the companion of one: its version, and for a companion the nonce."""
 
     version: int
     nonce: str | None
 
 
 class CompactedName(NamedTuple):
-    """A range: the first and the last version whose records it stands for, and a suffix, as of a checkpoint."""
+    """A range: the first and the last version that it replaces, and a suffix, as for a checkpoint."""
 
     first: int
     last: int
@@ -82,14 +82,14 @@ class CompactedName(NamedTuple):
 
 
 class WalName(NamedTuple):
-    """A file of windows that are not recorded yet: the epoch of the process that wrote it, and its number there."""
+    """A file of windows that are not recorded yet: the epoch of the process that wrote it, and its number."""
 
     epoch: int
     number: int
 
 
 class DeadLetterTask(NamedTuple):
-    """The writer of a file of dead letters: a query or a job, its batch, and the task's partition."""
+    """The writer of a file of dead letters: a query or a job, its batch, and the partition of the task."""
 
     owner: str
     batch: int
@@ -100,23 +100,23 @@ class DeadLetterTask(NamedTuple):
 
 
 def record_path(version: int) -> str:
-    """Return where the record of `version` is created."""
+    """Return the path of the record of `version`."""
     return f"{LOG}/_{version:020d}.record"
 
 
 def companion_path(version: int, nonce: str) -> str:
-    """Return where a large record keeps its adds and removes."""
+    """Return the path of the companion with the adds and removes of a large record."""
     return f"{LOG}/_{version:020d}-{nonce}.changes"
 
 
 def parse_log_name(path: str) -> LogName | None:
-    """Return the parsed name of a file in the log's directory, or None for any other file."""
+    """Return the parsed name of a file in the directory of records, or None for any other file."""
     match = _LOG_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return LogName(int(match[1]), match[2]) if match else None
 
 
 def log_checkpoint_path(name: CheckpointName) -> str:
-    """Return where a checkpoint lies."""
+    """Return the path of a checkpoint."""
     return f"{CHECKPOINTS}/_{name.version:020d}-{name.unique}.checkpoint"
 
 
@@ -127,7 +127,7 @@ def parse_checkpoint_name(path: str) -> CheckpointName | None:
 
 
 def columns_path(name: ColumnsName) -> str:
-    """Return where a columns file lies."""
+    """Return the path of a columns file."""
     return f"{COLUMNS}/_{name.version:020d}-{name.unique}.columns"
 
 
@@ -138,14 +138,14 @@ def parse_columns_name(path: str) -> ColumnsName | None:
 
 
 def compacted_path(name: CompactedName) -> str:
-    """Return where a range lies."""
+    """Return the path of a range."""
     return f"{COMPACTED}/_{name.first:020d}-{name.last:020d}-{name.unique}.compacted"
 
 
 def parse_compacted_name(path: str) -> CompactedName | None:
     """Return the parsed name of a file in the directory of ranges, or None for any other file.
 
-    A file for versions that no range may stand for is another file.
+    A name with versions that no range may replace is another file.
     """
     match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
     if match is None or not may_stand(int(match[1]), int(match[2])):
@@ -154,12 +154,12 @@ def parse_compacted_name(path: str) -> CompactedName | None:
 
 
 def wal_directory(writer: str) -> str:
-    """Return where a writer of windows keeps those that are not recorded yet."""
+    """Return the directory of the windows of a writer that are not recorded yet."""
     return f"{WAL}/{writer}"
 
 
 def wal_path(writer: str, name: WalName) -> str:
-    """Return where a file of windows lies."""
+    """Return the path of a file of windows."""
     return f"{wal_directory(writer)}/_{name.epoch:010d}-{name.number:010d}.wal"
 
 
@@ -170,17 +170,17 @@ def parse_wal_name(path: str) -> WalName | None:
 
 
 def staged_directory(owner: str, batch: int) -> str:
-    """Return where the attempts of one batch of a query (or of a job, batch 0) write."""
+    """Return the directory in which the attempts of one batch of a query (or of a job, batch 0) write."""
     return f"{STAGED}/{owner}/{batch}"
 
 
 def is_staged(path: str) -> bool:
-    """Return True if a file is where attempts write what is not published."""
+    """Return True for a path in which attempts write files before they are published."""
     return path.startswith(f"{STAGED}/")
 
 
 def note_path(directory: str, name: str) -> str:
-    """Return the path of the note of a final path, which an attempt writes before the file itself."""
+    """Return the path of the note of a final path, which an attempt writes before the file."""
     return f"{directory}/_{name}.finalPath"
 
 
@@ -190,41 +190,41 @@ def is_note(path: str) -> bool:
 
 
 def noted_path(note: str, content: bytes) -> str | None:
-    """Return the final path in a note, None for a damaged one: beside `_ftfile`, and named after the note's own id."""
+    """Return the final path in a note, None for a damaged one: outside of `_ftfile`, and named after the note's id."""
     path, note_id = content.decode(errors="surrogateescape"), note.removesuffix(".finalPath").rpartition("-")[2]
     is_sound = paths.shape_fault(path) is None and path and path.partition("/")[0] != META
     return path if is_sound and _ID.fullmatch(note_id) and unique_part(note_id) in path.rpartition("/")[2] else None
 
 
 def retired_path(add_id: str) -> str:
-    """Return where a removed part is hidden until nobody needs it."""
+    """Return the path to which a removed part is moved until no reader needs it."""
     return f"{RETIRED}/_{add_id}.retired"
 
 
 def restored_id(add_id: str, version: int) -> str:
-    """Return the id that the rows of a removed add have from the version on that brings them back.
+    """Return the id of the rows of a removed add from the version on that restores them.
 
-    It has one version behind it, however often they came back: file names have a limit.
+    The id contains one version, however often rows were restored, since file names have a length limit.
     """
     return f"{original_id(add_id)}.r{version}"
 
 
 def restored_version(add_id: str) -> int:
-    """Return the version that brought an add back under its id; -1 for one that never came back."""
+    """Return the version that restored an add, by its id; -1 for an add that was never restored."""
     match = _RESTORED.search(add_id)
     return int(match[1]) if match else -1
 
 
 def original_id(add_id: str) -> str:
-    """Return the id that the rows of an add had before they were ever brought back."""
+    """Return the original id of the rows of an add, before they were restored."""
     return _RESTORED.sub("", add_id)
 
 
 def restored_paths(parts: Iterable[tuple[str, str]], version: int) -> list[str]:
-    """Return the final paths of parts, given as ids and final paths, that a version brings back; no file had them.
+    """Return the final paths of parts, given as ids and final paths, that a version restores; no file had these paths.
 
-    What earlier restores added to a name is left out. Parts whose names differ in nothing else are numbered. A late
-    publisher of the record that removed a part, or of one that brought it back, finds nothing at the new path.
+    Additions of earlier restores to a name are removed. Parts whose names are then equal are numbered. A late publisher
+    of the record that removed or restored a part finds nothing at the new path.
     """
     paths: list[str] = []
     numbers: Counter[str] = Counter()
@@ -239,7 +239,7 @@ def restored_paths(parts: Iterable[tuple[str, str]], version: int) -> list[str]:
 
 
 def _path_before(add_id: str, final_path: str) -> str:
-    """Return a final path without what restores added to it: the id tells their versions, others are the user's."""
+    """Return a final path without additions of restores: the id has their versions, other names are the user's."""
     directory, slash, name = final_path.rpartition("/")
     match = _RESTORED.search(add_id)
     for version in reversed(match[0].split(".r")[1:] if match else ()):
@@ -248,31 +248,31 @@ def _path_before(add_id: str, final_path: str) -> str:
 
 
 def directory_key(directory: str, stem: str = "") -> str:
-    """Return the key of the files that a row may go to: directory and, after two slashes, the beginning of their names.
+    """Return the key of the files for a row: directory and, after two slashes, the beginning of their names.
 
-    Neither has an empty part, so two slashes cannot occur within them.
+    Neither has an empty component, so they contain no two slashes.
     """
     return f"{directory}//{stem}" if stem else directory
 
 
 def directory_of(key: str) -> str:
-    """Return the directory in a key, empty for the root."""
+    """Return the directory of a key, empty for the root."""
     return key.partition("//")[0]
 
 
 def stem_of(key: str) -> str:
-    """Return how the names of files begin, by a key that says so; else empty."""
+    """Return the beginning of file names in a key; empty by default."""
     return key.partition("//")[2]
 
 
 def dead_letter_path(owner: str, batch: int, partition: int, letter_id: str, filters: Sequence[str] = ()) -> str:
-    """Return the final path of records that a task could not write; the name says how they were filtered."""
+    """Return the final path of records that a task could not write; the name contains their filters."""
     name = ".".join((unique_part(letter_id), *filters, "deadLetters"))
     return f"{DEAD_LETTERS}/{owner}/_{batch:010d}-{partition:05d}-{name}"
 
 
 def dead_letter_filters(path: str) -> tuple[str, ...]:
-    """Return the filters that `dead_letter_path` was given."""
+    """Return the filters in a `dead_letter_path`."""
     return tuple(path.rpartition("/")[2].split(".")[1:-1])
 
 
@@ -283,31 +283,31 @@ def dead_letter_task(path: str) -> DeadLetterTask | None:
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:
-    """Return the identity that byte filters give to the piece of storage that begins at a path and an offset.
+    """Return the identity that byte filters bind to the content at a path and an offset.
 
-    It stays when a file is published. Dead letters are named by their published path or by their staged one.
+    Publishing a file does not change it. Dead letters are named by their published path or by their staged one.
     """
     stem = path.rpartition("/")[2].partition(".")[0].removeprefix("_")
     return f"{kind} {unique_part(stem.rpartition('-')[2])}@{offset}"
 
 
 def unique_part(add_id: str) -> str:
-    """Return the unique piece of a part's name; a name without one may be wanted again."""
+    """Return the unique part of a file name; without it, a name can repeat."""
     return add_id[:12]
 
 
 def parent(path: str) -> str:
-    """Return the directory of a path; the root is the empty string."""
+    """Return the parent directory of a path; the root is the empty string."""
     return path.rpartition("/")[0]
 
 
 def name_of(path: str) -> str:
-    """Return the last name of a path."""
+    """Return the last component of a path."""
     return path.rpartition("/")[2]
 
 
 def ancestors(directory: str) -> list[str]:
-    """Return the directory and all above it up to the root, deepest first."""
+    """Return the directory and its parents up to the root, deepest first."""
     directories = [directory]
     while directories[-1]:
         directories.append(parent(directories[-1]))

@@ -1,4 +1,4 @@
-"""The values of the log: what a record says, frozen. Attribute, JSON name, type and default of a field are here."""
+"""The values of the log, immutable: the attributes, JSON names, types and defaults of all fields."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 else:
 
     class OrAbsent:
-        """The type of a field that JSON lacks where the attribute is None: it is never null there."""
+        """The type of a field that is absent in JSON if the attribute is None; it is never null in JSON."""
 
         def __class_getitem__(cls, kind: object) -> object:
             return kind
 
 
-# Of lengths, versions, times and other numbers.
+# The range of lengths, versions, times and other numbers.
 NUMBER_MAX = (1 << 63) - 1
 Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Level = Annotated[int, Meta(ge=0, le=1)]  # of a run of a store
@@ -28,15 +28,15 @@ Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
 
 class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
-    """A value that is JSON in the log: a field at its default is left out, and JSON without it gives the default.
+    """A value that is JSON in the log: a field with its default value is omitted.
 
-    Fields that a class lacks are passed over: see docs/internals/format.md on versions. Values have no cycles, so the
-    garbage collector need not know of them.
+    Unknown fields are ignored: see docs/internals/format.md on versions. Values have no cycles, so the garbage
+    collector does not track them.
     """
 
 
 def convert(value: object, kind: Any, name: str) -> Any:  # noqa: ANN401 - of any type
-    """Return plain JSON as a value of a type; a ValueError with the name of what has another one."""
+    """Return plain JSON as a value of a type; a ValueError that names a field of another type."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -47,7 +47,7 @@ MIGRATION = "migration"  # table of the log of a directory whose first files ano
 
 
 class Origin(Value, frozen=True):
-    """The batches of a query, or of a batch-write job, that the rows of an add come from."""
+    """The batches of a query, or of a batch write, that the rows of an add come from."""
 
     query_id: str
     first_batch: Count
@@ -55,7 +55,7 @@ class Origin(Value, frozen=True):
 
 
 class SourceRange(Value, frozen=True):
-    """The piece of a segment that went into a part made from segments: `[start, end)` in bytes or rows."""
+    """The range of a segment that a part contains: `[start, end)` in bytes or rows."""
 
     add_id: str = field(name="segmentId")
     unit: Literal["bytes", "rows"]
@@ -64,28 +64,29 @@ class SourceRange(Value, frozen=True):
 
 
 class Add(Value, frozen=True):
-    """Rows that a record brings: a part (a file of its own) or a segment (a range of a spool)."""
+    """Rows that a record adds: a part (a separate file) or a segment (a range of a spool)."""
 
-    id: str  # unique for ever; removes, jobs and ranges refer to it
+    id: str  # unique for ever; removes, tasks and ranges refer to it
     kind: Literal["part", "segment"]
     path: str  # where it was written, relative to the directory
     final_path: str | None  # the name under which a part is published; None for a segment
     length: Count = field(name="lengthBytes")  # on storage
     logical_length: Count = field(name="logicalLengthBytes")  # before the filters
-    checksum: str  # of the bytes on storage, as `core.checksum` writes it
+    checksum: str  # of the bytes on storage, as in `core.checksum`
     rows: Count
-    directory_key: str = field(name="directory")  # see `layout.directory_key`; empty for the directory itself
-    encoding: str  # key of the definition that says how to decode
+    directory_key: str = field(name="directory")  # see `layout.directory_key`; empty for the root
+    encoding: str  # key of the definition for decoding
     origin: Origin
     offset: Count = field(default=0, name="offsetBytes")  # first byte within `path`; 0 for a part
     filters: tuple[str, ...] = ()  # in the order in which they were applied
-    ranges: tuple[SourceRange, ...] = field(default=(), name="segmentRanges")  # of the segments a part was made from
-    skip_rows: Count = 0  # rows at the start of a segment that a part already holds; not counted in `rows`
+    # of the segments that a part was assembled from
+    ranges: tuple[SourceRange, ...] = field(default=(), name="segmentRanges")
+    skip_rows: Count = 0  # rows at the start of a segment that a part already contains; not counted in `rows`
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # opaque, plain JSON
 
 
 class Remove(Value, frozen=True):
-    """A live add that a record ends; length and checksum tell a part from another file of its name."""
+    """A live add that a record removes; length and checksum distinguish a part from another file of the same name."""
 
     id: str
     kind: Literal["part", "segment"]
@@ -99,34 +100,34 @@ class Remove(Value, frozen=True):
 
     @classmethod
     def of(cls, add: Add) -> Remove:
-        """Return the remove that ends `add`."""
+        """Return the remove of `add`."""
         if add.kind == "segment":
             return cls(add.id, add.kind)
         return cls(add.id, add.kind, add.final_path, add.length, add.checksum)
 
 
 class AssemblyTask(Value, frozen=True):
-    """Parts to be made from segments. A task finds all that it needs in one record."""
+    """A task to assemble parts from segments. It finds all information in one record."""
 
     id: str
-    reason: str  # why now
+    reason: str  # the reason why it is due
     inputs: tuple[Add, ...]  # in the order of their rows
     attempts: Count = 0  # failed ones
     payload: Any = field(default=None, name="plan")  # opaque, plain JSON
 
 
 class StreamAuthor(Value, frozen=True, tag_field="kind", tag="stream"):
-    """One micro-batch of one streaming query."""
+    """One micro-batch of a streaming query."""
 
     query_id: str
     run_id: str
     batch_id: Count
-    offsets_hash: OrAbsent[str] = None  # of Spark's whole `offsets/N` file; None when unknown
-    offsets: list[Any] | None = None  # of each source; None when unknown
+    offsets_hash: OrAbsent[str] = None  # of Spark's `offsets/N` file; None if unknown
+    offsets: list[Any] | None = None  # of each source; None if unknown
 
 
 class Transaction(Value, frozen=True):
-    """A user's own identity of a batch write: versions of one application only go up."""
+    """A user's identity of a batch write: the versions of an application only increase."""
 
     app_id: str
     version: Number
@@ -150,66 +151,70 @@ Author = StreamAuthor | JobAuthor | MaintenanceAuthor
 
 
 class Fingerprint(Value, frozen=True):
-    """The content of a batch, independent of the order of rows and of partitioning."""
+    """The content of a batch, independent of the order of rows and their partitioning."""
 
-    kind: str  # how it was made, with its version; only equal kinds compare
+    kind: str  # the algorithm with its version; only equal kinds are compared
     digest: str
-    covers_content: bool  # whether equality proves equal rows
+    covers_content: bool  # True if equality proves equal rows
 
 
 class Changes(Value, frozen=True, kw_only=True):
-    """The fields that a writer's body and its record have in common."""
+    """The fields that the body of a writer and its record have in common."""
 
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     overwrite: bool = False  # removes everything that was live
-    replaces: OrAbsent[str] = None  # what an overwrite or a drop of some partitions is for; None for other records
-    restored: OrAbsent[Count] = field(default=None, name="restoredVersion")  # whose rows it has; None: of others
+    replaces: OrAbsent[str] = None  # the condition of an overwrite or a drop of partitions; None for other records
+    # the restored version; None for other records
+    restored: OrAbsent[Count] = field(default=None, name="restoredVersion")
     rows_removed: Count = 0  # rows that were live, and are in no add of this record
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
-    tasks: Count = field(default=0, name="taskCount")  # that wrote it; the next batch deals the jobs to as many
-    # Staged files not younger may be deleted, records before the version likewise; None: unchanged.
+    # tasks that wrote the record; the next batch distributes the assembly tasks to the same number
+    tasks: Count = field(default=0, name="taskCount")
+    # Older staged files, and records before the version, can be deleted; None: unchanged.
     horizon_ms: OrAbsent[Count] = field(default=None, name="vacuumHorizonMs")
     log_start: OrAbsent[Count] = field(default=None, name="logStartVersion")
-    # Files of adds that were removed at this version or before may be deleted; None: unchanged.
+    # Files of adds that were removed at this version or before can be deleted; None: unchanged.
     vacuumed_to: OrAbsent[Count] = field(default=None, name="vacuumedToVersion")
-    # Keys of definitions: the rows' schema, how new rows are written, how the author's query rolls its open parts.
+    # Keys of definitions: the schema of rows, the encoding of new rows, and the rolling rules of the author's query.
     schema: OrAbsent[str] = None
     encoding: OrAbsent[str] = None
     settings: OrAbsent[str] = field(default=None, name="assemblySettings")
-    definitions: dict[str, Any] = field(default_factory=dict)  # a record has only those that are new to the log
-    user_metadata: OrAbsent[str] = None  # the user's own text about it
+    # a record only contains definitions that are new to the log
+    definitions: dict[str, Any] = field(default_factory=dict)
+    user_metadata: OrAbsent[str] = None  # the user's text
     metrics: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)  # changes; see `log.apply.TablesDraft`
-    payload: Any = None  # of a use case that adds no files; opaque, plain JSON
+    payload: Any = None  # of a log without files; opaque, plain JSON
 
 
 class Body(Changes, frozen=True, kw_only=True):
-    """The changes of a writer to the log: a record without its author and its place."""
+    """The changes that a writer makes to the log: a record without author and version."""
 
-    assembly_tasks: tuple[AssemblyTask, ...] | None = None  # None for those jobs of the record before that are not done
+    assembly_tasks: tuple[AssemblyTask, ...] | None = None  # None for the remaining tasks of the previous record
 
 
 class Record(Changes, frozen=True):
     """One version of the directory. Creating it is the commit."""
 
     version: Count  # 0, 1, 2 … without a gap
-    nonce: str  # unique and kept over retries: tells an own record from another's
+    nonce: str  # unique and the same in retries: identifies the record of a process
     author: Author
     time_ms: Count  # the author's clock
-    store_ms: OrAbsent[Count] = field(default=None, name="storeTimeMs")  # the store's clock, where that is another one
+    store_ms: OrAbsent[Count] = field(default=None, name="storeTimeMs")  # the store's clock, if it differs
     assembly_tasks: tuple[AssemblyTask, ...] = ()
-    lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")  # where the query starts anew
+    # the first batch of the query's lineage
+    lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")
     fingerprint: OrAbsent[Fingerprint] = None
     previous_nonce: OrAbsent[str] = None  # empty for the first record; None: unknown
     writer: str = ""  # `user@host` of the process that created it; empty: unknown
 
     @property
     def created_ms(self) -> int:
-        """Return when it was created, by the store's clock within some seconds, as its author knew it."""
+        """Return the time of creation by the store's clock, within some seconds, as its author knew it."""
         return self.time_ms if self.store_ms is None else self.store_ms
 
     @property
     def is_change(self) -> bool:
-        """Return True if it ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
+        """Return True if it removes live rows, or restores others: an overwrite, a drop, a restore."""
         return self.restored is not None or self.rows_removed > 0

@@ -1,8 +1,8 @@
 """Records as bytes: pure, bytes in and values out, by the fields of `log.format.model`.
 
 A record is text: a line of JSON, a line with its adds, removes, dead letters and jobs (of a large record, the companion
-file holds that line), and a line with the checksum of all before it; see docs/internals/format.md. Definitions
-and the entries of tables are checked where they are read.
+file holds that line), and a line with the checksum of all before it; see docs/internals/format.md. Definitions and the
+entries of tables are checked where they are read.
 """
 
 from __future__ import annotations

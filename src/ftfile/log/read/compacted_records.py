@@ -1,8 +1,8 @@
 """Ranges on storage: immutable files that stand for the records of consecutive versions, for readers.
 
 Two ranges are disjoint, or one is within the other, whichever processes wrote them: the versions that one may stand for
-are fixed (`log.format.version_blocks`). A range of any writer is right. One that lies within another is not needed
-and is deleted. No other range is deleted, so a committer that saw a stale listing cannot open a gap.
+are fixed (`log.format.version_blocks`). A range of any writer is right. One that lies within another is not needed and
+is deleted. No other range is deleted, so a committer that saw a stale listing cannot open a gap.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class DeadLetter:
 def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
     """Yield all committed dead letters, oldest batch of each query first, with one in memory at a time.
 
-    Files in their directory were committed: only publishing puts them there. The head names those that it has still
-    to publish. Users may delete a file that they have dealt with.
+    Files in their directory were committed: only publishing puts them there. The head names those that it has still to
+    publish. Users may delete a file that they have dealt with.
 
     In an encrypted directory they are authentic, each task's of a batch are there once, and no batch of a query is
     newer than the log knows. Once its record is gone, the log does not tell which attempt of a task was committed.

@@ -1,7 +1,7 @@
 """When versions were created, by the store's clock: the modification times of their records, or what these say.
 
-A copy of a directory may have the times at which it was made. Each record has that of its creation, too, by the
-store's clock as its author knew it. Vacuums go by modification times alone: what is copied is as young as its copy.
+A copy of a directory may have the times at which it was made. Each record has that of its creation, too, by the store's
+clock as its author knew it. Vacuums go by modification times alone: what is copied is as young as its copy.
 """
 
 from __future__ import annotations
