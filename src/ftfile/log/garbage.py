@@ -1,4 +1,4 @@
-"""Garbage: files that no record needs, and that are older than a horizon."""
+"""The files of a directory that no record needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# What `create_exclusive` of a killed process leaves.
+# The temporary file of a killed `create_exclusive`.
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
 _WHY = {
@@ -47,51 +47,51 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class GarbageFile:
-    """A file that nothing needs."""
+    """A file that is not needed."""
 
     path: str  # relative to the directory
     size_bytes: int
     # `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final name: hidden
     # again, not deleted), `record`, `checkpoint`, `range`, `windows` or `temporary`.
     kind: str
-    why: str  # what makes it garbage
+    why: str  # why it is not needed
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingFiles:
-    """Files that the newest version does not need, and that a vacuum leaves for one reason."""
+    """Files that the newest version does not need, but that a vacuum keeps for one reason."""
 
-    # `retention`: a batch that is running may need them; `readers`: versions within the retention have them; `version`:
-    # they are old enough, and the newest version is older, or one of those that an expiry leaves.
+    # `retention`: a running batch can need them; `readers`: versions within the retention contain them; `version`: they
+    # are old enough, but the newest version, or a version that an expiry keeps, is older.
     reason: Literal["retention", "readers", "version"]
     files: int
     size_bytes: int
-    # From which on the first and the last may go, since 1970 UTC by the store's clock; None for a later version.
+    # When the first and the last of them can be deleted, since 1970 UTC by the store's clock; None for a later version.
     first_ms: int | None
     last_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The files not needed at a version."""
+    """The files that are not needed at a version."""
 
-    log_start: int  # the oldest record to be kept
-    vacuumed_to: int  # files of adds that were removed at this version or before go
-    lacks_ranges: bool = False  # more records could go if ranges stood for them
+    log_start: int  # the oldest record to keep
+    vacuumed_to: int  # files of adds that were removed at this version or before are deleted
+    lacks_ranges: bool = False  # more records could be deleted if ranges replaced them
     files: list[GarbageFile] = field(default_factory=list)  # to be deleted
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
-    foreign: list[str] = field(default_factory=list)  # others at the names of removed parts, which stay
-    directories: list[str] = field(default_factory=list)  # empty ones of the stage, innermost first
+    foreign: list[str] = field(default_factory=list)  # other files at the names of removed parts, which are kept
+    directories: list[str] = field(default_factory=list)  # empty directories of the stage, innermost first
     modified_ms: dict[str, int] = field(default_factory=dict)  # of the files to be deleted, by path
 
     def add(self, info: FileInfo, kind: str, why: str = "") -> None:
-        """Take in a file to be deleted."""
+        """Add a file to delete."""
         self.files.append(GarbageFile(info.path, info.size_bytes, kind, why or _WHY[kind]))
         self.modified_ms[info.path] = info.modified_ms
 
     @property
     def needs_record(self) -> bool:
-        """Return True if there is something that may go only after a record has said so."""
+        """Return True if files can only be deleted after a record with the new horizon."""
         return bool(self.files or self.returned)
 
 
@@ -104,13 +104,13 @@ def find_garbage(
     vacuumed_to: int | None = None,
     keep_from: int | None = None,
 ) -> Findings:
-    """Return the files older than the horizon that are not live at the head and were not so after the horizon.
+    """Return the files older than the horizon that are not live at the head and were not live after the horizon.
 
-    Both times are by the store's clock. `vacuumed_to` is that of the vacuum's own record, once it is created. The files
-    of versions from `keep_from` on stay.
+    All times are by the store's clock. `vacuumed_to` is the version in the vacuum's record, once it is created. Files
+    of versions from `keep_from` on are kept.
 
     Raises:
-        CorruptData: the log is damaged: nothing may be deleted.
+        CorruptData: the log is damaged: no file may be deleted.
     """
     listed = list_or_empty(log.fs, layout.LOG)
     if vacuumed_to is None:
@@ -127,7 +127,7 @@ def find_garbage(
         for remove, info in garbage
         if is_recorded(log.fs, info, remove)
     ]
-    # What came back is known, and its name reserved, for as long as the record that removed it is kept.
+    # The file of a restored part is known, and its name reserved, while the record that removed it is kept.
     possible = head.log_start if returned else _log_start(log, head, since)
     log_start = head.log_start
     if vacuumed_to is None:
@@ -136,7 +136,7 @@ def find_garbage(
     foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, since, log_start < possible, returned=returned, foreign=foreign)
     _collect_parts(log.fs, head, within, horizon_ms, findings)
-    # One of the future was created while the store's clock was ahead.
+    # A record with a future time was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _collect_log(log, old, findings)
     _collect_state(log, head, horizon_ms, findings)
@@ -146,7 +146,7 @@ def find_garbage(
 def find_waiting(
     log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
 ) -> tuple[WaitingFiles, ...]:
-    """Return the files that no horizon but `horizon_ms` keeps from being among the findings, by their reasons.
+    """Return the files that are kept only because of `horizon_ms`, by reason.
 
     For the times and CorruptData see `find_garbage`.
     """
@@ -175,20 +175,20 @@ def find_waiting(
 
 
 def _paths_of(add: Add) -> tuple[str, str]:
-    """Return where the file of an add is, and where a removal hides it."""
+    """Return the paths of the file of an add, and of its hidden file after a removal."""
     return add.path, layout.retired_path(add.id)
 
 
 def _span(times_ms: Sequence[int], retention_ms: int, now_ms: int) -> tuple[int | None, int | None]:
-    """Return the ends of the retention of the first and the last of some times; None where that is over."""
+    """Return the ends of the retention for the first and the last of some times; None if it has ended."""
     ends = [time_ms + retention_ms for time_ms in times_ms if time_ms + retention_ms > now_ms]
     return (min(ends), max(ends)) if ends else (None, None)
 
 
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
-    """Return the files at the names of removed parts: these, or somebody else's.
+    """Return the files at the names of removed parts: these parts, or files of other programs.
 
-    Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
+    It checks all parts whose removal is in a kept record, so each is checked by a vacuum before its record is deleted.
     """
     live, remembered = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
     if len(live) == len(remembered):
@@ -204,16 +204,16 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
 
 
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
-    """Return the oldest record to keep if ranges stand for all before it: the newest older than the horizon.
+    """Return the oldest record to keep if ranges replace all records before it: the newest one older than the horizon.
 
-    Who reads at that time needs it. Both checkpoints stand for what goes: should the newer one be lost, the older one
-    and records replace it.
+    Readers at that time need it. Both last checkpoints replace the deleted records: if the newer one is lost, the older
+    one and records replace it.
     """
     names = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     checkpoints = [name for name in names if log.checkpoints.read(name) is not None]
     if len(checkpoints) < CHECKPOINTS_KEPT:
         return head.log_start
-    # Names that a part to be retired has are reserved for as long as its record is kept.
+    # The name of a part to retire is reserved while its record is kept.
     return max(head.log_start, min(since, checkpoints[0].version, *head.unpublished))
 
 
@@ -231,9 +231,9 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     for add in within.adds.values():
         staged.pop(add.path, None)
         retired.pop(layout.retired_path(add.id), None)
-        # A part that comes back waits where it was hidden.
+        # A part to be restored is still hidden.
         retired.pop(add.path, None)
-    # Dead letters are in no snapshot: until they are published, only this list knows of them.
+    # Dead letters are in no snapshot: until they are published, only this list contains them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)
     for note in _collect_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
@@ -242,9 +242,9 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
         for info in infos:
             findings.add(info, kind)
     holding = {above for info in files if info.path not in staged for above in layout.ancestors(info.path)}
-    # A query that goes on would only have to make its own directory again.
+    # A running query would only have to create its directory again.
     holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
-    # Where directories have no time, an empty one may have been made this very moment.
+    # If directories have no time, an empty one can have been created just now.
     old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
     old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
     findings.directories.extend(sorted(old - holding, reverse=True))
@@ -253,7 +253,7 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
 def _collect_notes(
     fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
 ) -> list[str]:
-    """Find files written under their final names and never committed; return the notes of younger ones."""
+    """Find files that were written under their final names and never committed; return the notes of younger ones."""
     live = {add.path for add in within.adds.values()}
 
     def uncommitted(note: str) -> FileInfo | None:
@@ -266,7 +266,7 @@ def _collect_notes(
     younger = []
     for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):
         if info is not None and info.modified_ms > horizon_ms:
-            # Nothing else tells of it.
+            # The note is the only trace of the file.
             younger.append(note)
         elif info is not None:
             findings.add(info, "direct")
@@ -282,14 +282,14 @@ def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
         if name.version < findings.log_start:
             findings.add(info, "record")
         elif name.nonce is not None:
-            # One whose version nobody has yet may be about to be created.
+            # Its record can be about to be created if its version does not exist yet.
             record = log.read_record(name.version)
             if record is not None and record.nonce != name.nonce:
                 findings.add(info, "record", "its record was never created: another record has its version")
 
 
 def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
-    """Find checkpoints and ranges that others replace, and what killed processes left beside them."""
+    """Find replaced checkpoints and ranges, and files of killed processes next to them."""
     fs, ranges = log.fs, list_compacted(log.fs)
     own_checkpoints = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     older = [name for name in list_checkpoints(fs) if own_checkpoints and name.version < own_checkpoints[-1].version]
@@ -313,7 +313,7 @@ def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
 
 
 def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> list[str]:
-    """Return the files of windows of older processes, which the newest one of their writer has taken over."""
+    """Return the files of windows of older processes, which the newest process of their writer has taken over."""
     paths: list[str] = []
     for directory in directories:
         writer = directory.rpartition("/")[2]

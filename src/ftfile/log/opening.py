@@ -1,4 +1,4 @@
-"""A directory that exists, opened: its log, with its keys if it is encrypted; and a maintenance operation on it."""
+"""Opening an existing directory: its log, its keys, and the log of a maintenance operation."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _RESTORE_FORMAT = "Restore it from a copy: no other file contains the id of an e
 def open_log(
     path: str | os.PathLike[str], access: Access, otherwise: str = _NO_DIRECTORY, *, repairs: bool = False
 ) -> CommitLog:
-    """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
+    """Return a separate log of a directory; see `open_with_keys`. If there is no log, errors add `otherwise`.
 
-    Each look at the log raises `RolledBack` if its head is before the version that the directory has at least.
+    Reading the log raises `RolledBack` if its head is before the required version.
 
     Raises:
         ConfigError: it has no log, or its keys are not known.
@@ -59,7 +59,7 @@ def open_log(
 
 
 def _advice(url: str, access: Access) -> str:
-    """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
+    """Return a sentence with the directory that contains a path; empty if none does."""
     above = directory_above(url, access.storage, access.context)
     if above is None:
         return ""
@@ -68,7 +68,7 @@ def _advice(url: str, access: Access) -> str:
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:
-    """Check the format file; NotFound where there is no log either."""
+    """Check the format file; NotFound if there is no log either."""
     try:
         log.check_layout()
     except (NotFound, CorruptData) as error:
@@ -84,7 +84,7 @@ def _check_layout(log: CommitLog, *, repairs: bool) -> None:
 
 
 def _newest_version(log: CommitLog) -> int | None:
-    """Return the newest version of which there is a file; None for none."""
+    """Return the newest version that has a file; None if there is none."""
     try:
         listed = [layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, "")]
     except NotFound:
@@ -93,7 +93,7 @@ def _newest_version(log: CommitLog) -> int | None:
 
 
 def _is_sealed(log: CommitLog, version: int | None) -> bool:
-    """Return True if the record of a version ends in a MAC, or keys were given."""
+    """Return True if the record of a version ends with a MAC, or keys were given."""
     if isinstance(log.fs, SealedFileSystem):
         return True
     if version is None:
@@ -110,10 +110,10 @@ def _is_sealed(log: CommitLog, version: int | None) -> bool:
 def open_with_written_settings(
     path: str | os.PathLike[str], access: Access, settings: Settings | None = None, otherwise: str = _NO_DIRECTORY
 ) -> CommitLog:
-    """Return a log of a directory, opened to write files as its writers do; see `open_log`.
+    """Return a log of a directory that is opened to write files like its writers; see `open_log`.
 
-    `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
-    Those of the caller win.
+    `settings` are additional settings of the file system, such as permissions; by default those of the newest writer
+    with settings. Settings of the caller override them.
 
     Raises:
         ConfigError, RolledBack: see `open_log`.
@@ -129,12 +129,12 @@ def open_with_written_settings(
 
 
 def written_settings(head: LogState) -> Settings:
-    """Return the settings of the file system by which the newest writer that had any writes, such as permissions."""
+    """Return the file-system settings of the newest writer that has any, such as permissions."""
     texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
     return file_settings(next((text["storage"] for text in texts if "storage" in text), {}))
 
 
-# All that a record may say of how files are stored, and the texts that it may say; nothing about a client, an address
+# The settings for stored files that a record can contain, with their allowed texts; no settings of a client, an address
 # or a secret.
 _FILE_SETTINGS = {
     "filePermission": re.compile(r"0{0,2}[0-7]{1,3}", re.ASCII),
@@ -145,7 +145,7 @@ _FILE_SETTINGS = {
 
 
 def file_settings(recorded: object) -> Settings:
-    """Return the settings of a record that are of files, and within bounds; all others are left out."""
+    """Return the settings of a record that are about files and within bounds; other settings are omitted."""
     texts = recorded if isinstance(recorded, dict) else {}
     return tuple(
         (name, text)
@@ -161,11 +161,11 @@ def maintaining(
     access: Access,
     opener: Callable[[str | os.PathLike[str], Access], CommitLog] = open_with_written_settings,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
+    """Return the log of a directory, and the author of the records of one operation; log lines contain its job id.
 
     Raises:
         ConfigError: see `opener`.
-        RolledBack: the newest version is before the one that the directory has at least; nothing was written.
+        RolledBack: the newest version is before the required version; nothing was written.
     """
     log = opener(path, access)
     author = MaintenanceAuthor(operation, access.context.ids.unique())

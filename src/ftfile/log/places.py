@@ -1,6 +1,6 @@
-"""Where the file of a part is at this moment, and its moves; files that may be missing, as may their directories.
+"""The current place of the file of a part, and its moves.
 
-Anybody may repeat a move at any time. Nothing but the recorded file is moved or deleted, and never over another file.
+All processes can repeat a move at any time. Only the recorded file is moved or deleted, and no file is replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return the file or directory at a path; None for nothing, also where a file is in the place of its directory."""
+    """Return the file or directory at a path; None if it does not exist, also if a parent is a file."""
     try:
         return fs.stat(path)
     except (NotFound, NotADirectory):
@@ -46,7 +46,7 @@ def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
 
 
 def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
-    """Return the files and directories directly in a directory; none where there is no directory."""
+    """Return the files and directories directly in a directory; empty if it does not exist."""
     try:
         return list_own(fs, directory)
     except NotADirectory:
@@ -54,7 +54,7 @@ def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
 
 
 def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
-    """List a directory below `_ftfile`, which may be missing; NotADirectory names a file in its place."""
+    """List a directory below `_ftfile`, which can be missing; NotADirectory names a file in its place."""
     try:
         return fs.list(directory)
     except NotFound:
@@ -62,12 +62,12 @@ def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
 
 
 def list_files(fs: FileSystem, directory: str) -> list[FileInfo]:
-    """List the files in a directory below `_ftfile`, as `list_own`: neither directories nor links."""
+    """List the files in a directory below `_ftfile`, like `list_own`, without directories and links."""
     return [info for info in list_own(fs, directory) if not (info.is_directory or info.is_link)]
 
 
 def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
-    """Return all files below a directory, by path; a link to a directory is a file, so that loops end."""
+    """Return all files below a directory, by path; a link to a directory counts as a file, so that loops end."""
     files: dict[str, FileInfo] = {}
     waiting = [directory]
     while waiting:
@@ -80,28 +80,28 @@ def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
 
 
 def read_note(fs: FileSystem, note: str) -> str | None:
-    """Return the final path that a note names; None for one that is gone, or damaged, of which a warning tells.
+    """Return the final path in a note; None, with a warning, for a deleted or damaged one.
 
-    No key authenticates it, and nothing in an encrypted directory is written under its final name: there, no note is
-    believed.
+    Notes are not authenticated, and files of an encrypted directory are never written under their final names. So notes
+    in encrypted directories are ignored.
     """
     try:
         path = None if isinstance(fs, SealedFileSystem) else layout.noted_path(note, fs.read(note, SMALL_BYTES_MAX))
     except NotFound:
-        return None  # a vacuum was faster
+        return None  # a vacuum deleted it first
     if path is None:
         _log.warning("the note %r is ignored: it does not name its file", note)
     return path
 
 
 def delete_file(fs: FileSystem, path: str) -> None:
-    """Delete a file that others may have deleted already."""
+    """Delete a file that another process can have deleted already."""
     with contextlib.suppress(NotFound):
         fs.delete(path)
 
 
 def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:
-    """Write a whole file by `fs.create_exclusive` or `fs.put`, and make its directory if that is missing."""
+    """Write a complete file by `fs.create_exclusive` or `fs.put`; create its directory if it is missing."""
     try:
         write(path, content)
     except NotFound:
@@ -111,7 +111,7 @@ def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, c
         write(path, content)
 
 
-# Of a file that is compared, in memory at once.
+# The bytes of a compared file in memory.
 PIECE_BYTES = 4 << 20
 
 _log = get_logger(__name__)
@@ -119,27 +119,27 @@ _Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 
 
 class Place(enum.Enum):
-    """Where the file of a part is."""
+    """The place of the file of a part."""
 
     PUBLISHED = "published"
     STAGED = "staged"
     RETIRED = "retired"
     NOWHERE = "nowhere"
-    TAKEN = "taken"  # staged, and another file is at its final name, or where a directory of that name should be
-    IMPOSSIBLE = "impossible"  # staged, and the store does not keep its final name
-    DAMAGED = "damaged"  # of another length than was recorded
+    TAKEN = "taken"  # staged, and another file has its final name, or the name of one of its directories
+    IMPOSSIBLE = "impossible"  # staged, and the store does not support its final name
+    DAMAGED = "damaged"  # its length differs from the record
 
 
 class PartPlace(NamedTuple):
-    """Where the file of a part is."""
+    """The place of a part, with details."""
 
     place: Place
-    info: FileInfo | None = None  # the file that is there, or the one that is in its way
+    info: FileInfo | None = None  # the file there, or the file that has its name
     fault: str | None = None  # why its final name is impossible, as in "it …"
 
 
 def find_part(fs: FileSystem, add: Add) -> PartPlace:
-    """Return where a part is. It may move from staged to final and from there to retired while one looks."""
+    """Return the place of a part, which can move from staged to final and from there to retired during the check."""
     assert add.final_path is not None, f"part {add.id} has no final name"
     fault = shape_fault(add.final_path) or fs.capabilities.fault_of(add.final_path)
     if fault is not None:
@@ -173,17 +173,17 @@ def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> PartPlace:
 
 
 def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
-    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
+    """Return True if the file at a path has the recorded length and checksum; False if it does not exist."""
     info = stat_or_none(fs, path)
     return info is not None and is_recorded(fs, info, recorded)
 
 
 def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
-    """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
+    """Open an add at its current place: it can move from staged to final and from there to retired meanwhile.
 
-    Another program's file may have the final name of a removed part: a part of another length is looked for elsewhere,
-    too. `opener` raises NotFound to have the next place tried. If the add `is_old`, a later version may have removed
-    it, and it is looked for among retired parts first, since a file of its name and length may be another.
+    A file of another program can have the final name of a removed part, so a part of another length is also searched at
+    other places. `opener` raises NotFound to try the next place. If the add `is_old`, a later version can have removed
+    it, and retired parts are searched first, since another file can have its name and length.
     """
     other: str | None = None
     final: list[str] = [add.final_path] if add.final_path is not None else []
@@ -218,10 +218,10 @@ _Step = Literal["done", "nowhere", "foreign"]
 
 
 def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:
-    """Move removed parts out of sight. Another file at the name of one stays; a warning names it.
+    """Retire removed parts. Another file with the name of a part is kept, with a warning.
 
-    With `first`, nobody has done it before: a file of the recorded length is the part. Otherwise the content is
-    compared, since the part may be gone for long, and the file another program's.
+    With `first`, no process has done it before: a file of the recorded length is the part. Otherwise the content is
+    compared, since the part can have been retired long ago, and the file can belong to another program.
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
     for step, clause in (
@@ -237,9 +237,9 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
 def place(
     fs: FileSystem, adds: Sequence[Add], tracker: Tracker | None = None
 ) -> list[tuple[Add, NameCollision | None]]:
-    """Move staged parts to their final names; return those that are not there.
+    """Move staged parts to their final names; return the missing ones.
 
-    Each comes with the error where another file has its name; without one it is at neither place.
+    Each has an error if another file has its name; without an error, it is at neither place.
     """
 
     def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
@@ -252,26 +252,26 @@ def place(
 
 
 def sync_names(fs: FileSystem, entry: Unpublished) -> None:
-    """Make the new names durable, with those of their directories, which another committer may have made."""
+    """Make the new names durable, and the names of their directories, which another committer can have created."""
     if not fs.capabilities.directory_sync:
         return
     directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
     directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
     moves = bool(entry.removes) or any(add.path.startswith(f"{layout.RETIRED}/") for add in entry.adds)
     directories |= {layout.META, layout.RETIRED} if moves else set()
-    # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
+    # Parents first: a durable move into a directory whose name is not durable would lose the part.
     for directory in sorted(directories):
         _sync(fs, directory)
 
 
 def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
-    """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
+    """Remove the empty directories of the batch; files of other attempts, or a failure, are harmless."""
     if fs.capabilities.implied_directories:
         return
     for directory in {layout.parent(add.path) for add in entry.adds if layout.is_staged(add.path)}:
         try:
             if fs.remove_directory(directory) and entry.query_id is None:
-                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more
+                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query has more
         except StorageError as error:
             _log.debug("left %s behind: %s", directory, error)
 
@@ -291,7 +291,7 @@ def is_recorded(fs: FileSystem, info: FileInfo, recorded: Add | Remove, *, read:
 
 
 def checksum_of(file: InputFile) -> tuple[int, str]:
-    """Return the length and the checksum of a file, of which a piece is in memory at a time."""
+    """Return the length and the checksum of a file, which is read in pieces."""
     crc, offset = Crc32(), 0
     while piece := file.read_at(offset, PIECE_BYTES):
         crc.update(piece)
@@ -300,7 +300,7 @@ def checksum_of(file: InputFile) -> tuple[int, str]:
 
 
 def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
-    """Return True if both names are known to be of one file."""
+    """Return True if both names are known to be the same file."""
     return other is not None and one.identity is not None and one.identity == other.identity
 
 
@@ -317,7 +317,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     except NotFound:
         _log.debug("another publisher has retired %s", remove.final_path)
     except AlreadyExists:
-        # A copy came late and brought it back: the retired one is complete, so this one goes.
+        # A late copy restored the file at its final name: the retired one is complete, so this one is deleted.
         if first and not _is_same_file(info, stat_or_none(fs, hidden)) and not is_recorded(fs, info, remove):
             return "foreign"
         delete_file(fs, remove.final_path)
@@ -345,7 +345,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
 
 
 def _resolve_collision(fs: FileSystem, add: Add, final_path: str) -> None:
-    """Accept two names that are of one file, or whose final one has the recorded content."""
+    """Accept two names of the same file, or a final name with the recorded content."""
     source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
     if target is None:
         raise Unavailable(
@@ -377,7 +377,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
 
 
 def _sync(fs: FileSystem, directory: str) -> None:
-    """Make the names in a directory durable; of one that is gone, that it is gone."""
+    """Make the names in a directory durable; for a deleted directory, its deletion."""
     try:
         fs.sync_directory(directory)
     except (NotFound, NotADirectory):

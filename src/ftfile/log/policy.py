@@ -1,4 +1,4 @@
-"""The user's decisions on what is never silent, such as unknown queries and gaps; and batches that come again."""
+"""Decisions about unusual batches by options of the user, and recognition of repeated batches."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The protocol's options; the defaults never go on silently where rows could be lost or doubled."""
+    """The protocol's options; with the defaults, a batch never continues silently if rows could be lost or doubled."""
 
-    on_new_query: Literal["fail", "continue"]  # a query that a log with other queries has never seen
-    on_gap: Literal["fail", "accept"]  # a first batch other than 0, or a batch that does not follow the last
-    on_replay_mismatch: Literal["fail", "keep"]  # a batch that is in the log with other content, which `keep` keeps
-    on_missing_part: Literal["warn", "fail"]  # a published part that is no longer there
+    on_new_query: Literal["fail", "continue"]  # a query that is new to a log with other queries
+    on_gap: Literal["fail", "accept"]  # a first batch other than 0, or a batch that does not follow the last one
+    on_replay_mismatch: Literal["fail", "keep"]  # a batch in the log with other content, which `keep` keeps
+    on_missing_part: Literal["warn", "fail"]  # a published part that is missing
     publish_timeout_s: float
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> Policy:
-        """Return the decisions of a writer's options."""
+        """Return the decisions by the options of a writer."""
         return cls(
             on_new_query=parsed["onNewQuery"],
             on_gap=parsed["onGap"],
@@ -53,7 +53,7 @@ DEFAULT_POLICY = Policy.from_options(parse_options({}, "write"))
 
 
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
-    """Raise UnknownQuery for a query that a log of other queries lacks, unless `onNewQuery=continue`."""
+    """Raise UnknownQuery for a query that is new to a log of other queries, unless `onNewQuery=continue`."""
     if query_id in head.queries or not head.queries or policy.on_new_query == "continue":
         return
     writers = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
@@ -65,7 +65,7 @@ def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
 
 
 def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
-    """Return the batch at which this record starts a lineage, or None when it goes on with one."""
+    """Return the batch at which this record starts a lineage, or None if it continues one."""
     if not isinstance(author, StreamAuthor):
         return None
     check_known_query(head, author.query_id, policy)
@@ -91,7 +91,7 @@ _UNPROVEN = "its rows differ from the committed rows, or cannot be compared with
 def check_replay(
     log: CommitLog, head: LogState, author: Author, fingerprint: Fingerprint | None, policy: Policy
 ) -> None:
-    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal rows."""
+    """Accept a batch in the log if it is the recorded one; identical offsets prove it, else equal rows."""
     recorded = _recorded(log, head, author)
     problem = _difference(log, author, fingerprint, recorded)
     if problem is None:
@@ -107,12 +107,12 @@ def check_replay(
 
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
-    """Return the record of a batch or transaction, or None if there is none or it is deleted."""
+    """Return the record of a batch or transaction, or None if it does not exist or is deleted."""
     turn = _turn_of(author)
     if turn is None or not head.has(author):
         return None
     low, (last, high, _) = head.log_start, _last(head, author)
-    # With one record for each number it is there; else halves are looked at.
+    # If each number has one record, its version is computed; else it is found by bisection.
     version = high - (last - turn.number)
     while low <= high:
         version = version if low <= version <= high else (low + high) // 2
@@ -131,7 +131,7 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
         elif number_there > turn.number:
             high = at - 1
         else:
-            # Records that are not kept any more may be dead ones.
+            # Records before the oldest kept one can be dead.
             return record if log.refresh().log_start <= at else None
         version = -1
     return None
@@ -140,15 +140,15 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
 def fingerprint_mac(
     fs: FileSystem, fingerprint: Fingerprint | None, author: Author, recorded: Fingerprint | None = None
 ) -> Fingerprint | None:
-    """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
+    """Return a fingerprint for a record: in an encrypted directory it is a MAC, so that it does not confirm guesses.
 
-    It has the key of the `recorded` one that it is to be compared with; ConfigError if that key is not available.
+    It uses the key of the `recorded` one for a comparison; ConfigError if that key is not available.
     """
     if fingerprint is None or not isinstance(fs, SealedFileSystem):
         return fingerprint
     turn = _turn_of(author)
     if turn is not None:
-        batch = f"{turn.id}/{turn.number}"  # the same whenever the batch comes again
+        batch = f"{turn.id}/{turn.number}"  # the same in every attempt of the batch
     else:
         assert not isinstance(author, StreamAuthor)
         batch = author.job_id
@@ -157,11 +157,11 @@ def fingerprint_mac(
 
 
 class _Turn(NamedTuple):
-    """One of the batches of a query, or one of the transactions of an application."""
+    """A batch of a query, or a transaction of an application."""
 
     kind: str
     id: str  # of the query or the application
-    number: int  # only goes up
+    number: int  # increases
 
 
 def _turn_of(author: Author) -> _Turn | None:
@@ -197,7 +197,7 @@ def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None
 def _difference(
     log: CommitLog, author: Author, fingerprint: Fingerprint | None, recorded: Recorded | None
 ) -> str | None:
-    """Return why this may be another batch than the recorded one; None when it is the same."""
+    """Return why this can be another batch than the recorded one; None if it is the same."""
     if recorded is None:
         return f"{_UNPROVEN}: the log no longer contains its record"
     (then, before), now = recorded, author.offsets_hash if isinstance(author, StreamAuthor) else None
@@ -215,7 +215,7 @@ def _difference(
 
 
 def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str | None:
-    """Return the reason why two fingerprints do not prove equal rows; None if they do."""
+    """Return why two fingerprints do not prove equal rows; None if they do."""
     if before is None or after is None:
         return _UNPROVEN
     if before.kind != after.kind:

@@ -1,7 +1,7 @@
-"""The commit protocol, top to bottom.
+"""The commit protocol, from start to end.
 
-Creating version v+1 exclusively is the commit. All before it is garbage if we die; all after it can be repeated by
-anybody. docs/internals/protocol.md says why each step stands where it does.
+Creating version v+1 exclusively is the commit. If the process dies before this call, its files are garbage. Every later
+step is idempotent and can be repeated by any process. docs/internals/protocol.md explains the order of the steps.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-# Returns the body of the record after this head; None if nothing is to be recorded. It is called for every head that is
-# tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
+# Returns the body of the record after this head; None if there is nothing to record. It is called for every attempted
+# head; calling `snapshot` reads all live adds of the head. Its errors end the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 
 
@@ -41,9 +41,9 @@ Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
 class Committed:
     """The result of a commit."""
 
-    version: int  # of the log then
-    replayed: bool  # the batch had been there before
-    record: Record | None = field(default=None, compare=False, repr=False)  # None if none was created
+    version: int  # of the log after the commit
+    replayed: bool  # the batch was committed before
+    record: Record | None = field(default=None, compare=False, repr=False)  # None if no record was created
 
 
 def commit(  # noqa: PLR0913 - the last by name
@@ -56,15 +56,15 @@ def commit(  # noqa: PLR0913 - the last by name
     task_found_batch: bool = False,
     progress: OnProgress | None = None,
 ) -> Committed:
-    """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
+    """Commit the work of an author exactly once, and publish it; idempotent for the same batch.
 
-    With `task_found_batch`, a task found the batch in the log and wrote nothing: there must be a record. `progress` is
-    called with a `Progress` after each file that is published; what it raises leaves the rest to the next commit.
+    With `task_found_batch`, a task found the batch in the log and wrote nothing, so a record must exist. `progress` is
+    called with a `Progress` after each published file; its error leaves the other files to the next commit.
 
     Raises:
-        CommitError: see each class; whichever it is, nothing that could be committed was deleted.
+        CommitError: see its subclasses; no file that could be committed was deleted.
         ConfigError, NameCollision: see `FinalPaths.claim`.
-        StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
+        StorageError: the store failed before the record was created; later failures are CommitErrors.
     """
     nonce, measured = log.ids.unique(), Measured(log)
     while True:
@@ -78,7 +78,8 @@ def commit(  # noqa: PLR0913 - the last by name
         if task_found_batch:
             raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
         starts = lineage_start(head, author, policy)
-        log.prepare_directory()  # for a batch that is refused, a lost log gets no new directory that would hide it
+        # a refused batch must not create a new directory for a lost log, which would hide the loss
+        log.prepare_directory()
         if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
         _check_publishable(log, head, body)
@@ -88,7 +89,7 @@ def commit(  # noqa: PLR0913 - the last by name
         record = structs.replace(record, metrics=body.metrics | measured.metrics())
         if (after := log.create(record)) is not None:
             break
-    # Committed. If we die from here on, the next committer rolls forward.
+    # Committed. If the process dies from here on, the next committer rolls forward.
     measured.created()
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
     measured.published(record.version)
@@ -98,7 +99,7 @@ def commit(  # noqa: PLR0913 - the last by name
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
-    """Publish all records, as every commit does first; return the head, and what could not be published."""
+    """Publish all records, as every commit does first; return the head, and the files that could not be published."""
     head = log.refresh(durable=True)
     problems = roll_forward(log, head, DEFAULT_POLICY, author)
     raise_own_or_warn(problems, author)
@@ -122,9 +123,9 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
 
 
 def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
-    """Check the files and final paths of all that is added; nothing is committed that cannot be published.
+    """Check the files and final paths of all adds, so that every committed file can be published.
 
-    A restore adds files that are old, and has checked itself that no vacuum may delete them.
+    A restore adds old files, and has checked itself that no vacuum can delete them.
     """
     adds = (*body.adds, *body.dead_letters)
     parts = [add for add in adds if add.kind == "part"]
@@ -136,6 +137,6 @@ def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
 
 
 def _check_staged_adds(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
-    # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
+    # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
     shared_spools = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
     check_staged(log.fs, [add for add in adds if add.path not in shared_spools], head.horizon_ms)

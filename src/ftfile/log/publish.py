@@ -1,8 +1,7 @@
-"""Publishing: make a record's parts visible and hide those it removed; then checkpoints, ranges and a hint.
+"""Publishing moves parts to their final names and hides removed ones; then it writes checkpoints and ranges.
 
-Only publishing moves parts, and never over another file. After a crash the next committer does it all again.
-
-The batch is committed by then: a failure is harmless and only logged.
+Only publishing moves parts, and it never replaces a file. After a crash, the next committer repeats it. The batch is
+committed before, so failures do not affect it; they are logged.
 """
 
 from __future__ import annotations
@@ -57,17 +56,17 @@ def roll_forward(  # noqa: PLR0913 - the last by name
     *,
     progress: OnProgress | None = None,
 ) -> list[Problem]:
-    """Publish the records up to the head that are not known to be published, oldest first; return what failed.
+    """Publish the records up to the head that are not known to be published, oldest first; return the failures.
 
-    Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
-    `tried` a moment ago are skipped. What failed stays in the state, and so in the next checkpoint.
+    Records of the author's query, and the one just `created`, are retried until `publishTimeout`, others once; records
+    that were `tried` just before are skipped. Failures stay in the state, and so in the next checkpoint.
     """
-    if created is None:  # else all others were published a moment ago, or tried
+    if created is None:  # otherwise all others were published or tried just before
         skip_published(log, head)
     if not head.unpublished:
         return []
     if created is None:
-        log.prepare_directory()  # nothing is moved in a layout that this version does not know
+        log.prepare_directory()  # no file is moved in a layout that this version does not support
     problems = []
     done = {problem.entry.version for problem in tried}
     while waiting := head.unpublished.keys() - done:
@@ -83,13 +82,13 @@ def roll_forward(  # noqa: PLR0913 - the last by name
             continue
         head.unpublished.pop(version, None)
         log.notes.recoveries += version != created
-    if not head.unpublished and created is None:  # else `post_commit` writes it
+    if not head.unpublished and created is None:  # otherwise `post_commit` writes it
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems
 
 
 def skip_published(log: CommitLog, head: LogState) -> None:
-    """Believe the hint if the state knows the record it names: another may be dead, and an older one saves little."""
+    """Use the hint if the state contains its record: another record can be dead, and an older one saves little."""
     hint = read_published(log.fs) if head.unpublished else None
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:
@@ -97,7 +96,7 @@ def skip_published(log: CommitLog, head: LogState) -> None:
 
 
 def raise_own_or_warn(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
-    """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
+    """Raise the first problem of the author's query, or of the version just created; log all others as warnings."""
     for problem in problems:
         at = problem.entry.version
         if at == version or _is_own(problem.entry, author):
@@ -106,7 +105,7 @@ def raise_own_or_warn(problems: Sequence[Problem], author: Author, version: int 
 
 
 def check_removes_published(problems: Sequence[Problem], record: Record) -> None:
-    """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
+    """Refuse a record that removes an unpublished part, since publishing it later would restore it."""
     removed = {remove.id for remove in record.removes}
     for problem in problems:
         if any(add.id in removed for add in problem.adds):
@@ -116,12 +115,12 @@ def check_removes_published(problems: Sequence[Problem], record: Record) -> None
 def publish(
     log: CommitLog, entry: Unpublished, timeout_s: float, progress: OnProgress | None = None, *, first: bool = False
 ) -> Problem | None:
-    """Retire the parts a record removed, place those it added, make the names durable; repeat what may pass.
+    """Retire the parts that a record removed, place the parts that it added, make the names durable.
 
-    Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
-    nobody has published it before.
+    Temporary failures are retried for `timeout_s`. With `first`, the caller has just created the record, and no process
+    has published it before.
     """
-    # Batches, which nobody watches, log no lines of it.
+    # Batches log no progress.
     total = len(entry.removes) + len(entry.adds)
     tracker = None if progress is None else Tracker("publish", log.clock, progress, total)
 
@@ -142,7 +141,7 @@ def publish(
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
-    """Return the adds that no later record removed, by reading the log again; too old ones count as removed."""
+    """Return the adds that no later record removed, by reading the log again; very old ones count as removed."""
     if not adds:
         return []
     head = log.refresh(durable=True)
@@ -150,7 +149,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
 
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
-    """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
+    """Return the missing live parts; users may delete dead letters, and removed parts have no name any more."""
     letters = {add.id for add, _ in unplaced if (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")}
     if any(error is not None for _, error in unplaced):
         live = snapshot_at(log, log.refresh(durable=True)).adds
@@ -161,7 +160,7 @@ def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision |
 
 
 def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
-    """Return the error as one that says that the batch is committed, so that it is not written again."""
+    """Return the error as one that states that the batch is committed, so that it is not written again."""
     kind = type(error) if isinstance(error, CommitError) else NotPublished
     raised = kind(
         f"version {entry.version} is committed but not completely published: {error}. Do not write its rows again, "
@@ -185,17 +184,17 @@ def _is_own(entry: Unpublished, author: Author) -> bool:
     return isinstance(author, StreamAuthor) and entry.query_id == author.query_id
 
 
-# Ranges are due at every 64th version, and as soon as this committer remembers 256 KiB of records.
+# Ranges are due at every 64th version, and as soon as this committer holds 256 KiB of records.
 RANGE_EVERY = 64
 RANGE_BYTES = 256 << 10
-# After failures in turn, ranges are tried again after twice as many versions each time, at most after 64 times 64.
+# After consecutive failures, ranges are retried after twice as many versions each time, at most after 64 times 64.
 PAUSES_MAX = 6
 
 
 def post_commit(log: CommitLog, head: LogState) -> None:
-    """Write a hint, a range and a checkpoint when they are due."""
+    """Write a hint, a range and a checkpoint if they are due."""
     if not head.unpublished:
-        # Nothing else outside of the newest record tells later that it is lost.
+        # Only the hint shows later that the newest record is lost.
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     recent = log.recent
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
@@ -211,13 +210,13 @@ def post_commit(log: CommitLog, head: LogState) -> None:
                     head.version,
                     error,
                 )
-        # What no range stands for is read again.
+        # Records without a range are read again.
         recent.clear()
     write_checkpoint_if_due(log, head)
 
 
 def write_checkpoint_if_due(log: CommitLog, state: LogState) -> None:
-    """Write a checkpoint when one is due."""
+    """Write a checkpoint if it is due."""
     if log.delta_bytes > max(checkpoints.CHECKPOINT_MIN_BYTES, log.checkpoint_bytes // 2):
         renew_checkpoint(log, state)
         return

@@ -1,4 +1,4 @@
-"""The records of a directory as files, created exclusively and known to be all; and hints, which save work."""
+"""The records of a directory as files, created exclusively; and hints."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _log = get_logger(__name__)
 
 
 class PublishedHint(Value, frozen=True):
-    """Everything up to and including the record (version, nonce) is published, names synced."""
+    """All versions up to this record (version, nonce) are published, with durable names."""
 
     version: Count
     nonce: str
 
 
 def read_published(fs: FileSystem) -> PublishedHint | None:
-    """Return the hint if there is a whole one; the caller checks that its record exists."""
+    """Return the hint if it is complete; the caller checks that its record exists."""
     try:
         lines = from_checked_text(read_within(fs, layout.PUBLISHED_HINT, SMALL_BYTES_MAX), layout.PUBLISHED_HINT)
         with Decoding(layout.PUBLISHED_HINT, "a hint"):
@@ -59,7 +59,7 @@ def read_published(fs: FileSystem) -> PublishedHint | None:
 
 
 def write_published(fs: FileSystem, hint: PublishedHint) -> None:
-    """Overwrite the hint; failing is harmless and only logged."""
+    """Overwrite the hint; a failure is harmless and logged."""
     text = json.dumps({"version": hint.version, "nonce": hint.nonce}).encode()
     try:
         write_file(fs, fs.put, layout.PUBLISHED_HINT, to_checked_text([text]))
@@ -68,28 +68,28 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
 
 
 def store_now_ms(fs: FileSystem) -> int:
-    """Return the store's own time, which ages are measured by: that of a file written now."""
+    """Return the store's time, from which ages are computed: the modification time of a file written now."""
     write_file(fs, fs.put, layout.CLOCK_HINT, b"now\n")
     return fs.stat(layout.CLOCK_HINT).modified_ms
 
 
-# In ms: clocks that are further apart were not just read at different moments.
+# In ms. Clocks that differ by more were not only read at different moments.
 CLOCK_ERROR_MS = 10_000
 
 
 class StoreClock:
-    """The store's clock as this machine's tells it, for the times of records: these are copied with them.
+    """The store's clock, estimated by this machine, for the times in records, which copies keep.
 
-    It is looked at once, and anew when this machine's clock was set since, or stood still with the machine.
+    The difference is measured once, and again after this machine's clock was set or the machine was suspended.
     """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self._offset_ms = 0
-        self._booted_ms: float | None = None  # the machine's time less that since its start, when it was looked at
+        self._booted_ms: float | None = None  # the machine's time minus its uptime, when it was measured
 
     def time_at(self, now_ms: int) -> int | None:
-        """Return the store's time when it is `now_ms` here; None while both agree, or if the store does not tell."""
+        """Return the store's time for `now_ms` of this machine; None if both agree, or the store has no times."""
         clock = self._fs.context.clock
         booted_ms = now_ms - clock.monotonic_s() * 1000
         if self._booted_ms is None or abs(booted_ms - self._booted_ms) > CLOCK_ERROR_MS:
@@ -104,7 +104,7 @@ class StoreClock:
         return now_ms + self._offset_ms if self._offset_ms else None
 
 
-# Times that a creation without a certain outcome is tried again, over some 1.5 seconds.
+# Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
 CREATE_TRIES = 5
 
 _ADVICE = (
@@ -119,7 +119,7 @@ _NO_CHECKPOINT_ADVICE = (
 
 
 class Records:
-    """The records of a directory; times, waits and names come from the context of its file system."""
+    """The records of a directory; times, waits and names are from the context of its file system."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs
@@ -128,22 +128,22 @@ class Records:
         self.checkpoints = LogCheckpoints(fs, self._nonce)
 
     def read_record(self, version: int) -> Record | None:
-        """Return a record, or None when there is none at that version (yet, or any more)."""
+        """Return a record, or None if the version has none (yet, or any more)."""
         record_and_size = self._read(version)
         return record_and_size[0] if record_and_size else None
 
     def _read(self, version: int) -> tuple[Record, int] | None:
-        """Return a record and its length in bytes, its companion's included."""
+        """Return a record and its length in bytes, including its companion."""
         content = self._content(version)
         return self._decoded(version, content) if content is not None else None
 
     def _nonce(self, version: int) -> str | None:
-        """Return the nonce of a record, or None when there is none at that version."""
+        """Return the nonce of a record, or None if the version has none."""
         content = self._content(version)
         return nonce_of(content, layout.record_path(version)) if content is not None else None
 
     def _content(self, version: int) -> bytes | None:
-        """Return a record as it is on storage, without its companion."""
+        """Return a record as on storage, without its companion."""
         try:
             return read_within(self.fs, layout.record_path(version), FILE_BYTES_MAX)
         except NotFound:
@@ -162,14 +162,14 @@ class Records:
         try:
             record = decode_record(content, path, read_companion)
         except NotFound as error:
-            # Vacuum deletes a record before what it keeps elsewhere.
+            # Vacuum deletes a record before its companion.
             if not self.fs.exists(path):
                 return None
             raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
         return record, sum(map(len, read))
 
     def _create(self, record: Record) -> int | None:
-        """Return the length in bytes of the record that was created, or None when its version is another's."""
+        """Return the length in bytes of the created record, or None if another process created its version."""
         path = layout.record_path(record.version)
         encoded = encode_record(record)
         size_bytes = len(encoded.content)
@@ -189,7 +189,7 @@ class Records:
             except StorageError as error:
                 if doubt is None:
                     raise
-                # It says nothing of the earlier try.
+                # The error contains nothing about the earlier attempt.
                 raise outcome_unknown(record, error) from error
             else:
                 return size_bytes
@@ -203,7 +203,7 @@ class Records:
                 raise
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if the record that took our version is our own, made by a try whose reply was lost."""
+        """Return True if this process created the record of the version, by an attempt whose response was lost."""
         try:
             record_there = self.read_record(record.version)
             newest = self.checkpoints.newest() if record_there is None else None
@@ -218,9 +218,9 @@ class Records:
         return is_own
 
     def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
-        """Return True if the log ends at a version, after which no record was found; False if it goes on by now.
+        """Return True if the log ends at a version, after which no record was found; False if it has grown.
 
-        With `lists`, later records are looked for in the directory of the log, and not only at the hint. For a caller
+        With `lists`, later records are searched in the directory of records, and not only by the hint. For a caller
         that `acts` on the log, a hint that names a version beyond the end is an error.
         """
         hint = read_published(self.fs)
@@ -232,7 +232,7 @@ class Records:
             return False
         newest = self.checkpoints.newest()
         if newest is not None and newest.version > version:
-            return True  # records before a checkpoint may be gone: reading starts over from it
+            return True  # records before a checkpoint can be deleted: reading starts again from it
         path = layout.record_path(version + 1)
         if listed > version or self.read_record(hinted) is not None:
             text = f"no record, although version {max(listed, hinted)} exists"
@@ -250,7 +250,7 @@ class Records:
         return True
 
     def _newest_listed(self, version: int) -> int:
-        """Return the newest version whose record is listed, -1 for none after `version`."""
+        """Return the newest version with a listed record, -1 for none after `version`."""
         try:
             names = self.fs.names_after(layout.LOG, layout.record_path(version + 1).rpartition("/")[2])
         except NotFound:

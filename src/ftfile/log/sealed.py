@@ -1,7 +1,8 @@
-"""Sealed directories: whatever of the log decides anything ends in a MAC, which is made and checked here.
+"""Sealed (encrypted) directories: all files of the log that decide anything end with a MAC, which is written and checked
+here.
 
-The protocol above sees plain records, checkpoints, ranges and hints. A directory is sealed from its first record on, or
-never: nothing in it can be replaced by something that is not.
+The protocol uses plain records, checkpoints, ranges and hints. A directory is sealed from its first record on, or
+never: its files cannot be replaced by unsealed ones.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ if TYPE_CHECKING:
 
 
 KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
-# What an encrypted directory's files are readable by, where nothing else was asked for.
+# The default permissions of files of an encrypted directory.
 OWNER_ONLY = ("filePermission", "600")
 
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
-_RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
+_RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # the purpose of a MAC
 _SEALED = (f"{layout.LOG}/", f"{layout.CHECKPOINTS}/", f"{layout.COMPACTED}/")
 _ADVICE = "Restore it from a copy. Only a process with a key of the directory can have written it"
 
 
-# Of the line at the end of a file.
+# The length of the last line of a file.
 _MAC_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits."""
+    """The seal of a directory; it contains no secrets, and is only trusted with a valid MAC."""
 
-    directory_id: str  # no other directory has it, but copies of this one
-    key_provider: str | None  # where its first writer had its keys from; None where readers must say it themselves
+    directory_id: str  # unique to this directory and its copies
+    key_provider: str | None  # the source of its first writer's keys; None if readers must name it
 
     @classmethod
     def of(cls, line: bytes) -> Seal:
-        """Return the seal in the format file's second line; CorruptData if it is unknown."""
-        # A record under the id of no directory would be there for good, and nobody could read it.
+        """Return the seal in the second line of the format file; CorruptData if it is unknown."""
+        # A record sealed with the id of no directory could never be read.
         try:
             text = json.loads(line)
             seal = cls(text["directoryId"], text["keyProvider"])
@@ -79,13 +80,13 @@ class Seal:
 
 
 def identity_of_letters(fs: FileSystem, path: str) -> str:
-    """Return the identity of dead letters, made of their path: once they are published, no record names them."""
+    """Return the identity of dead letters, derived from their path, since no record names them after publishing."""
     identity = layout.storage_identity("deadLetters", path)
     return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
 
 
 def keys_of(fs: FileSystem) -> Keys | None:
-    """Return the keys of a directory; None for one that is not sealed."""
+    """Return the keys of a directory; None if it is not sealed."""
     return fs.keys if isinstance(fs, SealedFileSystem) else None
 
 
@@ -97,36 +98,36 @@ class _Mac(NamedTuple):
 
 
 class SealedFileSystem(WrapperFileSystem):
-    """A sealed directory: makes and checks MACs, and has the keys of all files in it.
+    """A sealed directory: writes and checks MACs, and has the keys of all files in it.
 
-    New MACs use the key `key_id`; by default that of the newest record, or what stands for records, that was read.
+    New MACs use the key `key_id`, by default the key of the newest record that was read, or of what replaces it.
     """
 
     def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
         super().__init__(inner)
         self.keys = keys
         self._key_id = key_id
-        self._newest = (-1, "")  # version read, and the key of its record, or of what stands for it
+        self._newest = (-1, "")  # a version that was read, and the key of its record, or of what replaces it
         self._seal: Seal | None = None
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
-        """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
+        """Return the content of a file without its MAC; CorruptData for a wrong MAC, ConfigError without its key."""
         content = self.inner.read(path, None if bytes_max is None else bytes_max + _MAC_BYTES_MAX)
         if path == layout.FORMAT_FILE:
             return to_checked_text([self._take(content)])
         return self._checked(path, content) if _is_sealed(path) else content
 
     def open(self, path: str) -> InputFile:
-        """Open a file; one with a MAC is read as a whole."""
+        """Open a file; a file with a MAC is read completely."""
         if not _is_sealed(path):
             return self.inner.open(path)
         content = read_within(self, path, FILE_BYTES_MAX)
         return RangeFile.of_content(path, content)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Create a whole file, with its MAC if it has one."""
+        """Create a complete file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
-            # Readers may follow it unasked, and it holds no secret.
+            # Readers use it without a check, and it contains no secret.
             reference = self.keys.reference if self.keys.may_be_told else None
             seal = Seal(self.context.ids.unique(), reference)
             self.inner.create_exclusive(path, to_checked_text([*from_checked_text(content, path), seal.to_line()]))
@@ -139,14 +140,14 @@ class SealedFileSystem(WrapperFileSystem):
         self.inner.put(path, self._with_mac(path, content) if _is_sealed(path) else content)
 
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
-        """Return a digest of a batch's rows under a MAC, by the key of `like`, which this returned before."""
+        """Return a MAC over a digest of a batch's rows, with the key of `like`, an earlier result."""
         mac = None if like is None else _mac(like.encode())
         key = self.keys.key_to_use(self.key_id) if mac is None else self.keys.find(mac.key_id, mac.wrapped)
         return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
 
     @property
     def key_id(self) -> str:
-        """Return the id of the key that new MACs, and what else a record hides, use."""
+        """Return the id of the key for new MACs, and for other hidden content of a record."""
         return self._key_id or self._newest[1] or self.keys.only_id()
 
     def _with_mac(self, path: str, content: bytes) -> bytes:
@@ -164,14 +165,14 @@ class SealedFileSystem(WrapperFileSystem):
         except ConfigError as error:
             if path != layout.PUBLISHED_HINT:
                 raise ConfigError(f"{path!r} cannot be read: {error}") from error
-            raise CorruptData(path, "a known key", str(error)) from error  # as good as no hint
+            raise CorruptData(path, "a known key", str(error)) from error  # equal to no hint
         for _ in range(2):
             if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
                 version = _version_of(path)
                 if version is not None and version >= self._newest[0]:
                     self._newest = version, mac.key_id
                 return body
-            self._take_again(path)  # the directory may be another one than it was
+            self._take_again(path)  # the directory can have been replaced
         raise CorruptData(
             path,
             f"content that the key {mac.key_id!r} authenticates in this directory",
@@ -191,13 +192,13 @@ class SealedFileSystem(WrapperFileSystem):
         try:
             self._take(read_within(self.inner, layout.FORMAT_FILE, SMALL_BYTES_MAX, _ADVICE))
         except NotFound as error:
-            # As long as there is a log, that must not look like an empty directory.
+            # While the log exists, the directory must not look empty.
             why = "the file that describes an encrypted directory"
             why += f", needed for {path!r}" if path != layout.FORMAT_FILE else ""
             raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
 
     def _take(self, content: bytes) -> bytes:
-        """Take the seal of the format file's content; return its first line."""
+        """Read the seal in the content of the format file; return its first line."""
         line, *seal = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)
         if not seal:
             raise ConfigError(
@@ -212,10 +213,10 @@ class SealedFileSystem(WrapperFileSystem):
 def open_with_keys(
     url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
 ) -> FileSystem:
-    """Open a directory that exists; `key_provider`, or FTFILE_KEY_PROVIDER, or the directory itself names its keys.
+    """Open an existing directory; `key_provider`, FTFILE_KEY_PROVIDER, or the directory itself names its keys.
 
-    Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
-    whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
+    If the directory names them, only key files owned by this user or root and outside of the directory, and variables
+    whose names begin with FTFILE_, are read: content on storage must not start programs, or choose a trusted key.
     """
     fs = open_filesystem(url, context, dict(settings))
     seal = _read_seal(fs)
@@ -239,7 +240,7 @@ def open_with_keys(
 
 
 def _read_seal(fs: FileSystem) -> Seal | None:
-    """Return the seal of a directory; None if it is not sealed, or its file is lost: `check_layout` refuses that."""
+    """Return the seal of a directory; None if it is not sealed, or its file is lost, which `check_layout` refuses."""
     try:
         content = read_within(fs, layout.FORMAT_FILE, SMALL_BYTES_MAX, _ADVICE)
     except NotFound:
@@ -247,7 +248,7 @@ def _read_seal(fs: FileSystem) -> Seal | None:
     try:
         _, *seal = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)
     except CorruptData:
-        if b'"sealed"' in content:  # without its keys, nothing that is read next would say what is wrong
+        if b'"sealed"' in content:  # without its keys, later errors would not show the cause
             raise
         return None
     return Seal.of(seal[0]) if seal else None
@@ -258,7 +259,7 @@ def _is_sealed(path: str) -> bool:
 
 
 def _version_of(path: str) -> int | None:
-    """Return the last version that a file of the log stands for; None for a hint."""
+    """Return the last version that a file of the log contains; None for a hint."""
     covered = layout.parse_compacted_name(path)
     name = layout.parse_log_name(path) or layout.parse_checkpoint_name(path)
     return covered.last if covered else name.version if name else None

@@ -1,4 +1,4 @@
-"""A committer's knowledge of the log, the fold of its records: small, in dictionaries that are cheap to change."""
+"""The state of a committer: the result of all records, in dictionaries with cheap copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-# A copy shares the dictionary it was made of until this many entries, or this share of it, have changed.
+# A copy shares the dictionary of its original until this number of entries, or this share of it, has changed.
 CHANGES_MIN = 256
 CHANGES_SHARE = 64
 
@@ -46,7 +46,7 @@ class Definitions(dict[str, Any]):
 
 
 class SharedMap(Mapping[K, V]):
-    """A dictionary that never changes, in the order in which its keys were last set; see `draft`."""
+    """An immutable dictionary, in the order in which its keys were set last; see `draft`."""
 
     __slots__ = ("gone", "newer", "older")
 
@@ -56,7 +56,7 @@ class SharedMap(Mapping[K, V]):
         self.older, self.newer, self.gone = older or {}, newer or {}, gone or set()
 
     def draft(self) -> Draft[K, V]:
-        """Return a copy that can be changed."""
+        """Return a mutable copy."""
         return Draft(self)
 
     def __getitem__(self, key: K) -> V:
@@ -97,22 +97,22 @@ class SharedMap(Mapping[K, V]):
 
 
 class Draft(SharedMap[K, V]):
-    """Changes of a `SharedMap`, which stays as it is."""
+    """Changes of a `SharedMap`, which is not changed."""
 
     __slots__ = ("_owns_all", "_owns_changes")
 
     def __init__(self, start: SharedMap[K, V]) -> None:
         self.older, self.newer, self.gone = start.older, start.newer, start.gone
-        # True once `newer` and `gone`, or `older` as well, are copies of this draft's own.
+        # True once `newer` and `gone`, and possibly `older`, are copies of this draft.
         self._owns_changes = self._owns_all = False
 
     def oldest(self) -> Iterator[tuple[K, V]]:
-        """Yield keys and values without a copy; nothing may be changed meanwhile."""
+        """Yield keys and values without a copy; no entry may be changed meanwhile."""
         yield from (item for item in self.older.items() if item[0] not in self.gone)
         yield from self.newer.items()
 
     def set(self, key: K, value: V) -> None:
-        """Set a key; it is the last one then."""
+        """Set a key, which becomes the last one."""
         self._own()
         if self._owns_all:
             self.older.pop(key, None)
@@ -124,7 +124,7 @@ class Draft(SharedMap[K, V]):
         self.newer[key] = value
 
     def drop(self, key: K) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if it exists."""
         self._own()
         if self._owns_all:
             self.older.pop(key, None)
@@ -134,11 +134,11 @@ class Draft(SharedMap[K, V]):
             self.gone.add(key)
 
     def finish(self) -> SharedMap[K, V]:
-        """Return the changed map; the draft is used no more."""
+        """Return the changed map; the draft cannot be used afterwards."""
         return SharedMap(self.older, self.newer, self.gone)
 
     def _own(self) -> None:
-        """Make the changes our own, and everything as soon as much has changed."""
+        """Copy the changes before the first write, and the whole map after many changes."""
         if self._owns_all:
             return
         if not self._owns_changes:
@@ -149,15 +149,15 @@ class Draft(SharedMap[K, V]):
             self._owns_all = True
 
 
-# Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
+# The queries that a view contains; a batch of another query is written, and the commit finds it in the log.
 VIEW_QUERIES = 256
 
-# What a use case remembers, by table and key: when it was last set, in milliseconds, and the value.
+# Entries of tables, by table and key: when it was set last, in milliseconds, and the value.
 Tables = Mapping[str, SharedMap[str, list[Any]]]
 
 
 class QueryState(Value, frozen=True):
-    """The last record of one query, and where its lineage began. Never forgotten."""
+    """The last record of one query, and the start of its lineage. Never forgotten."""
 
     last_batch: Count
     version: Count
@@ -197,7 +197,7 @@ class SegmentChange:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The little of a state that a task needs to see whether its batch is committed; at most 64 KiB pickled."""
+    """The part of a state by which a task finds that its batch is committed; at most 64 KiB pickled."""
 
     version: int
     nonce: str
@@ -205,7 +205,7 @@ class LogView:
     transactions: dict[str, int]
 
     def to_state(self) -> LogState:
-        """Return a state that answers `has` for streams and transactions, and nothing else."""
+        """Return a state that only answers `has` for streams and transactions."""
         queries = {
             query_id: QueryState(last_batch, self.version, "", None, 0, None)
             for query_id, last_batch in self.last_batches.items()
@@ -222,9 +222,9 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The log up to and including `version`. It never changes, but for `unpublished`.
+    """The log up to and including `version`. Immutable, except for `unpublished`.
 
-    All of it is a function of the records, except how it was read: that is left out of comparisons.
+    All of it follows from the records, except for how it was read, which comparisons ignore.
     """
 
     version: int = -1  # -1 for an empty log
@@ -232,12 +232,12 @@ class LogState:
     queries: SharedMap[str, QueryState] = dataclasses.field(default_factory=SharedMap)
     transactions: SharedMap[str, TransactionState] = dataclasses.field(default_factory=SharedMap)
     horizon_ms: int = 0
-    log_start: int = 0  # the oldest record that is kept; files of versions before it mean nothing
-    vacuumed_to: int = 0  # files of adds that were removed at this version or before may be deleted
+    log_start: int = 0  # the oldest kept record; files of earlier versions are invalid
+    vacuumed_to: int = 0  # files of adds that were removed at this version or before can be deleted
     schema: str | None = None
     encoding: str | None = None
     definitions: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Live ones; parts are not listed, so that the size does not follow the number of files.
+    # Live ones. Parts are not included, so that the size does not depend on the number of files.
     segments: SharedMap[str, Add] = dataclasses.field(default_factory=SharedMap)
     # Of the last records, for indexes that follow them.
     segment_changes: tuple[SegmentChange, ...] = dataclasses.field(default=(), compare=False)
@@ -245,41 +245,41 @@ class LogState:
     # Version that removed each part since `removed_since`.
     removed: SharedMap[str, int] = dataclasses.field(default_factory=SharedMap)
     removed_since: int = 0
-    # Names of removed parts that may repeat, and the version that removed each. No part may have one of
-    # them while that record is kept: a late publisher would retire the new part.
+    # Names of removed parts that can repeat, with the version that removed each. No part may have one of them while
+    # that record is kept: a late publisher would retire the new part.
     reserved: SharedMap[str, int] = dataclasses.field(default_factory=SharedMap)
     tables: Tables = dataclasses.field(default_factory=dict)
-    # (version, nonce) of the last records: shows if a record of ours is part of a checkpoint.
+    # (version, nonce) of the last records: shows if a record of this process is in a checkpoint.
     recent: tuple[tuple[int, str], ...] = ()
     unpublished: dict[int, Unpublished] = dataclasses.field(
         default_factory=dict
-    )  # by version; publishing one takes it out
-    whole: bool = dataclasses.field(default=True, compare=False)  # False if only a view stands behind it
+    )  # by version; publishing removes an entry
+    whole: bool = dataclasses.field(default=True, compare=False)  # False for a state from a view
 
     def has(self, author: Author) -> bool:
-        """Return True if this batch, or this transaction, is in the log; a batch before the last one counts."""
+        """Return True if this batch, or this transaction, is in the log; also for batches before the last one."""
         return has_author(author, self.queries, self.transactions)
 
     def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyTask, ...]:
-        """Return the due jobs that can still be done after these removes."""
+        """Return the due tasks that can still run after these removes."""
         ended = {remove.id for remove in removes}
         return tuple(job for job in self.assembly_tasks if ended.isdisjoint(add.id for add in job.inputs))
 
     def includes(self, version: int, nonce: str) -> bool | None:
-        """Return True if this very record is part of the log up to here; None if it is too long ago to tell."""
+        """Return True if this record is in the log up to here; None if it is too old to decide."""
         at = version - self.recent[0][0] if self.recent else -1
         if at < 0:
             return None
         return at < len(self.recent) and self.recent[at] == (version, nonce)
 
     def is_live(self, add: Add, read_version: int) -> bool:
-        """Return True if an add that was live at version `read_version` still is; False if too long ago to tell."""
+        """Return True if an add that was live at version `read_version` still is; False if it is too old to decide."""
         if add.kind == "segment":
             return add.id in self.segments
         return read_version >= self.removed_since - 1 and add.id not in self.removed
 
     def view(self, app_id: str | None = None) -> LogView:
-        """Return the part that tasks need: the queries that wrote last, and the one application named."""
+        """Return the part that tasks need: the queries that wrote last, and the named application."""
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         last_batches = {query_id: query.last_batch for query_id, query in newest}
         transactions = {app: transaction.last for app, transaction in self.transactions.items() if app == app_id}
@@ -289,7 +289,7 @@ class LogState:
 def has_author(
     author: Author, queries: SharedMap[str, QueryState], transactions: SharedMap[str, TransactionState]
 ) -> bool:
-    """Return True if these queries and transactions show that an author is in the log; see `LogState.has`."""
+    """Return True if these queries and transactions contain the write of an author; see `LogState.has`."""
     if isinstance(author, StreamAuthor):
         query = queries.get(author.query_id)
         return query is not None and author.batch_id <= query.last_batch

@@ -1,4 +1,4 @@
-"""Vacuum: files that no record needs are deleted, beside running queries; expiry, which ends old versions, too."""
+"""Vacuum deletes files that no record needs, while queries run; expire also ends old versions."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 DEFAULT_RETENTION = "7d"
 LEAST_RETENTION = "24h"
 LOWERING = "lowerHorizon"
-# Looks while another vacuum deletes what this one reads, at most; and as many while others lower the horizon, too.
+# Attempts while another vacuum deletes files that this one reads, and while others lower the horizon.
 TRIES = 100
-# As many ranges more than need be are merged, and so are more records than commits leave uncovered, which are 64.
+# The number of unneeded ranges, and of records without a range, above which ranges are merged; commits leave 64
+# records.
 MANY_RANGES = 16
 UNCOVERED_RECORDS = 128
 
@@ -55,13 +56,13 @@ _log = get_logger(__name__)
 class VacuumReport:
     """The result of a vacuum, or of a dry run."""
 
-    version: int | None  # of its record; None in a dry run, or when there was nothing to do
-    horizon_ms: int  # since 1970 UTC, by the store's clock: younger files stayed; at most the newest record's time
+    version: int | None  # of its record; None in a dry run, or if there was nothing to do
+    horizon_ms: int  # since 1970 UTC, by the store's clock: younger files were kept; at most the newest record's time
     oldest_version: int  # that can be read
     files: tuple[GarbageFile, ...]  # deleted, each with the reason
-    failed: int = 0  # files that could not be deleted, which the log names; the next vacuum finds them again
+    failed: int = 0  # files that could not be deleted, which the log names; the next vacuum tries again
     dry_run: bool = False  # nothing was deleted
-    # Files that stay for now, by reason: of a dry run, and where some are older than the retention, but no record is.
+    # Files that are kept for now, by reason: in a dry run, and if files are older than the retention but no record is.
     waiting: tuple[WaitingFiles, ...] = ()
 
     @property
@@ -80,22 +81,22 @@ def vacuum(
 ) -> VacuumReport:
     """Delete files that no record and no version within the retention needs, and return them.
 
-    These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
-    records that a checkpoint and ranges stand for. Versions within the retention can be read as they were, older ones
-    cannot.
+    These are files of failed and lost attempts, replaced parts, segments that were assembled into parts, and records
+    that a checkpoint and ranges replace. Versions within the retention can be read as before, older ones cannot.
 
-    Deleted files do not come back, so that by default, as a dry run, it only returns what it would delete, and writes
-    one hint, to learn the store's time. A second vacuum finds what the first could not delete, and else nothing.
+    Deleted files cannot be restored, so by default this is a dry run: it only returns the files that it would delete,
+    and writes one hint, to read the store's time. Idempotent: a second vacuum only deletes files that the first one
+    could not delete.
 
-    Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
-    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
-    duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force` accepts one below 24
-    hours, where nothing is writing or reading. `progress` is called in this thread with a `Progress` after each file
-    that is deleted, not while it looks for them, and so never in a dry run; what it raises ends the vacuum, and the
-    next one goes on. For `access` see `ftfile.open`.
+    It is safe while queries run: a record first announces the horizon up to which unrecorded files can be deleted, and
+    a commit with older files is refused. So the retention must be longer than the longest batch, and the longest read
+    of a version. It is a duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force`
+    accepts one below 24 hours, if no process writes or reads. `progress` is called in this thread with a `Progress`
+    after each deleted file, so never in a dry run; its error ends the vacuum, and the next one resumes. For `access`
+    see `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
+        ConfigError: the path is not an ftfile directory, or the retention is not a duration or too short.
         CorruptData: the log is damaged; nothing was deleted.
         CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
     """
@@ -115,22 +116,22 @@ def expire(
     force: bool = False,
     **access: Unpack[OperationArguments],
 ) -> VacuumReport:
-    """End the versions that are older than a duration and not among the newest ones; return the files that go with it.
+    """End the versions older than a duration, except for the newest ones; return the files that are deleted with them.
 
-    It is a vacuum, see `ftfile.vacuum`, that never goes beyond the newest `keep_last` versions, however old these are:
-    a directory that is written once a month can keep a year in which to look back. A dry run by default.
+    It is a vacuum, see `ftfile.vacuum`, that always keeps the newest `keep_last` versions, however old they are: a
+    directory that is written once a month can keep a year of versions. A dry run by default.
 
     Args:
         path: of a directory, or a store.
-        older_than: the age from which a version may end, by the store's clock, as `retention` of a vacuum.
-        keep_last: number of the newest versions that stay readable as they were; those of a vacuum or an expiry, which
-            change no file, do not count.
-        dry_run: delete nothing, and return what would be deleted.
-        force: accept an age below 24 hours, where nothing else writes or reads.
-        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `ftfile.vacuum`.
+        older_than: the age from which a version can end, by the store's clock, like `retention` of a vacuum.
+        keep_last: number of the newest versions that stay readable; versions of a vacuum or an expiry, which change no
+            file, do not count.
+        dry_run: delete nothing, and return the files that would be deleted.
+        force: accept an age below 24 hours, if no other process writes or reads.
+        **access: how the directory is opened, see `ftfile.open`; for `progress` see `ftfile.vacuum`.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or an argument makes no sense.
+        ConfigError: the path is not an ftfile directory, or an argument is wrong.
         CorruptData, CommitError: see `ftfile.vacuum`.
     """
     if keep_last < 1:
@@ -156,14 +157,14 @@ def _delete_garbage(
     *,
     dry_run: bool,
 ) -> VacuumReport:
-    """Delete files as `vacuum`, but none that the `keep_last` newest versions have."""
+    """Delete files like `vacuum`, except for files of the `keep_last` newest versions."""
     if not dry_run:
         lower_horizon(log, author.job_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
     keep_from = None if keep_last is None else _oldest_kept(log, keep_last)
-    # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
+    # The store's clock can be ahead now, and commits would be refused until it has passed this time.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
     _warn_of_foreign(findings)
@@ -179,7 +180,7 @@ def _delete_garbage(
         return VacuumReport(None, horizon_ms, head.log_start, ())
     needed = findings.lacks_ranges or findings.log_start > head.log_start
     version = _announce(log, author, horizon_ms, findings)
-    # The second look sees the commits before the record, and what they need.
+    # The second search sees the commits before the record, and the files that they need.
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum deletes nothing and leaves all files to the next vacuum: a horizon was lowered meanwhile")
@@ -194,7 +195,7 @@ def _delete_garbage(
 
 
 def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findings: Findings) -> int:
-    """Create the record of a vacuum and return its version; later commits, and readers, know by it which files go."""
+    """Create the record of a vacuum and return its version; commits and readers see from it what is deleted."""
 
     def prepare(head: LogState, _: object) -> Body:
         return Body(
@@ -209,7 +210,7 @@ def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findin
 def _head_and_garbage(
     log: CommitLog, horizon_ms: int, now_ms: int, *, vacuumed_to: int | None = None, keep_from: int | None = None
 ) -> tuple[LogState, Findings]:
-    """Return the head and the garbage there; look again while another vacuum deletes records that were read.
+    """Return the head and its garbage; search again while another vacuum deletes records that were read.
 
     For `vacuumed_to` and `keep_from` see `find_garbage`.
     """
@@ -240,7 +241,7 @@ def _warn_of_foreign(findings: Findings) -> None:
 def _waiting(
     log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
 ) -> tuple[WaitingFiles, ...]:
-    """Return the files that wait; none, with a warning, while another vacuum deletes records that were read."""
+    """Return the files that are kept for now; none, with a warning, while another vacuum deletes records."""
     from ftfile.log.garbage import find_waiting  # noqa: PLC0415 - likewise
 
     try:
@@ -257,12 +258,12 @@ def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:
 
 
 def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
-    """Delete, and return what could not be."""
+    """Delete files, and return the ones that could not be deleted."""
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove], tracker)]
-    # Companions last: readers that find a record without one look whether the record is still there.
+    # Companions last: readers that find a record without its companion check if the record still exists.
     for last in (False, True):
         files = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
-        # Notes tell of files that could not be deleted.
+        # Notes name files that could not be deleted.
         keeps_notes = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in files if not (keeps_notes and layout.is_note(file.path))]
         deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths, tracker)
@@ -277,7 +278,7 @@ def _remove_directories(fs: FileSystem, findings: Findings) -> None:
 
 
 def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
-    """Return True if it was done, by us or by others."""
+    """Return True if the file was deleted, by this or another process."""
     try:
         call(*args)
     except NotFound:
@@ -289,7 +290,7 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 
 
 def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
-    """Merge the ranges when there are many, when some are lost, or when they hold what is not kept any more."""
+    """Merge the ranges if there are many, if some are lost, or if they contain adds that are not kept any more."""
     try:
         chosen = CompactedFiles(log, head, list_compacted(log.fs)).cover()
         many = len(chosen) > MANY_RANGES + len(fewest(reach(chosen) + 1))
@@ -303,7 +304,7 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
     """Return a retention in milliseconds.
 
     Raises:
-        ConfigError: it is no duration, or too short without `force`; the error says it of the argument `name`.
+        ConfigError: it is not a duration, or too short without `force`; the error names the argument `name`.
     """
     try:
         retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
@@ -320,7 +321,7 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
 
 
 def _oldest_kept(log: CommitLog, keep_last: int) -> int:
-    """Return the first of the `keep_last` newest versions. The versions of vacuums and expiries do not count."""
+    """Return the first of the `keep_last` newest versions. Versions of vacuums and expiries do not count."""
     head = log.refresh()
     first, kept_versions = head.version, 0
     for version in range(head.version, head.log_start - 1, -1):
@@ -333,7 +334,7 @@ def _oldest_kept(log: CommitLog, keep_last: int) -> int:
 
 
 def newest_ms(log: CommitLog) -> int:
-    """Return the store's time of the newest record, or of the directory where there is none yet."""
+    """Return the store's time of the newest record, or of the directory if there is no record yet."""
     version = log.refresh().version
     if version < 0:
         return log.fs.stat(layout.FORMAT_FILE).modified_ms
@@ -341,10 +342,11 @@ def newest_ms(log: CommitLog) -> int:
 
 
 def lower_horizon(log: CommitLog, job_id: str) -> bool:
-    """Take back a horizon that lies after the store's now, since its clock was ahead; return True if there was one.
+    """Revert a horizon after the store's current time, which was set while its clock was ahead; return True if it was.
 
-    Two records: after the first, vacuums that began before it delete nothing more that they have not listed yet. What
-    is written from then on is younger than the new horizon, the store's time between both.
+    Two records are written: after the first, vacuums that began before it delete only files that they have listed
+    already. Files written from then on are younger than the new horizon, which is the store's time between both
+    records.
     """
     for _ in range(TRIES):
         horizon_ms = log.refresh(durable=True).horizon_ms
@@ -364,7 +366,7 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
 
 
 def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
-    """Return True if somebody has begun to lower the horizon after a version; a vacuum by an older one stops."""
+    """Return True if a process has begun to lower the horizon after a version; a vacuum by an older horizon stops."""
     return LOWERING in _horizons_since(log, version, log.refresh(durable=True).version)
 
 
@@ -373,7 +375,7 @@ def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:
 
 
 def _horizons_since(log: CommitLog, version: int, head: int) -> set[str]:
-    """Return which operations have set a horizon after a version; a record that is gone counts as lowering one."""
+    """Return the operations that have set a horizon after a version; a deleted record counts as lowering one."""
     horizons = set()
     for later in range(version + 1, head + 1):
         record = log.read_record(later)

@@ -1,8 +1,8 @@
-"""Records as bytes: pure, bytes in and values out, by the fields of `log.format.model`.
+"""Encoding of records by the fields of `log.format.model`.
 
-A record is text: a line of JSON, a line with its adds, removes, dead letters and jobs (of a large record, the companion
-file holds that line), and a line with the checksum of all before it; see docs/internals/format.md. Definitions and the
-entries of tables are checked where they are read.
+A record is text: a line of JSON, a line with its adds, removes, dead letters and tasks (for a large record, the
+companion file contains that line), and a line with the checksum of the other lines; see docs/internals/format.md.
+Definitions and the entries of tables are checked when they are read.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
-# Of a record, a companion, a log checkpoint or a range; and of what a stream of a range is unpacked to.
+# The limit of a record, companion, checkpoint or range, and of an unpacked stream of a range.
 FILE_BYTES_MAX = 512 << 20
-# Of the format file, the mark of a directory, a hint or a note of a name.
+# The limit of the format file, the marker of a directory, a hint or a note.
 SMALL_BYTES_MAX = 1 << 20
-# Of JSON: Python has some 70 bytes for each.
+# The limit of values in JSON: Python uses about 70 bytes for each.
 VALUES_MAX = 32_000_000
 DEPTH_MAX = 100
 IS_SEALED = (
@@ -55,7 +55,7 @@ _ADVICE = "The log is damaged, not only truncated: restore the file from a copy 
 
 
 class _Formats(Struct, rename="camel"):
-    """The number of the format of a file, which is its first field."""
+    """The format version of a file, which is its first field."""
 
     ftfile_record: Any = None
     ftfile_checkpoint: Any = None
@@ -63,7 +63,7 @@ class _Formats(Struct, rename="camel"):
 
 
 class Companion(Value, frozen=True):
-    """The file that holds the changes of a large record."""
+    """The file with the changes of a large record."""
 
     path: str
     length_bytes: Count
@@ -71,13 +71,13 @@ class Companion(Value, frozen=True):
 
 
 class _Large(Struct, frozen=True):
-    """The field of a header that is no attribute of a record."""
+    """The field of a header that is not an attribute of a record."""
 
     companion: Companion | None = None
 
 
 def _line(*attributes: str, **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
-    """Return the class of a line with these attributes of a record, in their order."""
+    """Return the class of a line with these attributes of a record, in this order."""
     by_name = {info.name: info for info in msgspec.structs.fields(Record)}
     fields = []
     for info in map(by_name.__getitem__, attributes):
@@ -100,12 +100,12 @@ CHANGES = _line("adds", "removes", "dead_letters", "assembly_tasks", "payload")
 def part_of(value: Struct, kind: type[_Kind]) -> _Kind:
     """Return the value of a class whose attributes another value has as well."""
     values = map(getattr, itertools.repeat(value), kind.__struct_fields__)
-    # A field is left out where it is its default, the object: Python 3.10 has more than one empty tuple.
+    # A field is omitted if it is the default object: Python 3.10 has more than one empty tuple.
     return kind(*[() if value == () else value for value in values])
 
 
 class EncodedRecord(NamedTuple):
-    """A record's bytes, and those of the companion file with the changes of a large one."""
+    """The bytes of a record, and of the companion file of a large one."""
 
     content: bytes
     companion: bytes | None
@@ -135,7 +135,7 @@ def _check_transaction(record: Record) -> None:
 
 
 def decode_record(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Return the record; `read_companion` is called at most once, with the companion's path."""
+    """Return the record; `read_companion` is called at most once, with the path of the companion."""
     lines = from_checked_text(content, path)
     with Decoding(path, "a record of the log", _ADVICE):
         header = _header(lines[0], path)
@@ -151,7 +151,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
 
 
 def nonce_of(content: bytes, path: str) -> str:
-    """Return the nonce of a record; its adds are not decoded, and a companion is not read."""
+    """Return the nonce of a record without decoding its adds or reading a companion."""
     line, *_ = from_checked_text(content, path)
     with Decoding(path, "a record of the log", _ADVICE):
         nonce: str = _header(line, path)["nonce"]
@@ -159,13 +159,13 @@ def nonce_of(content: bytes, path: str) -> str:
 
 
 def _header(line: bytes, path: str) -> dict[str, Any]:
-    """Return the attributes of a record that its first line has."""
+    """Return the attributes in the first line of a record."""
     check_format(line, "ftfileRecord", RECORD_FORMAT, path)
     return msgspec.structs.asdict(decode_json(line, HEADER))
 
 
 def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE) -> bytes:
-    """Return the content of a file; CorruptData for a longer one, of which no more is read."""
+    """Return the content of a file; CorruptData for a longer one, whose rest is not read."""
     content = fs.read(path, bytes_max)
     if len(content) > bytes_max:
         raise CorruptData(path, f"at most {bytes_max} bytes", "more", advice)
@@ -173,21 +173,22 @@ def read_within(fs: FileSystem, path: str, bytes_max: int, advice: str = _ADVICE
 
 
 def decode_json(content: bytes, kind: type[_Value]) -> _Value:
-    """Return the value of JSON in UTF-8; a ValueError for damage, for another type than `kind`, and as `json_value`."""
-    if b"\\ud" in content or b"\\uD" in content:  # maybe half characters, as `compact_json` writes them
+    """Return the value of JSON in UTF-8; a ValueError for damage, for another type than `kind`, as `json_value`."""
+    # the text can contain unpaired surrogates, as `compact_json` writes them
+    if b"\\ud" in content or b"\\uD" in content:
         return msgspec.convert(json_value(content), kind)
     check_json(content)
     return msgspec.json.decode(content, type=kind)
 
 
 def json_value(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return the value of JSON in UTF-8; a ValueError for damage, and for more than `DEPTH_MAX` and `VALUES_MAX`."""
+    """Return the value of JSON in UTF-8; a ValueError for damage, and above `DEPTH_MAX` and `VALUES_MAX`."""
     check_json(content)
     return json.loads(content.decode())
 
 
 def check_json(content: bytes) -> None:
-    """Raise a ValueError for JSON that takes too much memory, or is nested too deeply to be handled."""
+    """Raise a ValueError for JSON that needs too much memory, or is nested too deeply."""
     openings = content.count(b"[") + content.count(b"{")
     if len(content) > VALUES_MAX and openings + content.count(b",") > VALUES_MAX:
         raise ValueError(f"JSON with more than {VALUES_MAX} values")
@@ -196,7 +197,7 @@ def check_json(content: bytes) -> None:
 
 
 def within_limits(content: bytes) -> bytes:
-    """Return JSON of one line that is to be written; ConfigError for one that readers would refuse."""
+    """Return one line of JSON; ConfigError for a value that readers would refuse."""
     try:
         check_json(content)
     except ValueError as error:
@@ -210,7 +211,7 @@ def _is_deep(content: bytes) -> bool:
     """Return True if brackets outside of texts are nested deeper than `DEPTH_MAX`."""
     if b"\\" in content:
         content = _ESCAPED.sub(b"", content)
-    # Two quotes side by side are those of a text, or between two texts: one text without them holds the same brackets.
+    # Two adjacent quotes are an empty text, or between two texts: without them, the text has the same brackets.
     brackets = _STRING.sub(b"", content.translate(_PAIRS, _OTHERS).replace(b'""', b""))
     for _ in range(DEPTH_MAX):
         if not brackets:
@@ -228,7 +229,7 @@ def _checked(companion: Companion, content: bytes) -> bytes:
 
 
 def check_format(header: bytes, name: str, supported: int, path: str) -> None:
-    """Refuse a header whose field `name` is not the `supported` number: a newer ftfile wrote the file."""
+    """Refuse a header whose field `name` is not the `supported` number, since a newer ftfile wrote the file."""
     number = msgspec.to_builtins(decode_json(header, _Formats))[name]
     if (name, number) == ("ftfileRecord", "undone"):
         raise ConfigError(_IS_UNDONE)
@@ -243,12 +244,12 @@ def compact_json(value: object) -> bytes:
     """Return the value as one line of JSON in UTF-8."""
     try:
         return msgspec.json.encode(value, enc_hook=_plain)
-    except UnicodeEncodeError:  # a file name that is not UTF-8: `os.fsdecode` has put half characters into it
+    except UnicodeEncodeError:  # a file name that is not UTF-8, for which `os.fsdecode` uses unpaired surrogates
         return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_plain)).encode()
 
 
 def _plain(value: object) -> object:
-    """Return a text or a number of a class of its own, such as NumPy's, as a plain one: code of users may give it."""
+    """Return a text or number of another class, such as NumPy's, as a plain one: code of users can return it."""
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind(value)
@@ -256,17 +257,17 @@ def _plain(value: object) -> object:
 
 
 def to_checked_text(lines: list[bytes]) -> bytes:
-    """Join lines and end them with the line of their checksum."""
+    """Join lines and append the line of their checksum."""
     body = b"".join(line + b"\n" for line in lines)
     return body + checksum(body).encode() + b"\n"
 
 
-# It takes the version after a migration that is undone, so that nobody commits while the log is deleted.
+# It has the version after an undone migration, so that no process commits while the log is deleted.
 UNDONE_RECORD = to_checked_text([compact_json({"ftfileRecord": "undone"})])
 
 
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
-    """Return the lines before the last one, which is their checksum; CorruptData or, for a MAC, ConfigError if not."""
+    """Return the lines before the checksum; CorruptData or, for a MAC, ConfigError if it does not match."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     actual = checksum(body)
@@ -278,7 +279,7 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
 
 
 def definition_key(definition: object) -> str:
-    """Return the key of a definition in the log: the same for the same content."""
+    """Return the key of a definition in the log, a hash of its content."""
     text = definition if isinstance(definition, str) else json.dumps(definition, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -288,7 +289,7 @@ class _Format(Struct):
 
 
 class _Encoding(Struct, rename="camel"):
-    """The fields of all encodings; their format, their filters and the store read the rest."""
+    """The fields of all encodings; formats, filters and stores read the other fields."""
 
     format: _Format = field(default_factory=lambda: _Format(""))
     filters: list[Any] = []
@@ -312,7 +313,7 @@ class _Migration(Struct, rename="camel"):
 
 
 class _FilesPlan(Struct, rename="camel"):
-    """The plan of a task that makes files of segments."""
+    """The plan of a task that assembles files from segments."""
 
     max_bytes_per_file: Count | None
     max_records_per_file: Count | None
@@ -330,12 +331,12 @@ class _CompactionPlan(Struct, rename="camel"):
     not_before: Count = 0
 
 
-# By the table: the value of an entry. Other tables have any.
+# The type of the entries by table. Other tables have any values.
 TABLES: dict[str, Any] = {
     "checkpoints": str,
     "columns": tuple[str, Count, str],  # name, bytes and checksum of a file
     MIGRATION: _Migration,
-    "operators": tuple[Count, Count, str],  # epoch, that of windows, and an id
+    "operators": tuple[Count, Count, str],  # epoch of the process, epoch of the windows, and an id
     "partNumbers": Count,
     "restores": Count,
     "unmarkedDirectories": None,
@@ -346,35 +347,35 @@ _VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 class Definition(dict[str, Any]):
-    """A definition that is an object, as read from the log; CorruptData for a field that it lacks."""
+    """A definition that is an object from the log; CorruptData for a missing field."""
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - JSON
         raise CorruptData(layout.LOG, f"the field {name!r} of a definition", f"{', '.join(self):.200}")
 
 
 def check_definitions(definitions: dict[str, Any]) -> None:
-    """Make each object a `Definition`; a ValueError for one that is neither a schema nor an object, or no encoding."""
+    """Make each object a `Definition`; a ValueError for anything but a schema, an object and an encoding."""
     for key, definition in definitions.items():
         if not isinstance(convert(definition, str | _Encoding, f"definition {key!r:.40}"), str):
             definitions[key] = Definition(definition)
 
 
 def check_tasks(tasks: Sequence[AssemblyTask]) -> None:
-    """Raise a ValueError for a plan of which no task could be done; those of a store name their runs by id alone."""
+    """Raise a ValueError for a plan that no task can execute; plans of a store name their runs only by id."""
     for task in tasks:
         kind = _FilesPlan if task.inputs else _CompactionPlan
         convert(task.payload, kind, f"the plan of the task {task.id!r:.40}")
 
 
 def check_tables(tables: dict[str, Any]) -> None:
-    """Raise a ValueError for changes that no table has."""
+    """Raise a ValueError for invalid changes of a table."""
     for table, change in tables.items():
         for key, value in convert(change, _Change, f"the table {table!r:.40}").set.items():
             check_entry(table, key, value)
 
 
 def check_entry(table: str, key: str, value: object) -> None:
-    """Raise a ValueError for an entry that a table of `TABLES` cannot have; other tables have any."""
+    """Raise a ValueError for an entry that a table of `TABLES` cannot have; other tables have any values."""
     convert(value, TABLES.get(table, Any), f"an entry of the table {table!r:.40}")
     if table in _BY_VERSION and not _VERSION.fullmatch(key):
         raise ValueError(f"the table {table} has the key {key!r:.80}")

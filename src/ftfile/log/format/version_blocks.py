@@ -1,9 +1,9 @@
-"""The versions that one range may stand for: a fixed set of intervals. Any two are disjoint or nested.
+"""The intervals of versions that one range can replace: any two are disjoint or nested.
 
-A *prefix* has all versions before `x`, where `x` is a power of two or a multiple of `largest(x)`. A *block* begins at
-another version, which is a multiple of its size; the size is a power of two, `largest(first)` at most. The size of a
-block divides each end of a prefix behind its first version, so that no block crosses a prefix; blocks are nested as the
-nodes of a binary tree are.
+A *prefix* contains all versions before `x`, where `x` is a power of two or a multiple of `largest(x)`. A *block* begins
+at another version, which is a multiple of its size; the size is a power of two, at most `largest(first)`. The size of a
+block divides each end of a prefix behind its first version, so no block crosses a prefix. Blocks are nested like the
+nodes of a binary tree.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# A block has at most as many versions, or a quarter of the versions before it. Both numbers are part of the format: a
-# build with others would write ranges that cross.
+# A block has at most this number of versions, or a quarter of the versions before it. Both numbers are part of the
+# format: with other numbers, ranges could overlap.
 BLOCK_VERSIONS = 64
 SHARE_BEFORE = 4
 
 
 class Interval(NamedTuple):
-    """Consecutive versions, both ends included."""
+    """Consecutive versions, including both ends."""
 
     first: int
     last: int
@@ -32,18 +32,18 @@ class Interval(NamedTuple):
         return self.last - self.first + 1
 
     def holds(self, other: Interval) -> bool:
-        """Return True if another interval lies within this one."""
+        """Return True if another interval is within this one."""
         return self.first <= other.first and other.last <= self.last
 
 
 def largest(first: int) -> int:
-    """Return the number of versions that a block from a version on has at most, a power of two."""
+    """Return the maximum size of a block that begins at a version, a power of two."""
     share = max(first // SHARE_BEFORE, 1)
     return max(BLOCK_VERSIONS, 1 << (share.bit_length() - 1))
 
 
 def may_stand(first: int, last: int) -> bool:
-    """Return True if one range may stand for these versions."""
+    """Return True if one range can replace these versions."""
     size = last - first + 1
     if size < 1:
         return False
@@ -57,7 +57,7 @@ def _is_power(number: int) -> bool:
 
 
 def blocks(first: int, end: int) -> Iterator[Interval]:
-    """Yield the fewest blocks for the versions from `first` to before `end`; the one from version 0 on has any size."""
+    """Yield the fewest blocks for the versions from `first` to before `end`; a block from version 0 has any size."""
     while first < end:
         size = 1
         while first + 2 * size <= end and may_stand(first, first + 2 * size - 1):
@@ -75,7 +75,7 @@ def fewest(end: int) -> list[Interval]:
 
 
 def halves(whole: Interval) -> list[Interval]:
-    """Return smaller intervals that make up one of two versions or more: of a block two, of a prefix perhaps more."""
+    """Return smaller intervals for the same versions, two or more: two halves of a block, possibly more of a prefix."""
     middle = (whole.first + whole.last + 1) // 2
     if whole.first == 0:
         middle = 1 << (whole.last.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""The live adds of a version as columns of documents; and ranges made of records, and of other ranges."""
+"""The live adds of a version as columns of documents, and ranges built from records and other ranges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Block:
-    """The adds of a document, or the chosen ones."""
+    """The adds of a document, or some of them."""
 
     ids: Sequence[str]  # of all adds of the document
     rest: bytes  # the second stream of the document
@@ -30,7 +30,7 @@ class Block:
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
 
     def without(self, removed: AbstractSet[str]) -> int:
-        """Take adds out and return their number."""
+        """Remove adds and return their number."""
         if removed.isdisjoint(self.ids):
             return 0
         before = self.count()
@@ -47,7 +47,7 @@ class Block:
         return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
 
     def adds(self) -> Iterator[Add]:
-        """Yield the adds, made anew."""
+        """Yield the adds, newly decoded."""
         adds = decode_adds(self.ids, self.rest, self.path)
         return adds if self.chosen is None else itertools.compress(adds, self.chosen)
 
@@ -58,7 +58,7 @@ class Block:
 
 
 class AddTable(Mapping[str, "Add"]):
-    """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
+    """Adds by id, in blocks. Iterating decodes them each time; a lookup caches its block."""
 
     def __init__(self, blocks: Sequence[Block] = (), single_adds: dict[str, Add] | None = None) -> None:
         self._blocks = blocks
@@ -91,7 +91,7 @@ class AddTable(Mapping[str, "Add"]):
         return _Values(self)
 
     def adds(self) -> Iterator[Add]:
-        """Yield the adds, made anew."""
+        """Yield the adds, newly decoded."""
         for block in self._blocks:
             yield from block.adds()
         yield from self._others.values()
@@ -103,7 +103,7 @@ class AddTable(Mapping[str, "Add"]):
         yield columns_of(self._others.values(), names)
 
     def newest_first(self) -> Iterator[Add]:
-        """Yield the adds in the reverse order, and decode few more than are taken."""
+        """Yield the adds in reverse order; few more are decoded than consumed."""
         yield from reversed(self._others.values())
         for block in reversed(self._blocks):
             yield from reversed([*block.adds()])
@@ -129,7 +129,7 @@ def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
     return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
 
 
-# Adds of a document: more take too much memory at once, fewer compress worse.
+# Adds per document: more need too much memory at once, fewer compress worse.
 DOCUMENT_ADDS = 50_000
 
 
@@ -163,9 +163,10 @@ class _Packer:
 
 
 def compact_records(records: Sequence[Record], log_start: int) -> Range:
-    """Return the range that stands for consecutive records; see `merge` for the adds that it leaves out.
+    """Return the range for consecutive records; see `merge` for omitted adds.
 
-    It depends on no later record: a range of a lost history could otherwise not be told from one of this log.
+    It depends on no later record; otherwise a range of a lost history could not be distinguished from a range of this
+    log.
     """
     live: dict[str, tuple[Add, int]] = {}
     live_columns, ended = Columns(), Columns()
@@ -198,9 +199,9 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
 
 
 def merge(ranges: Sequence[Range], log_start: int) -> Range:
-    """Return one range that stands for consecutive ranges.
+    """Return one range for consecutive ranges.
 
-    It leaves out the adds that it brought and that ended at `log_start` or before: nobody reads a version before.
+    It omits adds of its versions that were removed at `log_start` or before, since readers cannot read older versions.
     """
     removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
     removes = dict(removed)
@@ -232,7 +233,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
 
 
 def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
-    """Return each schema that differs from the one before."""
+    """Return each schema that differs from the previous one."""
     return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.attrgetter("key")))
 
 

@@ -1,8 +1,8 @@
-"""Ranges on storage: immutable files that stand for the records of consecutive versions, for readers.
+"""Ranges on storage: immutable files that replace the records of consecutive versions for readers.
 
-Two ranges are disjoint, or one is within the other, whichever processes wrote them: the versions that one may stand for
-are fixed (`log.format.version_blocks`). A range of any writer is right. One that lies within another is not needed and
-is deleted. No other range is deleted, so a committer that saw a stale listing cannot open a gap.
+Two ranges are disjoint, or one is within the other, whichever processes wrote them, since the intervals are fixed
+(`log.format.version_blocks`). A range of any writer is valid. A range within another one is not needed and is deleted.
+No other range is deleted, so a committer with a stale listing cannot open a gap.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = get_logger(__name__)
 
 
 def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
-    """Return the ranges there are, with their lengths in bytes."""
+    """Return the existing ranges, with their lengths in bytes."""
     listed = list_files(fs, layout.COMPACTED)
     names = ((layout.parse_compacted_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
 def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1) -> list[CompactedName]:
-    """Return in order the fewest ranges for all versions after `end` to `last`, as far as they go."""
+    """Return in order the fewest ranges for all versions after `end` to `last`, as far as they exist."""
     longest: dict[int, CompactedName] = {}
     for name in sorted(names):
         if name.first not in longest or name.last > longest[name.first].last:
@@ -51,12 +51,12 @@ def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1
 
 
 def reach(chosen: Sequence[CompactedName]) -> int:
-    """Return the last version that a cover stands for; -1 for an empty one."""
+    """Return the last version of a cover; -1 for an empty one."""
     return chosen[-1].last if chosen else -1
 
 
 def read_range(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> Range:
-    """Read a range, see `decode_compacted`; NotFound says that a larger one has replaced it: list again."""
+    """Read a range, see `decode_compacted`; NotFound means that a larger one has replaced it: list again."""
     path = layout.compacted_path(name)
     with fs.open(path) as file:
         content = decode_compacted(file, path, ended=ended)
@@ -74,31 +74,31 @@ def write_range(fs: FileSystem, ids: IdSource, content: Range) -> CompactedName:
 
 
 def contained(names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> list[CompactedName]:
-    """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
+    """Return the ranges within a range that is known to be of this log; one of two for the same versions."""
     return [name for name in names if any(_replaces(one, name) for one in own_ranges)]
 
 
 def drop_contained(fs: FileSystem, names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> None:
-    """Delete the ranges that lie within one that is known to be of this log."""
+    """Delete the ranges within a range that is known to be of this log."""
     for name in contained(names, own_ranges):
         delete_file(fs, layout.compacted_path(name))
 
 
 def is_within(name: CompactedName, other: CompactedName) -> bool:
-    """Return True if another range stands for all versions of a range; the two may stand for the same ones."""
+    """Return True if another range replaces all versions of a range; both can replace the same versions."""
     return Interval(other.first, other.last).holds(Interval(name.first, name.last))
 
 
 def _replaces(one: CompactedName, other: CompactedName) -> bool:
-    # Everybody drops the same one of two.
+    # All processes delete the same one of two.
     is_smaller = (one.first, one.last) != (other.first, other.last)
     return is_within(other, one) and (is_smaller or one.unique < other.unique)
 
 
 class CompactedFiles:
-    """The ranges of a log, apart from those of other histories, as when the log alone was restored from an older copy.
+    """The ranges of a log, without ranges of other histories, such as after the log was restored from an older copy.
 
-    `names` loses those that are of no use; `damaged` are those that cannot be read.
+    `names` loses ranges that cannot be used; `damaged` are unreadable.
     """
 
     def __init__(self, log: CommitLog, head: LogState, names: Iterable[CompactedName]) -> None:
@@ -106,12 +106,12 @@ class CompactedFiles:
         self.damaged: set[CompactedName] = set()
         self._log = log
         self._head = head
-        # Others may have gone on since the head was read, and have merged what it needs into later ranges.
+        # Other processes can have committed since the head was read, and merged its ranges into later ones.
         if any(name.last > head.version for name in self.names):
             self._head = log.refresh()
 
     def cover(self, end: int = -1) -> list[CompactedName]:
-        """Return the fewest ranges of this log that stand for all versions after `end`, in order."""
+        """Return the fewest ranges of this log for all versions after `end`, in order."""
         while True:
             chosen = cover(self.names, end=end)
             foreign = self._first_foreign(chosen)
@@ -121,7 +121,7 @@ class CompactedFiles:
             self.names.discard(foreign)
 
     def foreign(self, contents: Sequence[Range], chosen: Sequence[CompactedName]) -> CompactedName | None:
-        """Return a range of a cover that is not of this log, and drop it from `names`; None if there is none."""
+        """Return a range of a cover that is not of this log, and drop it from `names`; None if all are of this log."""
         following: Range | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
             is_own = _joins(content, following) or self._is_own(content)
@@ -133,7 +133,7 @@ class CompactedFiles:
         return None
 
     def _begins_later(self, content: Range) -> bool:
-        """Return True if the log began later than it does now when a range was written: that was another history."""
+        """Return True if the log began later when a range was written than it does now: that was another history."""
         if content.log_start > self._head.log_start:
             self._head = self._log.refresh()
         return content.log_start > self._head.log_start
@@ -160,9 +160,9 @@ class CompactedFiles:
             return None
 
     def _is_own(self, content: Range) -> bool:
-        """Return True if a range's last record is one of the log, by the state, that record, or the one behind it.
+        """Return True if the last record of a range is in the log, by the state, that record, or the next one.
 
-        A cover that a reader needs ends at the log's start or later, so one of these is there.
+        A cover that a reader needs ends at the log's start or later, so one of these exists.
         """
         if content.last > self._head.version:
             return False
@@ -181,7 +181,7 @@ class CompactedFiles:
 
 
 def missing_record(version: int) -> CorruptData:
-    """Return the error of a version for which there is neither a record nor a range."""
+    """Return the error of a version that has neither a record nor a range."""
     path = layout.record_path(version)
     return CorruptData(path, "a record, or a range that replaces it", "neither", "Restore it from a copy")
 

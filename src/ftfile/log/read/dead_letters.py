@@ -1,4 +1,4 @@
-"""Records that could not be written, as they were kept."""
+"""Dead letters: records that could not be written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Of a dead letter, as a line of JSON. As values of Python, each bracket, brace and comma may take 80 bytes.
+# The limit of values in a dead letter. As values of Python, each bracket, brace and comma can take 80 bytes.
 LETTER_BYTES_MAX, LETTER_VALUES_MAX = 128 << 20, 2_000_000
 _READ_BYTES = 1 << 20
 _REMOVE = "Remove it"
@@ -44,15 +44,16 @@ class DeadLetter:
 def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
     """Yield all committed dead letters, oldest batch of each query first, with one in memory at a time.
 
-    Files in their directory were committed: only publishing puts them there. The head names those that it has still to
-    publish. Users may delete a file that they have dealt with.
+    Files in their directory are committed, since only publishing moves files there. The head names unpublished ones.
+    Users can delete files that they have handled.
 
-    In an encrypted directory they are authentic, each task's of a batch are there once, and no batch of a query is
-    newer than the log knows. Once its record is gone, the log does not tell which attempt of a task was committed.
+    In an encrypted directory, dead letters are authentic, each task of a batch has one file, and no batch of a query is
+    newer than in the log. After the record of a batch is deleted, the log cannot tell which attempt of a task was
+    committed.
 
     Raises:
-        CorruptData: a file does not hold dead letters as tasks write them, each of at most `LETTER_BYTES_MAX` and
-            `LETTER_VALUES_MAX`; those before have come by then.
+        CorruptData: a file does not contain dead letters of tasks, each of at most `LETTER_BYTES_MAX` and
+            `LETTER_VALUES_MAX`; the dead letters before it were returned.
     """
     places: dict[str, tuple[str, ...]] = {
         file.path: (file.path,) for owner in list_own(log.fs, layout.DEAD_LETTERS) for file in log.fs.list(owner.path)
@@ -70,23 +71,23 @@ def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
 
 
 def letter_excess(line: bytes) -> str:
-    """Return the limit that a dead letter does not keep, as a line of JSON; nothing if it keeps both."""
+    """Return the limit that a dead letter exceeds, given as a line of JSON; empty if it exceeds none."""
     if len(line) > LETTER_BYTES_MAX:
         return f"more than {LETTER_BYTES_MAX} bytes"
-    # A shorter line cannot have too many; counting takes longer than all else.
+    # A shorter line cannot have too many values; counting takes longer than everything else.
     if len(line) > LETTER_VALUES_MAX and sum(map(line.count, (b"[", b"{", b","))) > LETTER_VALUES_MAX:
         return f"more than {LETTER_VALUES_MAX} brackets, braces and commas"
     return ""
 
 
 def _check_is_encrypted(path: str) -> None:
-    # Their names are in no record: anybody could have put them there.
+    # No record contains their names, so any program could have put them there.
     if AesGcm.name not in layout.dead_letter_filters(path):
         raise CorruptData(path, "encrypted dead letters", "dead letters that were not written here", _REMOVE)
 
 
 def _check_tasks(paths: Iterable[str], head: LogState) -> None:
-    """Refuse a file that is authentic, and that no commit can have published."""
+    """Refuse an authentic file that no commit can have published."""
     seen: dict[layout.DeadLetterTask, str] = {}
     for path in sorted(paths):
         task = _task(path)
@@ -109,7 +110,7 @@ def _task(path: str) -> layout.DeadLetterTask:
 
 
 def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[DeadLetter]:
-    """Yield the dead letters of a file; none if somebody deleted it."""
+    """Yield the dead letters of a file; none if it was deleted."""
     names, keys = layout.dead_letter_filters(path), keys_of(fs)
     stored = _stored(fs, places)
     start = next(stored, b"")
@@ -126,7 +127,7 @@ def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[De
 
 
 def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
-    """Yield the content of a file that may move from one place to the next while it is read."""
+    """Yield the content of a file that can move from one place to the next during the read."""
     position = 0
     for place in places:
         with contextlib.suppress(NotFound), fs.open(place) as file:
@@ -139,7 +140,7 @@ def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
 
 
 def _lines(pieces: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the lines of a file; CorruptData for one that is longer than a dead letter, of which no more is read."""
+    """Yield the lines of a file; CorruptData for a line longer than a dead letter, whose rest is not read."""
     begun: list[bytes] = []
     size_bytes = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The commits that the log keeps, in a few numbers each."""
+"""The history of a log: numbers of each commit."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class VersionMetrics:
-    """The measures of one commit; 0 for none.
+    """Metrics of one commit; 0 by default.
 
-    Times are in seconds. Those of tasks are of the slowest one, on its executor; the others are of the driver.
+    Times are in seconds. Times of tasks are of the slowest one, on its executor; the others are of the driver.
 
     Attributes:
         write_seconds: from the first row of a task to its message.
-        assembly_seconds: of these, in which it made files of what was due.
-        sync_seconds: of these, in which files were made durable and closed, added up over the files of a task.
-        prepare_seconds: from the start of the commit to its record: the log read, earlier versions published, files and
-            names checked.
-        create_seconds: in which the record was created; None if the process made no later commit here, which tells.
-        publish_seconds: in which its files got their names; None likewise.
-        files_by_reason: number of files that were open over batches, by the reason why they ended.
-        runs_merged: of a store, number of runs that ended in others.
-        task_retries: attempts of its tasks that failed before.
-        log_reads: records and checkpoints read to know the head of the log; 0 if the process knew it already.
+        assembly_seconds: of these, for assembly tasks.
+        sync_seconds: of these, for making files durable and closing them, summed over the files of a task.
+        prepare_seconds: from the start of the commit to its record: reading the log, publishing earlier versions,
+            checking files and names.
+        create_seconds: for creating the record; None if the process made no later commit here, whose record contains
+            it.
+        publish_seconds: for moving files to their final names; None in the same case.
+        files_by_reason: number of finished files that were open over batches, by the reason why they ended.
+        runs_merged: of a store, number of compacted runs.
+        task_retries: failed attempts of its tasks.
+        log_reads: records and checkpoints that were read to find the head of the log; 0 if it was cached.
         recoveries: versions that this process published since its last commit, because their own commits had not.
-        replays: batches that it found committed already, since then.
-        orphans: files of tasks that no version names, which it noticed since then; `vacuum` deletes them.
+        replays: batches that were already committed, since then.
+        orphans: files of tasks that no version names, noticed since then; `vacuum` deletes them.
     """
 
     write_seconds: float
@@ -75,29 +76,29 @@ class Version:
     """One commit.
 
     Attributes:
-        operation: `stream`, `batch`; of batch writes, `overwrite` for one of everything, `replace` for one of some
-            partitions; `migrate`; or a maintenance operation, such as `compact` or `delete`.
+        operation: `stream`, `batch`; for batch writes, `overwrite` of everything, `replace` of some partitions;
+            `migrate`; or a maintenance operation, such as `compact` or `delete`.
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
         txn_app_id: `txnAppId` of a batch write that has one, else None.
-        txn_version: `txnVersion` likewise.
+        txn_version: its `txnVersion`, else None.
         user_metadata: the text of the option `userMetadata`, or None.
         time_ms: of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
-        rows: number that it brought, in finished or in open files, or in runs of a store.
-        size_bytes: of the files added, or of the runs.
-        files: number of files added; none in a store.
-        files_removed: number of finished files that it ended.
-        rows_removed: number that it ended: of an overwrite, a drop, a restore … 0 where the rows are in other files.
-        overwrite: True if it replaced everything that was there.
-        replaces: the condition on what it replaced, dropped or deleted, or `partitions of the rows`; None if it
-            is no overwrite of partitions, nor a drop or delete by a text.
-        restored_version: of a restore, the version whose rows came back, else None.
-        bad_records: number that could not be written.
-        durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
-        offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
-        writer: `user@host` of the process that committed it, as its machine names them; empty if nothing tells.
-        metrics: what the commit measured.
+        rows: number of added rows, in finished or open files, or in runs of a store.
+        size_bytes: of the added files or runs.
+        files: number of added files; 0 in a store.
+        files_removed: number of removed finished files.
+        rows_removed: number of removed rows of an overwrite, a drop, a restore …; 0 if the rows are in other files.
+        overwrite: True if it replaced everything.
+        replaces: the condition on the rows that it replaced, dropped or deleted, or `partitions of the rows`; None for
+            other commits.
+        restored_version: of a restore, the version whose rows were restored, else None.
+        bad_records: number of records that could not be written.
+        durability: of its files before the commit: `hsync`, `close`, `none`; None if it added none.
+        offsets: Spark's offsets of the batch, one for each source, if the checkpoint was known.
+        writer: `user@host` of the process that committed it; empty if unknown.
+        metrics: of the commit.
     """
 
     version: int
@@ -125,7 +126,7 @@ class Version:
 
 
 class LastCommit(NamedTuple):
-    """The times of a commit that were known after its record was created, as a later record has them."""
+    """The times of a commit that were measured after its record was created; a later record contains them."""
 
     version: int
     create_seconds: float
@@ -133,7 +134,7 @@ class LastCommit(NamedTuple):
 
 
 def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
-    """Return the commits that are kept, or the newest of them, oldest first."""
+    """Return the kept commits, or the newest ones, oldest first."""
     check_count("limit", limit)
     versions, later = [], {}
     for record in read_records(log, limit):
@@ -150,7 +151,7 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
 
 
 def version_of(record: Record, stored_ms: int | None) -> Version:
-    """Return a record in a few numbers, given the modification time of its file, or None where that is not known."""
+    """Return the numbers of a record, given the modification time of its file, or None if unknown."""
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
     transaction = author.transaction if isinstance(author, JobAuthor) else None
@@ -183,13 +184,13 @@ def version_of(record: Record, stored_ms: int | None) -> Version:
     )
 
 
-# Operations that bring rows of a query or of a batch write.
+# Operations that add rows of a query or of a batch write.
 WRITES = frozenset({"stream", "batch", "overwrite", "replace"})
 
 
 def operation_of(record: Record) -> str:
-    """Return the operation of a record, as `Version.operation` has it."""
-    if MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
+    """Return the operation of a record, as in `Version.operation`."""
+    if MIGRATION in record.tables:  # its author is the migrated query, or a batch write
         return "migrate"
     if isinstance(record.author, StreamAuthor):
         return "stream"

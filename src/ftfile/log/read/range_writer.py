@@ -1,4 +1,4 @@
-"""The ranges that a commit writes, and the fewest ranges for a whole log."""
+"""Writing of ranges: by commits, within limits, and the fewest ranges for a whole log."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-# Bytes of the ranges that one commit merges into one, at most: some 8 MiB of text. Maintenance merges larger ones.
+# The maximum bytes of ranges that one commit merges, about 8 MiB of text. Maintenance merges larger ones.
 MERGED_BYTES = 1 << 20
-# Uncovered records that one commit reads again, at most.
+# The maximum number of records without a range that one commit reads again.
 GAP_RECORDS = 256
-# Records that become a range at a time.
+# Records that become a range at once.
 CHUNK_RECORDS = 4096
 
 _log = get_logger(__name__)
@@ -45,29 +45,29 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class WorkLimits:
-    """The work that may still be done."""
+    """The remaining limits of a commit."""
 
-    merged_bytes: float = math.inf  # of the ranges that are merged into one
-    records: float = math.inf  # that are read again, in all
+    merged_bytes: float = math.inf  # of the ranges that are merged
+    records: float = math.inf  # that are read again, in total
 
 
 def write_due_ranges(log: CommitLog, head: LogState) -> int:
-    """Write ranges for the records that no range covers yet, and merge small ones, within the limits of one commit.
+    """Write ranges for records without one, and merge small ranges, within the limits of one commit.
 
-    A gap that a dead committer left is filled, too, oldest versions first, bit by bit.
+    It also fills gaps of dead committers, oldest versions first, over several commits.
 
     Returns:
-        The last version that ranges cover then.
+        The last version with a range.
     """
     writer = _RangeWriter(log, head, WorkLimits(MERGED_BYTES, GAP_RECORDS))
     return writer.write(blocks(0, head.version + 1))
 
 
 def merge_all(log: CommitLog, head: LogState) -> None:
-    """Read all ranges, and write the fewest for all records up to the head, from records where a range is damaged.
+    """Read all ranges, and write the fewest ranges for all records up to the head; records replace a damaged range.
 
     Raises:
-        CorruptData: neither a range nor a record has a version.
+        CorruptData: a version has neither a range nor a record.
     """
     writer = _RangeWriter(log, head, WorkLimits())
     writer.read_all()
@@ -76,7 +76,7 @@ def merge_all(log: CommitLog, head: LogState) -> None:
 
 
 class _RangeWriter:
-    """Writes ranges for intervals of versions, and drops the ranges that lie within them."""
+    """Writes ranges for intervals of versions, and deletes the ranges within them."""
 
     def __init__(self, log: CommitLog, head: LogState, limits: WorkLimits) -> None:
         self._log, self._head, self._limits = log, head, limits
@@ -86,13 +86,13 @@ class _RangeWriter:
         self._chosen = self._files.cover()
 
     def write(self, wanted_ranges: Iterable[Interval]) -> int:
-        """Write ranges for intervals, oldest first; return the last version that ranges cover then."""
+        """Write ranges for intervals, oldest first; return the last version with a range."""
         for interval in wanted_ranges:
             self._complete(interval)
         return reach(self._chosen)
 
     def read_all(self) -> None:
-        """Read the ranges of the log wholly, and pass over damaged ranges."""
+        """Read the ranges of the log completely, and skip damaged ones."""
         for name in self._chosen:
             try:
                 read_range(self._log.fs, name, ended=True)
@@ -100,14 +100,14 @@ class _RangeWriter:
                 self._pass_over(name, error)
 
     def drop_replaced(self) -> None:
-        """Delete the ranges within others, and damaged ones that others replace."""
+        """Delete the ranges within others, and damaged ranges that others replace."""
         drop_contained(self._log.fs, self._sizes, self._chosen)
         for damaged_range in self._files.damaged:
             if any(is_within(damaged_range, name) for name in self._chosen):
                 delete_file(self._log.fs, layout.compacted_path(damaged_range))
 
     def _complete(self, interval: Interval) -> None:
-        """Write one range for an interval, if none stands for it; beyond the limits, for each half of it."""
+        """Write one range for an interval, if it does not exist; above the limits, for each half of it."""
         covered_to = reach(self._chosen)
         is_there = any(Interval(name.first, name.last).holds(interval) for name in self._chosen)
         if is_there or covered_to < interval.first - 1:
@@ -142,7 +142,7 @@ class _RangeWriter:
                 self._complete(half)
 
     def _forgotten(self, first: int, last: int) -> int:
-        """Return the number of records that this process does not remember, and has to read again."""
+        """Return the number of records that this process does not hold, and has to read again."""
         recent = self._log.recent.records
         return sum(1 for version in range(first, last + 1) if version not in recent)
 

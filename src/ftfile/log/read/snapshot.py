@@ -1,7 +1,6 @@
-"""Snapshots: what a reader sees is a version; and where the bytes of an add lie at this moment.
+"""Snapshots: the live adds of a version for readers.
 
-A snapshot is made of the newest ranges and of the records after them. Where a range is missing or damaged, records take
-its place while they are kept.
+A snapshot is built from the newest ranges and the records after them. Kept records replace a missing or damaged range.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Table that names the newest version that brought removed adds back.
+# The table with the newest version that restored removed adds.
 RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
@@ -48,28 +47,26 @@ class Snapshot:
     """The live adds of a version, in the order of their records."""
 
     version: int = -1  # -1 for a log without records
-    schema: str | None = None  # key of the newest one
-    definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
-    # By id, without the ranges of segments that parts were made from.
+    schema: str | None = None  # key of the newest schema
+    definitions: dict[str, Any] = field(default_factory=dict)  # all definitions that the adds refer to, and others
+    # By id, without the ranges of segments that parts were assembled from.
     adds: Mapping[str, Add] = field(default_factory=AddTable)
-    compacted_to: int = (
-        -1
-    )  # the last version covered by ranges known to be whole and of this log without earlier records
+    compacted_to: int = -1  # the last version in complete ranges of this log without earlier records
 
     def newest_first(self) -> Iterator[Add]:
-        """Yield the adds in the reverse order, and decode few more than are taken."""
+        """Yield the adds in reverse order; few more are decoded than consumed."""
         return self.adds.newest_first() if isinstance(self.adds, AddTable) else reversed([*self.adds.values()])
 
 
 class SnapshotChanges(NamedTuple):
-    """The adds that one of two snapshots has and the other has not, in the order of their records."""
+    """The adds that are only in one of two snapshots, in the order of their records."""
 
-    added: list[Add]  # that the second has
-    removed: list[Add]  # that the first has
+    added: list[Add]  # only in the second
+    removed: list[Add]  # only in the first
 
 
 def changes_between(first: Snapshot, second: Snapshot) -> SnapshotChanges:
-    """Return the adds in which two snapshots differ; one that a restore brought back is the one that it was."""
+    """Return the adds in which two snapshots differ; a restored add is equal to the original one."""
     before, after = ({layout.original_id(add_id) for add_id in snapshot.adds} for snapshot in (first, second))
     return SnapshotChanges(
         [add for add in second.adds.values() if layout.original_id(add.id) not in before],
@@ -78,9 +75,9 @@ def changes_between(first: Snapshot, second: Snapshot) -> SnapshotChanges:
 
 
 def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:
-    """Yield columns of the live adds, some 50,000 adds at a time, without making them.
+    """Yield columns of the live adds, about 50,000 adds at a time, without decoding adds.
 
-    `names` are those of fields in records, such as `lengthBytes`; not of paths, nor of fields that few adds have.
+    `names` are names of fields in records, such as `lengthBytes`, but not paths, nor fields that few adds have.
     """
     adds = snapshot.adds
     yield from adds.columns(names) if isinstance(adds, AddTable) else [columns_of(adds.values(), names)]
@@ -89,7 +86,7 @@ def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list
 def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
     """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it.
 
-    Adds whose files a later version brought back are given as that version has them, unless `as_recorded`.
+    Adds whose files a later version restored are returned as in that version, unless `as_recorded`.
     """
     for _ in range(TRIES):
         head = log.refresh()
@@ -101,7 +98,7 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
             snapshot = (snapshot_at if as_recorded else snapshot_as_moved)(log, head, version)
         except CorruptData as found:
             error = found
-        # A record that is not kept any more may be missing, or be a dead one.
+        # A record that is not kept any more can be missing or dead.
         if log.refresh().log_start == oldest:
             if error is not None:
                 raise error
@@ -112,15 +109,15 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
 def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
     """Return the snapshot of a version of a log whose head is known.
 
-    With `since`, it has also what was live at that version or since then. CorruptData if the records of an older head
-    are not kept any more.
+    With `since`, it also contains adds that were live at that version or since then. CorruptData if the records of an
+    older head are not kept any more.
     """
     version = head.version if version is None else version
     return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
 
 
 def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
-    """Return the newest version after `since`, up to `until`, that ended adds; `since` if none did.
+    """Return the newest version after `since`, up to `until`, that removed adds; `since` if none did.
 
     CorruptData if the records of an older head are not kept any more.
     """
@@ -128,14 +125,14 @@ def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
 
 
 def removals(log: CommitLog, head: LogState, since: int, until: int) -> Collection[int]:
-    """Return the versions after `since`, up to `until`, that ended adds; see `last_removal`."""
+    """Return the versions after `since`, up to `until`, that removed adds; see `last_removal`."""
     return _read(log, head, lambda: _Removals(until, since), _Removals.removals) if until > since else ()
 
 
 def _read(
     log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
 ) -> _Found:
-    """Return the result of a builder that took in ranges and records; begin anew where ranges merge meanwhile."""
+    """Return the result of a builder from ranges and records; start again if ranges are merged meanwhile."""
     seen: set[layout.CompactedName] | None = None
     while True:
         names = set(list_compacted(log.fs))
@@ -145,7 +142,7 @@ def _read(
             builder.add_records(log, head)
             return end(builder)
         except CorruptData:
-            # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
+            # A listing can miss ranges that are merged meanwhile; a range missing in two listings does not exist.
             if names == seen:
                 raise
             seen = names
@@ -159,7 +156,7 @@ def last_restore(head: LogState) -> int:
 
 
 def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Add]:
-    """Return, by its first id, each add that a restore after a version has brought back, as it was last recorded."""
+    """Return, by first id, each add that a restore after a version restored, as it was recorded last."""
     if last_restore(head) <= version:
         return {}
     moved: dict[str, Add] = {}
@@ -171,7 +168,7 @@ def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Ad
 
 
 def snapshot_as_moved(log: CommitLog, head: LogState, version: int | None = None) -> Snapshot:
-    """Return `snapshot_at` with adds that a restore has brought back since as it was last recorded."""
+    """Return `snapshot_at` with adds that were restored since as they were recorded last."""
     snapshot = snapshot_at(log, head, version)
     moved = moved_since(log, head, snapshot.version)
     if not moved:
@@ -181,9 +178,9 @@ def snapshot_as_moved(log: CommitLog, head: LogState, version: int | None = None
 
 
 def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
-    """Yield the records that are kept, or the newest of them, oldest first.
+    """Yield the kept records, or the newest ones, oldest first.
 
-    If the oldest is another afterwards, others may have been dead.
+    If the oldest kept version has changed afterwards, earlier records can have been dead.
     """
     head = log.refresh()
     newest = head.version
@@ -203,7 +200,7 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
 
 
 def added_by(log: CommitLog, version: int) -> Sequence[Add]:
-    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot."""
+    """Return the adds of a version; after its record is deleted, the ones in the newest snapshot."""
     for _ in range(ADDED_TRIES):
         if version < log.refresh().log_start:
             try:
@@ -211,7 +208,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
             except NotFound:
                 continue  # a larger range has replaced one since the listing
         record = log.read_record(version)
-        # What lies at a version before the log's start may be a dead record.
+        # A record at a version before the log's start can be dead.
         if version < log.refresh().log_start:
             continue
         if record is None:
@@ -239,7 +236,7 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
 
 
 class _Builder:
-    """Builds a snapshot, oldest versions first: without adds after `version`, with those removed after `since`."""
+    """Builds a snapshot, oldest versions first: without adds after `version`, with adds removed after `since`."""
 
     def __init__(self, version: int, since: int) -> None:
         self._version = version
@@ -273,11 +270,11 @@ class _Builder:
         return Snapshot(self._version, self._schema, Definitions(self._definitions), adds, self._ranges_to)
 
     def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
-        """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
+        """Return a cover of complete ranges of this log; search another one if a range cannot be read."""
 
         def read(name: CompactedName) -> Range | None:
             try:
-                # The adds that a range ended itself are only read if they may be asked for.
+                # The adds that a range removed itself are only read if they can be requested.
                 return self._checked(read_range(fs, name, ended=name.last > self._since))
             except (NotFound, CorruptData) as error:
                 _log.warning("a range is ignored: %s", error)
@@ -332,7 +329,7 @@ class _Builder:
 
 
 class _Removals(_Builder):
-    """Finds the versions that ended adds, and makes none of them."""
+    """Finds the versions that removed adds, without decoding adds."""
 
     def __init__(self, version: int, since: int) -> None:
         super().__init__(version, since)
@@ -354,12 +351,12 @@ class _Removals(_Builder):
 
 
 def not_vacuumed(log: CommitLog, head: LogState) -> Collection[str] | None:
-    """Return the ids of the adds whose files vacuums up to this head leave; None for all."""
+    """Return the ids of the adds whose files vacuums up to this head keep; None for all."""
     if head.vacuumed_to == 0:
         return None
     return snapshot_at(log, head, since=max(head.vacuumed_to, head.log_start)).adds
 
 
 def oldest_readable(log: CommitLog, head: LogState) -> int:
-    """Return the oldest version of which no file may be vacuumed."""
+    """Return the oldest version without vacuumed files."""
     return last_removal(log, head, head.log_start, head.vacuumed_to)

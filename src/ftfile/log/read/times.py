@@ -1,7 +1,8 @@
-"""When versions were created, by the store's clock: the modification times of their records, or what these say.
+"""The times of versions, by the store's clock: modification times of records, or times in the records.
 
-A copy of a directory may have the times at which it was made. Each record has that of its creation, too, by the store's
-clock as its author knew it. Vacuums go by modification times alone: what is copied is as young as its copy.
+A copy of a directory can have the modification times of the copy, so each record also contains the time of its
+creation, by the store's clock as its author knew it. Vacuums only use modification times: copied files are as young as
+their copy.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileInfo
 
 
-# In ms: a record whose file is younger than it says by more is in a copy, since no creation takes as long.
+# In ms. A record whose file is younger than its time by more is in a copy, since no creation takes so long.
 COPIED_MS = 60_000
-# In ms, as far as a store's clock may be set back: a version is found by its time among all versions within it.
+# In ms. The store's clock can be set back by this time: a version is found among all versions within it.
 STEP_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -33,7 +34,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def created_ms(log: CommitLog, version: int) -> int | None:
-    """Return the store's modification time of a record, or None if it is not in the log."""
+    """Return the modification time of a record, or None if it is not in the log."""
     try:
         return log.fs.stat(layout.record_path(version)).modified_ms
     except NotFound:
@@ -53,15 +54,15 @@ def version_time_ms(log: CommitLog, version: int) -> int | None:
 
 
 def time_of(record_ms: int, stored_ms: int | None) -> int:
-    """Return the time of a version, of that in its record and of that of its file, or None where that is gone."""
+    """Return the time of a version, given the time in its record and of its file, or None if the file is deleted."""
     return record_ms if stored_ms is None or stored_ms - record_ms > COPIED_MS else stored_ms
 
 
 def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, int]:
     """Return, by version, the times of the versions around a time: all within `STEP_MS`, and one on each side.
 
-    Versions are bisected as if times only rose. The store's clock may have been set back since, by `STEP_MS` at most,
-    so several versions may be as old; all of these are in the result.
+    Versions are bisected as if times only increased. The store's clock can have been set back by at most `STEP_MS`, so
+    several versions can match; all of them are returned.
     """
     following = bisect_right(versions, time_ms, key=lambda version: _time_or_zero(log, version))
     times: dict[int, int] = {}
@@ -76,7 +77,7 @@ def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, in
 
 
 def _time_or_zero(log: CommitLog, version: int) -> int:
-    """Return the time of a version; 0 if its record is gone by now, since it is older than every other."""
+    """Return the time of a version; 0 if its record is deleted, since it is older than all others."""
     return version_time_ms(log, version) or 0
 
 
@@ -100,10 +101,10 @@ def version_at(log: CommitLog, time: datetime) -> int:
 
 
 def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
-    """Return the newest version that was created at or before a time, or its text as in ISO 8601; without a zone, UTC.
+    """Return the newest version created at or before a time, given as a value or in ISO 8601, by default in UTC.
 
     Raises:
-        ConfigError: it is no time, or no version is as old as that.
+        ConfigError: it is not a time, or no version is so old.
     """
     text = time if isinstance(time, str) else time.isoformat()
     try:
@@ -113,7 +114,7 @@ def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
 
 
 def first_since(log: CommitLog, time: datetime) -> int:
-    """Return the oldest kept version created at or after a time, the one to come if there is none."""
+    """Return the oldest kept version created at or after a time, or the next version if there is none."""
     head = log.refresh()
     time_ms = (time - _EPOCH) // _MS
     around = _times_around(log, range(head.log_start, head.version + 1), time_ms)
@@ -121,9 +122,9 @@ def first_since(log: CommitLog, time: datetime) -> int:
 
 
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
-    """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
+    """Return the newest version that, with all kept ones before it, was created at or before a time; or None.
 
-    A record of the future was created while the store's clock was ahead, and before those that follow it.
+    A record with a future time was created while the store's clock was ahead, and before the following records.
     """
     names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
     created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}
@@ -138,7 +139,7 @@ def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: 
 
 
 def time_text(time_ms: int | None) -> str:
-    """Return a time in milliseconds since 1970 UTC in ISO 8601, as far as there is a calendar for it."""
+    """Return a time in milliseconds since 1970 UTC in ISO 8601, if it is within the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=time_ms or 0)).isoformat(timespec="milliseconds")
     except OverflowError:
