@@ -265,15 +265,15 @@ def run_compactions(
     began_s = clock.monotonic_s()
     rewrites: list[Rewrite] = []
     failed: list[str] = []
-    for number, piece in enumerate(pieces_of(compactions, piece_bytes)):
-        if number and clock.monotonic_s() - began_s > BUDGET_S:
-            break
-        for compaction, rewrite, error in compactor.compact(piece):
+    for results in compactor.compact_all(pieces_of(compactions, piece_bytes)):
+        for compaction, rewrite, error in results:
             if error is not None:
                 _log.warning("compaction of %d runs failed and will be retried: %s", len(compaction.runs), error)
                 failed += failed_ids(compaction, error)
             if rewrite is not None:
                 rewrites.append(rewrite)
+        if clock.monotonic_s() - began_s > BUDGET_S:
+            break
     return AssemblyResults(tuple(rewrites), tuple(failed))
 
 
@@ -287,6 +287,14 @@ class Compactor:
     open_spool: Callable[[], RunSpool]  # starts a file for new runs
     read_version: int  # at which the inputs are live
     window_bytes: int = _WINDOW_BYTES
+
+    def compact_all(self, pieces: Iterable[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
+        """Yield the results of each piece. After a piece that finds the store away, no other is tried."""
+        for piece in pieces:
+            results = self.compact(piece)
+            yield results
+            if results[-1].is_store_away:
+                return
 
     def compact(self, piece: Piece) -> tuple[CompactionResult, ...]:
         """Return the result of each compaction; none is tried once the store is away.

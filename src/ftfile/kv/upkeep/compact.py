@@ -219,11 +219,7 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         """Yield the results of each piece, up to one that finds that the store is away."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         compactor = Compactor(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
-        for piece in pieces:
-            done = compactor.compact(piece)
-            yield done
-            if done[-1].is_store_away:
-                return
+        yield from compactor.compact_all(pieces)
 
 
 @dataclass(frozen=True, slots=True)
