@@ -15,7 +15,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import StoredKeys
-from ftfile.kv.planning.plan import failed_ids, holds_of, is_held, pieces_of
+from ftfile.kv.planning.plan import backoffs_of, failed_ids, is_held, pieces_of
 from ftfile.kv.planning.runs import open_metadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
@@ -250,7 +250,7 @@ def planned_compactions(
     """
     buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
-    due = planner.due(open_metadata(fs, adds, planner.key_types), holds_of(state.assembly_tasks))
+    due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.assembly_tasks))
     return [planned for planned in due if planned.compaction.name in names]
 
 

@@ -14,8 +14,8 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
-from ftfile.kv.planning.picker import Compaction, Hold, by_position, groups_of, is_small_group, size_of, sorted_runs
-from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
+from ftfile.kv.planning.picker import Backoff, Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
+from ftfile.kv.planning.plan import backoffs_after, backoffs_of, failed_ids, pieces_of
 from ftfile.kv.planning.runs import open_state, recorded_key_types, run_of, runs_by_bucket, seal_metadata
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
-    Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[Piece]]
+    Choose = Callable[[LogState, HowWritten, Sequence[Backoff]], Iterable[Piece]]
 
 
 # Refusals of a compaction whose inputs are all live: a vacuum may delete its files at any moment.
@@ -68,7 +68,7 @@ class CompactionRounds:
     errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
 
     def __post_init__(self) -> None:
-        self._holds: dict[str, Hold] = {}  # by the ids of their runs, of what failed
+        self._backoffs: dict[str, Backoff] = {}  # by the ids of their runs, of what failed
         self._errors: dict[str, Exception] = {}  # likewise, why
         self._given_up: set[str] = set()  # likewise, of those whose retry failed, too
         self._refused: Counter[frozenset[str]] = Counter()
@@ -77,14 +77,14 @@ class CompactionRounds:
     def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; what fails is tried twice.
 
-        `choose` is given what failed, as holds. Errors are those of runs that are still as they were.
+        `choose` is given what failed, as backoffs. Errors are those of runs that are still as they were.
         """
         while True:
             recorded = self.log.refresh(durable=True)
             how = how_written(recorded, self.log.fs, self.code)
             how.definition.require_code()
             head = open_state(self.log.fs, recorded, how.definition.key_types)
-            chosen = choose(head, how, [*self._holds.values()])
+            chosen = choose(head, how, [*self._backoffs.values()])
             pieces = [piece for piece in chosen if piece[0].compaction.name not in self._given_up]
             if not pieces:
                 self.errors = [error for run, error in self._errors.items() if run in head.segments]
@@ -96,20 +96,20 @@ class CompactionRounds:
         rewrites: list[Rewrite] = []
         for compaction, rewrite, error in self._do_pieces(CompactionWork(how, head.version), pieces):
             if error is not None:
-                holds = [] if compaction.hold is None else [compaction.hold]
+                backoffs = [] if compaction.backoff is None else [compaction.backoff]
                 failed, live = failed_ids(compaction, error), {run.add.id for run in compaction.runs}
-                for hold in holds_after(holds, [compaction], failed, live, head.version):
-                    self._hold(hold, error, is_final=compaction.hold is not None)
+                for backoff in backoffs_after(backoffs, [compaction], failed, live, head.version):
+                    self._back_off(backoff, error, is_final=compaction.backoff is not None)
             if rewrite is not None:
                 rewrites.append(rewrite)
         if rewrites:
             self._record(how, rewrites)
 
-    def _hold(self, hold: Hold, error: Exception, *, is_final: bool) -> None:
-        self._holds[hold.run] = hold
-        self._errors[hold.run] = error
+    def _back_off(self, backoff: Backoff, error: Exception, *, is_final: bool) -> None:
+        self._backoffs[backoff.run] = backoff
+        self._errors[backoff.run] = error
         if is_final:
-            self._given_up.add(hold.run)
+            self._given_up.add(backoff.run)
 
     def _do_pieces(self, work: CompactionWork, pieces: Sequence[Piece]) -> list[CompactionResult]:
         """Do the compactions of a round; once the store is away, those that have begun alone."""
@@ -152,7 +152,9 @@ class CompactionRounds:
                 error = StaleFiles(f"{len(inputs)} runs were not merged: {advice}")
                 for runs in runs_by_bucket(map(run_of, rewrite.inputs)).values():
                     last = max(run.metadata.at[1] for run in runs)
-                    self._hold(Hold(min(runs, key=lambda run: run.metadata.at).add.id, last), error, is_final=True)
+                    self._back_off(
+                        Backoff(min(runs, key=lambda run: run.metadata.at).add.id, last), error, is_final=True
+                    )
 
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
         """Return the body of the record of those compactions that a head can take; None without any."""
@@ -187,20 +189,20 @@ def compact_due(log: CommitLog, code: frozenset[str] = frozenset()) -> Compactio
     author = MaintenanceAuthor("compact", log.ids.unique())
     rounds = CompactionRounds(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
 
-    def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[Piece]:
-        pieces = ((piece, piece[0].compaction.hold) for piece in all_due(head, how, log, holds))
-        return (piece for piece, hold in pieces if hold is None or hold.not_before <= head.version + 1)
+    def choose(head: LogState, how: HowWritten, backoffs: Sequence[Backoff]) -> Iterable[Piece]:
+        pieces = ((piece, piece[0].compaction.backoff) for piece in all_due(head, how, log, backoffs))
+        return (piece for piece, backoff in pieces if backoff is None or backoff.not_before <= head.version + 1)
 
     rounds.do_all(choose)
     return rounds
 
 
 def all_due(
-    head: LogState, how: HowWritten, log: CommitLog, holds: Iterable[Hold] = (), at_once: int = 1
+    head: LogState, how: HowWritten, log: CommitLog, backoffs: Iterable[Backoff] = (), at_once: int = 1
 ) -> list[Piece]:
-    """Return the compactions that are due at a head, shared among workers, with holds beside those of its record."""
-    all_holds = {hold.run: hold for hold in (*holds_of(head.assembly_tasks), *holds)}
-    due = how.planner(log).due(head.segments.values(), [*all_holds.values()])
+    """Return the compactions that are due at a head, shared among workers, with backoffs beside those of its record."""
+    all_backoffs = {backoff.run: backoff for backoff in (*backoffs_of(head.assembly_tasks), *backoffs)}
+    due = how.planner(log).due(head.segments.values(), [*all_backoffs.values()])
     return pieces_of(due, min(how.plan.read_bytes, -(-sum(planned.size for planned in due) // at_once)))
 
 
@@ -294,7 +296,7 @@ def compact_all(rounds: CompactionRounds, *, full: bool) -> CompactReport:
         rounds.do_all(_FullCompaction(log).choose)
     else:
         at_once = rounds.workers.at_once
-        rounds.do_all(lambda head, how, holds: all_due(head, how, log, holds, at_once))
+        rounds.do_all(lambda head, how, backoffs: all_due(head, how, log, backoffs, at_once))
     report = CompactReport(log.refresh().version, rounds.records, rounds.replaced, rounds.written, rounds.bytes_written)
     _log.info("compacted: %s", report)
     if rounds.errors:
@@ -310,9 +312,9 @@ class _FullCompaction:
         self._end: int | None = None  # position of the newest row that is compacted
         self._groups: dict[str, set[str]] = {}  # ids of runs of level 1, by bucket, when its level 0 had descended
 
-    def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[Piece]:
+    def choose(self, head: LogState, how: HowWritten, backoffs: Collection[Backoff]) -> Iterator[Piece]:
         """Yield each compaction that is left by itself, and nothing that failed."""
-        held = {hold.run for hold in holds}
+        held = {backoff.run for backoff in backoffs}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.metadata.at[1] for runs in buckets.values() for run in runs), default=0)
