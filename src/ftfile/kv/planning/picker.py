@@ -85,6 +85,15 @@ class Backoff(NamedTuple):
     attempts: int = 1  # that failed
     not_before: int = 0  # version before which no task tries again
 
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Backoff:
+        """Return the backoff of runs, by position, that failed for the first time."""
+        return cls(runs[0].add.id, max(run.metadata.at[1] for run in runs))
+
+    def is_held(self, version: int) -> bool:
+        """Return True if it has failed so often that it is not tried at this version of the log."""
+        return version < self.not_before
+
 
 class SortedRun(NamedTuple):
     """Runs of one level whose positions overlap: one, or results of one compaction. They have no key in common."""
@@ -165,6 +174,10 @@ class Compaction(NamedTuple):
     def attempts(self) -> int:
         """Return how often it has failed."""
         return 0 if self.backoff is None else self.backoff.attempts
+
+    def is_held(self, version: int) -> bool:
+        """Return True for a retry that is not tried at this version of the log."""
+        return self.backoff is not None and self.backoff.is_held(version)
 
     @property
     def level(self) -> int:

@@ -264,7 +264,7 @@ def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
 
 def is_held(job: AssemblyTask, version: int) -> bool:
     """Return True if a job has failed so often that no task is to try it at this version of the log."""
-    return bool(version < job.payload.get("notBefore", 0))
+    return any(backoff.is_held(version) for backoff in backoffs_of([job]))
 
 
 def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
@@ -293,7 +293,7 @@ def backoffs_after(
     for compaction in due:
         if compaction.backoff is None and all(run.add.id in live for run in compaction.runs):
             runs = [run for run in compaction.runs if run.add.id in failed]
-            after += [Backoff(runs[0].add.id, max(run.metadata.at[1] for run in runs))] if runs else []
+            after += [Backoff.of(runs)] if runs else []
     return after
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.times import created_ms
 from ftfile.log.vacuum import vacuum
+from ftfile.write.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,13 +94,13 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
-    """Compact the runs that are due, and begin a vacuum if it is time; what made it fail is raised: they stay due."""
-    from ftfile.kv.upkeep.compact import compact_due  # noqa: PLC0415 - batches have jobs of their own
+    """Begin a vacuum if it is time, and compact the runs that are due; raises as `CompactionRounds.compact`."""
+    from ftfile.kv.upkeep.compact import CompactionRounds  # noqa: PLC0415 - batches have jobs of their own
 
-    rounds = compact_due(log, config.definition.code)
     vacuum_if_due(config, log)
-    if rounds.errors:
-        raise rounds.errors[0]
+    author = MaintenanceAuthor("compact", log.ids.unique())
+    workers = Threads(author.job_id, 1)  # the writer is at work, too
+    CompactionRounds(log, author, workers, config.definition.code).compact(skip_held=True)
 
 
 class Upkeep:
