@@ -15,7 +15,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import StoredKeys
-from ftfile.kv.planning.plan import failed_ids, holds_of, is_held, pieces_of
+from ftfile.kv.planning.plan import backoffs_of, failed_ids, is_held, pieces_of
 from ftfile.kv.planning.runs import open_metadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
@@ -250,7 +250,7 @@ def planned_compactions(
     """
     buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
-    due = planner.due(open_metadata(fs, adds, planner.key_types), holds_of(state.assembly_tasks))
+    due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.assembly_tasks))
     return [planned for planned in due if planned.compaction.name in names]
 
 
@@ -265,15 +265,15 @@ def run_compactions(
     began_s = clock.monotonic_s()
     rewrites: list[Rewrite] = []
     failed: list[str] = []
-    for number, piece in enumerate(pieces_of(compactions, piece_bytes)):
-        if number and clock.monotonic_s() - began_s > BUDGET_S:
-            break
-        for compaction, rewrite, error in compactor.compact(piece):
+    for results in compactor.compact_all(pieces_of(compactions, piece_bytes)):
+        for compaction, rewrite, error in results:
             if error is not None:
                 _log.warning("compaction of %d runs failed and will be retried: %s", len(compaction.runs), error)
                 failed += failed_ids(compaction, error)
             if rewrite is not None:
                 rewrites.append(rewrite)
+        if clock.monotonic_s() - began_s > BUDGET_S:
+            break
     return AssemblyResults(tuple(rewrites), tuple(failed))
 
 
@@ -287,6 +287,14 @@ class Compactor:
     open_spool: Callable[[], RunSpool]  # starts a file for new runs
     read_version: int  # at which the inputs are live
     window_bytes: int = _WINDOW_BYTES
+
+    def compact_all(self, pieces: Iterable[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
+        """Yield the results of each piece. After a piece that finds the store away, no other is tried."""
+        for piece in pieces:
+            results = self.compact(piece)
+            yield results
+            if results[-1].is_store_away:
+                return
 
     def compact(self, piece: Piece) -> tuple[CompactionResult, ...]:
         """Return the result of each compaction; none is tried once the store is away.

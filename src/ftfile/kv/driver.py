@@ -15,7 +15,7 @@ from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.plan import Planner, acceptable, due, holds_after, holds_of, job_of
+from ftfile.kv.planning.plan import Planner, acceptable, backoffs_after, backoffs_of, due, job_of
 from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_metadata
 from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
@@ -199,7 +199,7 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
 def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
     """Return the compactions that the next record can take; of those with the same runs, one with the oldest row.
 
-    So the retry of a hold wins: others would leave what is held where it is.
+    So the retry of a backoff wins: others would leave what is held where it is.
     """
     oldest_first = sorted(rewrites, key=lambda rewrite: min(numbers_of(add.rolling_stats).at for add in rewrite.inputs))
     accepted = accept_rewrites(log, state, oldest_first).rewrites
@@ -216,7 +216,7 @@ def due_after(
     state: LogState, live: Mapping[str, Add], rules: PlanSettings, *, failed: Collection[str] = (), tasks: int
 ) -> tuple[AssemblyTask, ...]:
     """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
-    holds = holds_of(state.assembly_tasks)
-    tried = [compaction for compaction, _ in due(state.segments.values(), holds, rules)] if failed else []
-    holds = holds_after(holds, tried, failed, live, state.version + 1)
-    return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), holds, rules))
+    backoffs = backoffs_of(state.assembly_tasks)
+    tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)] if failed else []
+    backoffs = backoffs_after(backoffs, tried, failed, live, state.version + 1)
+    return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), backoffs, rules))

@@ -19,7 +19,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
-from ftfile.kv.upkeep.compact import compact
+from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import export_soon
 from ftfile.operate.flush import flush
 from ftfile.spark.file_writers import EXPORT_WAIT_S
@@ -146,7 +146,8 @@ def _tend(place: WrittenPlace, *, due_only: bool) -> None:
     with log_context(query=query_id):
         try:
             if place.sink == "ftkv":
-                compact(path, key_provider=key_provider, storage=storage)
+                compact_runs = compact_idle if due_only else compact
+                compact_runs(path, key_provider=key_provider, storage=storage)
             else:
                 flush(
                     path,

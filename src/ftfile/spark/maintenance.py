@@ -21,7 +21,7 @@ from ftfile.filters.decoded import stream_errors
 from ftfile.kv.definition import code_of
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
-from ftfile.kv.upkeep.compact import CompactionRounds, compact_all
+from ftfile.kv.upkeep.compact import CompactionRounds
 from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.compact import TARGET_BYTES, SmallFiles
@@ -198,7 +198,7 @@ def compact(  # noqa: PLR0913 - all by name
         refused = of_files if is_store else {"full": full or None, "merge": merge}
         _check_no_others(workers.place.path, refused, is_store=is_store)
         if is_store:
-            return compact_all(CompactionRounds(log, author, workers, progress, code_of(merge)), full=full)
+            return CompactionRounds(log, author, workers, code_of(merge), progress).compact(full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
         choice = SmallFiles(where, target_bytes, log.clock, commit_every)
         return rewrite(log, author, workers, choice, progress=progress)

@@ -19,7 +19,7 @@ from msgspec import structs
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
-from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold, PlanSettings, by_position, groups_of, pick
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction, PlanSettings, by_position, groups_of, pick
 from ftfile.kv.planning.plan import Terms, acceptable, cuts_of, moves_of, purges_between, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata, apart, placed, run_of, runs_by_bucket
 from ftfile.log.checks import Rewrite
@@ -125,7 +125,7 @@ class Store:
         self.read_once: dict[frozenset[str], dict[Key, tuple[Any, ...]]] = {}
         self.expected = Expected(self.definition)
         self.versions = [Version({}, {})]
-        self.holds: list[Hold] = []
+        self.backoffs: list[Backoff] = []
         self.late: list[Rewrite] = []  # made by attempts that are not heard of yet
         self.now_ms = 1_000_000
         self.counts: Counter[str] = Counter()
@@ -172,7 +172,7 @@ class Store:
 
     def settle(self) -> None:
         """Do all that is due until nothing is, and nothing is held."""
-        self.holds = []
+        self.backoffs = []
         for _ in range(300):
             if not self.due():
                 return
@@ -182,8 +182,8 @@ class Store:
     # --------------------------------------------------------------------------------------------------- the commit
     def due(self) -> list[Compaction]:
         """Return what is due at the head."""
-        due = [compaction for runs in self.by_bucket().values() for compaction in pick(runs, self.holds, self.rules)]
-        ids = [run.add.id for compaction in due for run in compaction.runs if compaction.hold is None]
+        due = [compaction for runs in self.by_bucket().values() for compaction in pick(runs, self.backoffs, self.rules)]
+        ids = [run.add.id for compaction in due for run in compaction.runs if compaction.backoff is None]
         assert len(ids) == len(set(ids)), "two compactions have a run in common"
         return due
 
@@ -202,8 +202,8 @@ class Store:
             self._check_accepted(rewrites, accepted)
         live = {} if overwrite else self._live_after(accepted)
         live |= {add.id: add for add in placed(adds, version, self.now_ms)}
-        self.holds = [hold for hold in [*self.holds, *map(_hold_of, failed)] if hold.run in live]
-        self.holds = [*{hold.run: hold for hold in self.holds}.values()]
+        self.backoffs = [backoff for backoff in [*self.backoffs, *map(_backoff_of, failed)] if backoff.run in live]
+        self.backoffs = [*{backoff.run: backoff for backoff in self.backoffs}.values()]
         self.counts["held"] += len(failed)
         self.expected = expected
         self.versions.append(Version(live, dict(expected.rows)))
@@ -469,7 +469,7 @@ def _full(runs: Sequence[Run], kind: str) -> list[Compaction]:
     return [Compaction("level1", tuple(group)) for group, plain in zip(groups, is_plain, strict=True) if not plain]
 
 
-def _hold_of(compaction: Compaction) -> Hold:
-    if compaction.hold is not None:
-        return compaction.hold._replace(attempts=compaction.hold.attempts + 1)
-    return Hold(compaction.runs[0].add.id, max(run.metadata.at[1] for run in compaction.runs))
+def _backoff_of(compaction: Compaction) -> Backoff:
+    if compaction.backoff is not None:
+        return compaction.backoff._replace(attempts=compaction.backoff.attempts + 1)
+    return Backoff(compaction.runs[0].add.id, max(run.metadata.at[1] for run in compaction.runs))

@@ -14,9 +14,9 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.kv import KeyValueStore
 from ftfile.kv.merge_functions import merge_function
-from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.opening import NO_STORE, open_log
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.due_compactions import compact_due
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold, groups_of, pick, runs_in, sorted_runs
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction, groups_of, pick, runs_in, sorted_runs
 from ftfile.kv.planning.plan import Terms, cuts_of, moves_of, purges_between, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
@@ -51,9 +51,9 @@ def below(at: int | tuple[int, int], keys: tuple[int, int], size: int = 20 * MIB
     return a_run(at, keys, size, level=1, **metadata)
 
 
-def due(runs: Sequence[Run], holds: Sequence[Hold] = (), **rules: Any) -> list[tuple[str, list[int]]]:
+def due(runs: Sequence[Run], backoffs: Sequence[Backoff] = (), **rules: Any) -> list[tuple[str, list[int]]]:
     """Return what is due: its kind, and the first positions of its runs."""
-    chosen = pick(runs[::-1], holds, structs.replace(RULES, **rules))
+    chosen = pick(runs[::-1], backoffs, structs.replace(RULES, **rules))
     return [(each.kind, [run.metadata.at[0] for run in each.runs]) for each in chosen]
 
 
@@ -96,7 +96,7 @@ class TestLevel0:
         sizes = [3000, 32, 32, 32, 8, 8, 8, 6]
         runs = [a_run((2 * place, 2 * place + 1), size=size * MIB) for place, size in enumerate(sizes)]
         large: dict[str, Any] = {"max_file_bytes": 1 << 40}
-        assert due(runs[1:], [Hold(runs[1].add.id, 1)], **large)[0][0] == "level0"
+        assert due(runs[1:], [Backoff(runs[1].add.id, 1)], **large)[0][0] == "level0"
         assert due([a_run(0, rows=90_000, size=3000 * MIB), *runs[1:]], **large) == [("level0", [*range(2, 16, 2)])]
         assert due([a_run(0, rows=90_000, size=3000 * MIB), *runs[1:3], *runs[4:]], **large) == [
             ("level0", [8, 10, 12, 14])
@@ -139,10 +139,10 @@ class TestDescent:
 
     def test_nothing_newer_than_a_hold_descends(self) -> None:
         runs = [a_run(place, size=FILE // 2) for place in range(5)]
-        hold = Hold(runs[0].add.id, 0)
-        kinds = dict(due(runs, [hold]))
+        backoff = Backoff(runs[0].add.id, 0)
+        kinds = dict(due(runs, [backoff]))
         assert kinds == {"level0": [1, 2, 3, 4]}
-        assert due(runs, [Hold(runs[2].add.id, 2)])[1] == ("descend", [0, 1])
+        assert due(runs, [Backoff(runs[2].add.id, 2)])[1] == ("descend", [0, 1])
 
 
 class TestLevel1:
@@ -178,33 +178,33 @@ class TestLevel1:
         assert due(part) == [("level1", [*range(17)])]
 
 
-class TestHolds:
+class TestBackoffs:
     RUNS = tuple(a_run(place, size=4 * MIB) for place in range(9))
 
     def test_a_hold_divides_and_is_tried_with_all_newer_runs(self) -> None:
-        found = [*pick(self.RUNS, [Hold(self.RUNS[4].add.id, 4)], RULES)]
+        found = [*pick(self.RUNS, [Backoff(self.RUNS[4].add.id, 4)], RULES)]
         assert [run.metadata.at[0] for run in found[0].runs] == [4, 5, 6, 7, 8]
-        assert (found[0].kind, found[0].hold) == ("level0", Hold(self.RUNS[4].add.id, 4))
-        assert due(self.RUNS, [Hold(self.RUNS[4].add.id, 4)])[1:] == [
+        assert (found[0].kind, found[0].backoff) == ("level0", Backoff(self.RUNS[4].add.id, 4))
+        assert due(self.RUNS, [Backoff(self.RUNS[4].add.id, 4)])[1:] == [
             ("level0", [0, 1, 2, 3]),
             ("level0", [5, 6, 7, 8]),
         ]
 
     def test_up_to_the_next_hold(self) -> None:
-        retries = due(self.RUNS, [Hold(self.RUNS[7].add.id, 7), Hold(self.RUNS[2].add.id, 4)])[:2]
+        retries = due(self.RUNS, [Backoff(self.RUNS[7].add.id, 7), Backoff(self.RUNS[2].add.id, 4)])[:2]
         assert retries == [("level0", [7, 8]), ("level0", [2, 3, 4, 5, 6])]
 
     def test_of_a_group_it_leaves_other_groups_and_levels_alone(self) -> None:
         group = [below(0, (0, 50), rows=9), below(1, (0, 50), rows=9)]
         others = [below(2, (60, 70), rows=9), below(3, (60, 70), rows=9)]
         level0 = [a_run(4 + place) for place in range(16)]
-        found = due([*group, *others, *level0], [Hold(group[0].add.id, 1)])
+        found = due([*group, *others, *level0], [Backoff(group[0].add.id, 1)])
         assert found == [("level0", [*range(4, 20)]), ("level1", [0, 1]), ("level1", [2, 3])]
 
     def test_a_small_group_that_is_held_is_not_joined(self) -> None:
         small = [below(place, (10 * place, 10 * place + 5), MIB) for place in range(5)]
-        assert due(small, [Hold(small[4].add.id, 4)]) == [("level1", [4]), ("level1", [0, 1, 2, 3])]
-        assert due(small, [Hold(small[2].add.id, 2)]) == [("level1", [2])]
+        assert due(small, [Backoff(small[4].add.id, 4)]) == [("level1", [4]), ("level1", [0, 1, 2, 3])]
+        assert due(small, [Backoff(small[2].add.id, 2)]) == [("level1", [2])]
 
 
 class TestTerms:

@@ -1,4 +1,4 @@
-"""What is due as tasks do it and as records name it, the results of one, holds, and what a record takes."""
+"""What is due as tasks do it and as records name it, the results of one, backoffs, and what a record takes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.compactor import planned_compactions
-from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction
 from ftfile.kv.planning.plan import (
     PlannedCompaction,
     Planner,
     Result,
     Terms,
     acceptable,
+    backoffs_after,
+    backoffs_of,
     failed_ids,
-    holds_after,
-    holds_of,
     is_held,
     job_of,
     pieces_of,
@@ -62,12 +62,12 @@ def a_run(  # an add of a live run
     return structs.replace(add, rolling_stats=metadata.to_json(), **others)
 
 
-def plan_of(live: Sequence[Add], holds: Sequence[Hold] = (), now_ms: int = 0) -> list[PlannedCompaction]:
-    return Planner(SETTINGS, [pa.int64()], now_ms).due(live, holds)
+def plan_of(live: Sequence[Add], backoffs: Sequence[Backoff] = (), now_ms: int = 0) -> list[PlannedCompaction]:
+    return Planner(SETTINGS, [pa.int64()], now_ms).due(live, backoffs)
 
 
 def named(due: Sequence[PlannedCompaction]) -> list[tuple[str, list[tuple[int, int]]]]:
-    kinds = ["retry" if planned.compaction.hold else planned.compaction.kind for planned in due]
+    kinds = ["retry" if planned.compaction.backoff else planned.compaction.kind for planned in due]
     return [
         (kind, [run.metadata.at for run in planned.compaction.runs]) for kind, planned in zip(kinds, due, strict=True)
     ]
@@ -103,7 +103,7 @@ class TestDue:
 
     def test_retries_come_last_each_by_itself(self) -> None:
         live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(4) for version in range(16)]
-        pieces = pieces_of(plan_of(live, [Hold(live[0].id, 15, attempts=2), Hold(live[16].id, 31)]), 1 << 30)
+        pieces = pieces_of(plan_of(live, [Backoff(live[0].id, 15, attempts=2), Backoff(live[16].id, 31)]), 1 << 30)
         buckets = [[planned.compaction.runs[0].add.directory_key[-1] for planned in piece] for piece in pieces]
         assert buckets == [["2", "3"], ["1"], ["0"]]
 
@@ -130,17 +130,17 @@ class TestDue:
 
     def test_of_a_retry_it_names_what_is_held(self) -> None:
         live = [a_run((1, 2), (0, 9), level=1), a_run((1, 2), (10, 19), level=1, purges=[((5,), (15,))])]
-        hold = Hold(live[1].id, 2, attempts=3, not_before=70)
-        (planned,) = plan_of(live, [hold])
+        backoff = Backoff(live[1].id, 2, attempts=3, not_before=70)
+        (planned,) = plan_of(live, [backoff])
         assert planned.compaction.runs[0].add.id == live[0].id != planned.compaction.name
         job = job_of(planned.compaction, 1)
         assert (job.id, job.reason, job.attempts) == (live[1].id, "retry", 3)
-        assert holds_of([job]) == [hold]
+        assert backoffs_of([job]) == [backoff]
 
     def test_a_task_does_what_its_jobs_name_alone(self) -> None:
         """Of a bucket in which a run is held, and of another one."""
         live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(2) for version in range(20)]
-        jobs = [job_of(planned.compaction, 1) for planned in plan_of(live, [Hold(live[3].id, 3)])]
+        jobs = [job_of(planned.compaction, 1) for planned in plan_of(live, [Backoff(live[3].id, 3)])]
         assert [job.reason for job in jobs] == ["retry", "level0", "level0", "level0"]
         state = LogState(20, segments=SharedMap({add.id: add for add in live}), assembly_tasks=tuple(jobs))
         fs, planner = MemoryFileSystem("named"), Planner(SETTINGS, [pa.int64()], 0)
@@ -220,22 +220,22 @@ class TestAccept:
         assert acceptable({add.id: add for add in live}, rewrites) == rewrites[:1]
 
 
-class TestHolds:
+class TestBackoffs:
     LIVE = tuple(a_run(version) for version in range(16))
     BY_ID: ClassVar = {add.id: add for add in LIVE}
 
-    def failing(self, path: str | None = None) -> list[Hold]:
+    def failing(self, path: str | None = None) -> list[Backoff]:
         """Return what is held once the only compaction of the runs has failed."""
         (planned,) = plan_of(self.LIVE)
         error = EncodingError("no sum") if path is None else CorruptData(path, "a block", "another")
         compaction = planned.compaction
-        return holds_after([], [compaction], failed_ids(compaction, error), self.BY_ID, 5)
+        return backoffs_after([], [compaction], failed_ids(compaction, error), self.BY_ID, 5)
 
     def test_a_damaged_run_holds_itself_alone(self) -> None:
-        holds = self.failing(self.LIVE[3].path)
-        assert holds == [Hold(self.LIVE[3].id, 3)]
+        backoffs = self.failing(self.LIVE[3].path)
+        assert backoffs == [Backoff(self.LIVE[3].id, 3)]
         more = [a_run(version) for version in range(16, 20)]
-        due = plan_of([*self.LIVE, *more], holds)
+        due = plan_of([*self.LIVE, *more], backoffs)
         assert named(due) == [
             ("retry", points(*range(3, 20))),
             ("level0", points(0, 1, 2)),
@@ -244,47 +244,47 @@ class TestHolds:
         assert [planned.terms.is_bottommost for planned in due] == [False, True, False]
 
     def test_values_that_have_no_result_hold_the_runs_that_were_merged(self) -> None:
-        holds = self.failing()
-        assert holds == [Hold(self.LIVE[0].id, 15)]
+        backoffs = self.failing()
+        assert backoffs == [Backoff(self.LIVE[0].id, 15)]
         more = [a_run(version) for version in range(16, 32)]
-        due = plan_of([*self.LIVE, *more], holds)
+        due = plan_of([*self.LIVE, *more], backoffs)
         assert named(due) == [("retry", points(*range(32))), ("level0", points(*range(16, 32)))]
         assert due[0].terms == Terms(is_bottommost=True, expired_ms=-SETTINGS.tombstone_ttl_ms)
 
     def test_one_that_failed_often_is_left_out_for_a_while(self) -> None:
-        holds = self.failing()
+        backoffs = self.failing()
         for version in range(1, 3):
-            (planned,) = plan_of(self.LIVE, holds)
+            (planned,) = plan_of(self.LIVE, backoffs)
             assert not is_held(job_of(planned.compaction, 1), version)
             failed = failed_ids(planned.compaction, EncodingError("no sum"))
-            holds = holds_after(holds, [planned.compaction], failed, self.BY_ID, version)
-        (planned,) = plan_of(self.LIVE, holds)
+            backoffs = backoffs_after(backoffs, [planned.compaction], failed, self.BY_ID, version)
+        (planned,) = plan_of(self.LIVE, backoffs)
         job = job_of(planned.compaction, 1)
         assert job.attempts == 3
         assert is_held(job, 65)
         assert not is_held(job, 66)
-        assert holds_after(holds, [planned.compaction], [], self.BY_ID, 10) == holds
+        assert backoffs_after(backoffs, [planned.compaction], [], self.BY_ID, 10) == backoffs
 
     def test_it_ends_with_its_run(self) -> None:
-        holds = self.failing()
+        backoffs = self.failing()
         rest = {add.id: add for add in self.LIVE[1:]}
-        assert holds_after(holds, [], [holds[0].run], rest, 6) == []
-        assert named(plan_of(self.LIVE[1:], holds)) == []
+        assert backoffs_after(backoffs, [], [backoffs[0].run], rest, 6) == []
+        assert named(plan_of(self.LIVE[1:], backoffs)) == []
 
     def test_what_did_not_fail_is_not_held(self) -> None:
         (planned,) = plan_of(self.LIVE)
-        assert holds_after([], [planned.compaction], ["another"], self.BY_ID, 1) == []
+        assert backoffs_after([], [planned.compaction], ["another"], self.BY_ID, 1) == []
 
     def test_a_retry_ends_before_another_hold(self) -> None:
-        due = plan_of(self.LIVE, [Hold(self.LIVE[9].id, 9), Hold(self.LIVE[2].id, 4)])
+        due = plan_of(self.LIVE, [Backoff(self.LIVE[9].id, 9), Backoff(self.LIVE[2].id, 4)])
         assert named(due[:2]) == [("retry", points(*range(9, 16))), ("retry", points(*range(2, 9)))]
 
     def test_what_was_merged_all_the_same_is_not_held(self) -> None:
         live = [a_run(version, directory_key=f"b=0000{number}") for version in range(16) for number in range(3)]
         due = [planned.compaction for planned in plan_of(live)]
         rest = {add.id: add for add in live if add.directory_key == "b=00001"}
-        (hold,) = holds_after([], due, {add.id for add in live}, rest, 1)
-        assert rest[hold.run].directory_key == "b=00001"
+        (backoff,) = backoffs_after([], due, {add.id for add in live}, rest, 1)
+        assert rest[backoff.run].directory_key == "b=00001"
 
 
 def test_a_run_that_is_left_counts_by_its_rows() -> None:

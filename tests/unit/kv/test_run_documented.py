@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.planning.picker import Compaction, Hold
+from ftfile.kv.planning.picker import Backoff, Compaction
 from ftfile.kv.planning.plan import job_of
 from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.index import TRAILER
@@ -56,7 +56,7 @@ def test_names_in_records_are_those_of_the_code() -> None:
     config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
     settings = config.settings()
     add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=METADATA)
-    retry = job_of(Compaction("level0", (run_of(add),), Hold("id", 0, attempts=3, not_before=64)), 1)
+    retry = job_of(Compaction("level0", (run_of(add),), Backoff("id", 0, attempts=3, not_before=64)), 1)
     written = {
         "definition": config.definition.to_json(),
         "settings": settings["store"],

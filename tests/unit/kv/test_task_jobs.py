@@ -17,7 +17,7 @@ from ftfile.kv import compactor
 from ftfile.kv.compactor import Compactor, run_compactions, share_of
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.fold import fold
-from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction, Hold
+from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction
 from ftfile.kv.planning.plan import PlannedCompaction, Terms, job_of
 from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.pages import Cache
@@ -94,9 +94,11 @@ class Bench:
         )
         return structs.replace(add, rolling_stats=metadata.to_json())
 
-    def due(self, *runs: Add, limit: int = SETTINGS.max_file_bytes, hold: Hold | None = None) -> PlannedCompaction:
+    def due(
+        self, *runs: Add, limit: int = SETTINGS.max_file_bytes, backoff: Backoff | None = None
+    ) -> PlannedCompaction:
         terms = Terms(is_bottommost=True, expired_ms=0)
-        return PlannedCompaction(Compaction("level0", tuple(map(run_of, runs)), hold), terms, (), limit)
+        return PlannedCompaction(Compaction("level0", tuple(map(run_of, runs)), backoff), terms, (), limit)
 
     def compactor(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Compactor:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
@@ -166,7 +168,7 @@ class TestShare:
         assert bench.do() == ((), ())
 
     def test_one_that_failed_often_is_left_out(self, bench: Bench) -> None:
-        compaction = bench.due(bench.run([1]), hold=Hold("run", 9, 3, not_before=9)).compaction
+        compaction = bench.due(bench.run([1]), backoff=Backoff("run", 9, 3, not_before=9)).compaction
         job = job_of(compaction, 1)
         assert share_of(LogState(version=7, assembly_tasks=(job,)), 0) == ()
         assert share_of(LogState(version=8, assembly_tasks=(job,)), 0) == (job,)
@@ -174,7 +176,7 @@ class TestShare:
     def test_time_ends_between_files_and_those_that_failed_come_last(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        tried = bench.due(bench.run([1]), bench.run([2]), hold=Hold("run", 9, 2))
+        tried = bench.due(bench.run([1]), bench.run([2]), backoff=Backoff("run", 9, 2))
         due = [bench.due(bench.run([1]), bench.run([2])) for _ in range(2)]
         merge = Compactor.compact
 

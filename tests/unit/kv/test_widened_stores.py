@@ -16,7 +16,6 @@ from ftfile.kv.feed_rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.planning.plan import due
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.read.log_planner import FollowConfig, FollowSettings
 from ftfile.read.log_positions import START
@@ -26,6 +25,7 @@ from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.write.batch import commit_batch
 from ftfile.write.options import forget_logs
+from tests.kit.due_compactions import compact_due
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import FIRST, SECOND, rows

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
-from ftfile.kv.upkeep.compact import compact_due
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.due_compactions import compact_due
 from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.histories import Expected
 

@@ -12,8 +12,8 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.opening import open_writer
 from ftfile.kv.operator.recording import Columns, check_writer_name, config_of
+from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
-from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
 from ftfile.log.wal import recorded_window
 

@@ -1,4 +1,4 @@
-"""Which runs of a bucket are to be compacted: a function of what the log says of its live runs, its rules and holds.
+"""Which runs of a bucket are to be compacted: a function of the log's facts of its live runs, its rules and backoffs.
 
 A bucket has two levels. Runs of level 0 may reach over all of its keys: batches write them, and compactions within
 level 0 make fewer and larger ones of them. When they have a tenth of level 1, or half a file, they descend: their rows
@@ -73,17 +73,26 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
 DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
 
 
-class Hold(NamedTuple):
+class Backoff(NamedTuple):
     """Neighbouring runs of a bucket that could not be compacted, such as a damaged one, or values without a sum.
 
     They are tried again with all newer runs of their level, or of their group, since one of these may have ended or
     replaced the rows that fail. Meanwhile other runs are compacted without them.
     """
 
-    run: str  # id of the oldest; the hold ends with it
+    run: str  # id of the oldest; the backoff ends with it
     last: int  # position of the newest row
     attempts: int = 1  # that failed
     not_before: int = 0  # version before which no task tries again
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Backoff:
+        """Return the backoff of runs, by position, that failed for the first time."""
+        return cls(runs[0].add.id, max(run.metadata.at[1] for run in runs))
+
+    def is_held(self, version: int) -> bool:
+        """Return True if it has failed so often that it is not tried at this version of the log."""
+        return version < self.not_before
 
 
 class SortedRun(NamedTuple):
@@ -154,17 +163,21 @@ class Compaction(NamedTuple):
 
     kind: Kind
     runs: tuple[Run, ...]  # by position
-    hold: Hold | None = None  # of what is tried again
+    backoff: Backoff | None = None  # of what is tried again
 
     @property
     def name(self) -> str:
         """Return the name that a record has of it: the id of its oldest run, or of the one that is held."""
-        return self.runs[0].add.id if self.hold is None else self.hold.run
+        return self.runs[0].add.id if self.backoff is None else self.backoff.run
 
     @property
     def attempts(self) -> int:
         """Return how often it has failed."""
-        return 0 if self.hold is None else self.hold.attempts
+        return 0 if self.backoff is None else self.backoff.attempts
+
+    def is_held(self, version: int) -> bool:
+        """Return True for a retry that is not tried at this version of the log."""
+        return self.backoff is not None and self.backoff.is_held(version)
 
     @property
     def level(self) -> int:
@@ -182,18 +195,18 @@ class _Places(NamedTuple):
         return members[self.start : self.end]
 
 
-def pick(runs: Iterable[Run], holds: Sequence[Hold], rules: PlanSettings) -> Iterator[Compaction]:
+def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) -> Iterator[Compaction]:
     """Yield the compactions that are due in a bucket, given its live runs; no two have a run in common.
 
-    What is held is tried again with all newer runs of its level, or of its group, up to the next hold: one of these may
-    end the rows that fail. These runs may be in another compaction, too.
+    The runs of a backoff are tried again with all newer runs of their level, or of their group, up to the next backoff:
+    one of these may end the rows that fail. These runs may be in another compaction, too.
     """
     live = by_position(runs)
     level1 = [run for run in live if run.metadata.level]
     level0 = sorted_runs(run for run in live if not run.metadata.level)
-    yield from _retries("level0", level0, holds)
+    yield from _retries("level0", level0, backoffs)
     limit = _level0_limit(level1, rules)
-    for places in _free(level0, holds):
+    for places in _free(level0, backoffs):
         block, has_oldest = places.of(level0), places.start == 0
         has_older = bool(level1) or not has_oldest
         if has_oldest and (level1 or len(block) > 1) and size_of(runs_in(block)) >= limit:
@@ -202,7 +215,7 @@ def pick(runs: Iterable[Run], holds: Sequence[Hold], rules: PlanSettings) -> Ite
             has_newest = places.end == len(level0)
             for chosen in _Level0(block, rules, has_newest=has_newest, has_older=has_older).due():
                 yield Compaction("level0", _oldest(chosen.of(block), rules))
-    yield from _due_in_level1(level1, holds, rules)
+    yield from _due_in_level1(level1, backoffs, rules)
 
 
 def _level0_limit(level1: Sequence[Run], rules: PlanSettings) -> int:
@@ -211,12 +224,12 @@ def _level0_limit(level1: Sequence[Run], rules: PlanSettings) -> int:
     return min(half, max(int(size_of(level1) * _LEVEL0_SHARE), rules.flush_bytes)) if level1 else half
 
 
-def _due_in_level1(level1: Sequence[Run], holds: Sequence[Hold], rules: PlanSettings) -> Iterator[Compaction]:
+def _due_in_level1(level1: Sequence[Run], backoffs: Sequence[Backoff], rules: PlanSettings) -> Iterator[Compaction]:
     small: list[Run] = []  # neighbouring groups, each of one small run
     for group in groups_of(level1):
         members = sorted_runs(group)
-        yield from _retries("level1", members, holds)
-        is_free = [*_free(members, holds)] == [(0, len(members))]
+        yield from _retries("level1", members, backoffs)
+        is_free = [*_free(members, backoffs)] == [(0, len(members))]
         chosen = _due_in_group(members, rules) if is_free else None
         if chosen is not None:
             yield Compaction("level1", _oldest(chosen.of(members), rules))
@@ -239,26 +252,26 @@ def _joined(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
         yield Compaction("level1", by_position(groups))
 
 
-def _retries(kind: Kind, members: Sequence[SortedRun], holds: Iterable[Hold]) -> Iterator[Compaction]:
-    by_start = {places.start: hold for hold in holds if (places := _held(hold, members))}
-    for start, hold in by_start.items():
+def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[Compaction]:
+    by_start = {places.start: backoff for backoff in backoffs if (places := _held(backoff, members))}
+    for start, backoff in by_start.items():
         end = min((other for other in by_start if other > start), default=len(members))
-        yield Compaction(kind, runs_in(members[start:end]), hold)
+        yield Compaction(kind, runs_in(members[start:end]), backoff)
 
 
-def _free(members: Sequence[SortedRun], holds: Iterable[Hold]) -> Iterator[_Places]:
-    """Yield where neighbours are that no hold bars."""
-    barred = sorted({place for hold in holds for place in _held(hold, members)})
+def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
+    """Yield where neighbours are that no backoff bars."""
+    barred = sorted({place for backoff in backoffs for place in _held(backoff, members)})
     for before, place in pairwise([-1, *barred, len(members)]):
         if before + 1 < place:
             yield _Places(before + 1, place)
 
 
-def _held(hold: Hold, members: Sequence[SortedRun]) -> range:
+def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
     """Return the places of sorted runs that are held; none where the oldest one is not among them."""
     for start, member in enumerate(members):
-        if any(run.add.id == hold.run for run in member.runs):
-            ends = (place for place in range(start, len(members)) if members[place].at[0] > hold.last)
+        if any(run.add.id == backoff.run for run in member.runs):
+            ends = (place for place in range(start, len(members)) if members[place].at[0] > backoff.last)
             return range(start, next(ends, len(members)))
     return range(0)
 

@@ -1,4 +1,4 @@
-"""Compactions that are due, with their terms and cuts; those that a record can take; and holds, of runs that fail."""
+"""Compactions that are due, with their terms and cuts; those that a record can take; and backoffs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_columns import behind, clip, union
-from ftfile.kv.planning.picker import Hold, groups_of, pick, size_of
+from ftfile.kv.planning.picker import Backoff, groups_of, pick, size_of
 from ftfile.kv.planning.runs import Run, apart, run_of, runs_by_bucket
 from ftfile.log.format.model import AssemblyTask
 
@@ -174,14 +174,16 @@ class PlannedCompaction:
 Piece = tuple[PlannedCompaction, ...]
 
 
-def due(live: Iterable[Add], holds: Sequence[Hold], rules: PlanSettings) -> Iterator[tuple[Compaction, list[Run]]]:
+def due(
+    live: Iterable[Add], backoffs: Sequence[Backoff], rules: PlanSettings
+) -> Iterator[tuple[Compaction, list[Run]]]:
     """Yield all compactions that are due among live runs, by bucket, each with the runs of its bucket.
 
-    Nothing that was due is remembered, but for holds. No two have a run in common, but for retries, which take newer
+    Nothing that was due is remembered, except backoffs. No two have a run in common, except retries, which take newer
     runs: of two results the one with the oldest row is taken.
     """
     for runs in runs_by_bucket(map(run_of, live)).values():
-        for compaction in pick(runs, holds, rules):
+        for compaction in pick(runs, backoffs, rules):
             yield compaction, runs
 
 
@@ -193,9 +195,9 @@ class Planner:
     key_types: Sequence[pa.DataType]
     now_ms: int
 
-    def due(self, live: Iterable[Add], holds: Sequence[Hold] = ()) -> list[PlannedCompaction]:
+    def due(self, live: Iterable[Add], backoffs: Sequence[Backoff] = ()) -> list[PlannedCompaction]:
         """Return all compactions that are due among live runs."""
-        return [self.planned(compaction, runs) for compaction, runs in due(live, holds, self.rules)]
+        return [self.planned(compaction, runs) for compaction, runs in due(live, backoffs, self.rules)]
 
     def planned(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
         """Return a compaction as a task does it, given all live runs of its bucket."""
@@ -209,7 +211,7 @@ def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list
     pieces: list[Piece] = []
     piece_bytes = 0
     for planned in sorted(compactions, key=lambda planned: planned.compaction.attempts):
-        if not pieces or planned.compaction.hold is not None or piece_bytes + planned.size > size_bytes:
+        if not pieces or planned.compaction.backoff is not None or piece_bytes + planned.size > size_bytes:
             pieces.append(())
             piece_bytes = 0
         pieces[-1] += (planned,)
@@ -248,21 +250,21 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
 def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
     """Return the job by which a record names a compaction that is due."""
     payload: dict[str, object] = {"bucket": compaction.runs[0].add.directory_key, "taskCount": tasks}
-    if (hold := compaction.hold) is None:
+    if (backoff := compaction.backoff) is None:
         return AssemblyTask(compaction.name, compaction.kind, (), payload=payload)
-    payload |= {"last": hold.last} | ({"notBefore": hold.not_before} if hold.not_before else {})
-    return AssemblyTask(compaction.name, "retry", (), hold.attempts, payload)
+    payload |= {"last": backoff.last} | ({"notBefore": backoff.not_before} if backoff.not_before else {})
+    return AssemblyTask(compaction.name, "retry", (), backoff.attempts, payload)
 
 
-def holds_of(jobs: Iterable[AssemblyTask]) -> list[Hold]:
-    """Return the holds of a record."""
+def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
+    """Return the backoffs of a record."""
     retries = (job for job in jobs if "last" in job.payload)
-    return [Hold(job.id, job.payload["last"], job.attempts, job.payload.get("notBefore", 0)) for job in retries]
+    return [Backoff(job.id, job.payload["last"], job.attempts, job.payload.get("notBefore", 0)) for job in retries]
 
 
 def is_held(job: AssemblyTask, version: int) -> bool:
     """Return True if a job has failed so often that no task is to try it at this version of the log."""
-    return bool(version < job.payload.get("notBefore", 0))
+    return any(backoff.is_held(version) for backoff in backoffs_of([job]))
 
 
 def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
@@ -270,29 +272,33 @@ def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
 
     Of a retry, it has its name.
     """
-    if compaction.hold is not None:
+    if compaction.backoff is not None:
         return (compaction.name,)
     path, adds = getattr(error, "path", None), [run.add for run in compaction.runs]
     return tuple(add.id for add in adds if add.path == path) or tuple(add.id for add in adds)
 
 
-def holds_after(
-    holds: Iterable[Hold], due: Iterable[Compaction], failed: Collection[str], live: Collection[str], version: int
-) -> list[Hold]:
-    """Return the holds of a version, given those before it, what was due then, and the ids of runs that are live.
+def backoffs_after(
+    backoffs: Iterable[Backoff], due: Iterable[Compaction], failed: Collection[str], live: Collection[str], version: int
+) -> list[Backoff]:
+    """Return the backoffs of a version, given those before it, what was due then, and the ids of runs that are live.
 
     `failed` has what `failed_ids` returned.
     """
-    after = [_tried_again(hold, version) if hold.run in failed else hold for hold in holds if hold.run in live]
+    after = [
+        _tried_again(backoff, version) if backoff.run in failed else backoff
+        for backoff in backoffs
+        if backoff.run in live
+    ]
     for compaction in due:
-        if compaction.hold is None and all(run.add.id in live for run in compaction.runs):
+        if compaction.backoff is None and all(run.add.id in live for run in compaction.runs):
             runs = [run for run in compaction.runs if run.add.id in failed]
-            after += [Hold(runs[0].add.id, max(run.metadata.at[1] for run in runs))] if runs else []
+            after += [Backoff.of(runs)] if runs else []
     return after
 
 
-def _tried_again(hold: Hold, version: int) -> Hold:
-    attempts = hold.attempts + 1
-    return hold._replace(
-        attempts=attempts, not_before=version + _VERSIONS_HELD if attempts % _TRIES == 0 else hold.not_before
+def _tried_again(backoff: Backoff, version: int) -> Backoff:
+    attempts = backoff.attempts + 1
+    return backoff._replace(
+        attempts=attempts, not_before=version + _VERSIONS_HELD if attempts % _TRIES == 0 else backoff.not_before
     )

@@ -1,4 +1,4 @@
-"""Upkeep by itself: some commits start a vacuum in a thread, and an operator's commits compact what is due."""
+"""The automatic vacuum of a store, which commits start in a thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _vacuums: dict[str, threading.Thread] = {}  # by path: the last one, which may b
 _log = get_logger(__name__)
 
 
-def _start(name: str, work: Callable[[], None]) -> threading.Thread:
+def start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
     """Start a thread that loses nothing if it dies halfway with its process; its messages carry the caller's job."""
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
     thread.start()
@@ -55,7 +55,7 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
     if not is_due:
         _last_ms[path] = last_ms
         return None
-    thread = _vacuums[path] = _start(f"vacuum of {path}", partial(_vacuum, config, log.fs.context))
+    thread = _vacuums[path] = start_thread(f"vacuum of {path}", partial(_vacuum, config, log.fs.context))
     return thread
 
 
@@ -89,57 +89,3 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
         _log.warning("vacuum of %s failed and will be retried: %s", path, error)
     except Exception:
         _log.exception("vacuum of %s failed and will be retried", path)
-
-
-def keep_up(log: CommitLog, config: StoreConfig) -> None:
-    """Compact the runs that are due, and begin a vacuum if it is time; what made it fail is raised: they stay due."""
-    from ftfile.kv.upkeep.compact import compact_due  # noqa: PLC0415 - batches have jobs of their own
-
-    rounds = compact_due(log, config.definition.code)
-    vacuum_if_due(config, log)
-    if rounds.errors:
-        raise rounds.errors[0]
-
-
-class Upkeep:
-    """Runs some work after each commit, never two runs at a time. What a run raises is kept for `raise_error`."""
-
-    def __init__(self, work: Callable[[], None] | None, *, in_background: bool) -> None:
-        self._work = work  # None for none
-        self._in_background = in_background
-        self._thread: threading.Thread | None = None
-        self._is_wanted = threading.Event()
-        self._error: BaseException | None = None
-
-    def after_commit(self) -> None:
-        """Do the work, or have it done; a run that is under way is followed by another one."""
-        if self._work is None:
-            return
-        self._is_wanted.set()
-        if not self._in_background:
-            self._run()
-        elif self._thread is None or not self._thread.is_alive():
-            self._thread = _start("ftkv-upkeep", self._run)
-
-    def raise_error(self) -> None:
-        """Raise what a run has raised since the last call."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-    def stop(self) -> None:
-        """Wait for the run that is under way, and begin no other."""
-        self._work = None
-        if self._thread is not None:
-            self._thread.join()
-        if self._error is not None:
-            _log.warning("maintenance failed, the next process repeats it: %s", self._error)
-
-    def _run(self) -> None:
-        while self._is_wanted.is_set() and (work := self._work) is not None:
-            self._is_wanted.clear()
-            try:
-                work()
-            except Exception as error:
-                self._error = error
-                return

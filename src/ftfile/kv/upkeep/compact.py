@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
-from ftfile.kv.planning.picker import Compaction, Hold, by_position, groups_of, is_small_group, size_of, sorted_runs
-from ftfile.kv.planning.plan import failed_ids, holds_after, holds_of, pieces_of
+from ftfile.kv.planning.picker import Backoff, Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
+from ftfile.kv.planning.plan import backoffs_of, failed_ids, pieces_of
 from ftfile.kv.planning.runs import open_state, recorded_key_types, run_of, runs_by_bucket, seal_metadata
-from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.format.model import NUMBER_MAX, Body
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
 from ftfile.write.options import durability_of
@@ -26,11 +26,11 @@ from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Unpack
 
-    from ftfile.core.arguments import OperationArguments
+    from ftfile.core.arguments import AccessArguments, OperationArguments
     from ftfile.core.context import OnProgress
     from ftfile.kv.compactor import CompactionResult
     from ftfile.kv.driver import HowWritten
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
-
-    Choose = Callable[[LogState, HowWritten, Sequence[Hold]], Iterable[Piece]]
 
 
 # Refusals of a compaction whose inputs are all live: a vacuum may delete its files at any moment.
@@ -54,65 +53,67 @@ _log = get_logger(__name__)
 
 @dataclass
 class CompactionRounds:
-    """Compactions, in rounds with a record each, so that an interruption loses little."""
+    """The compactions of one call, in rounds with a record each, so that an interruption loses little."""
 
     log: CommitLog  # of the store
     author: MaintenanceAuthor  # of the records
     workers: Workers  # do the compactions of a round side by side
-    progress: OnProgress | None = None  # called in this thread after each compaction
     code: frozenset[str] = frozenset()  # classes that the caller names
-    records: int = 0  # their number
-    replaced: int = 0  # runs that ended
-    written: int = 0  # runs that took their place, the rests of compactions that are cut included
-    bytes_written: int = 0  # of new runs
-    errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
+    progress: OnProgress | None = None  # called in this thread after each compaction
 
     def __post_init__(self) -> None:
-        self._holds: dict[str, Hold] = {}  # by the ids of their runs, of what failed
+        self._report = CompactReport(version=-1)
+        self._backoffs: dict[str, Backoff] = {}  # by the ids of their runs, of compactions that failed
         self._errors: dict[str, Exception] = {}  # likewise, why
-        self._given_up: set[str] = set()  # likewise, of those whose retry failed, too
-        self._refused: Counter[frozenset[str]] = Counter()
+        self._refused: Counter[frozenset[str]] = Counter()  # by the ids of inputs that stay live
         self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="compactions")
 
-    def do_all(self, choose: Choose) -> None:
-        """Do what is chosen at the head, again and again, until that is nothing; what fails is tried twice.
+    def compact(self, *, full: bool = False, skip_held: bool = False) -> CompactReport:
+        """Compact runs until nothing is due, or with `full` until each bucket is one sorted run.
 
-        `choose` is given what failed, as holds. Errors are those of runs that are still as they were.
+        A compaction that fails is tried twice; all others are done. With `skip_held`, compactions that have failed too
+        often are left out for as long as the log says.
+
+        Raises:
+            ConfigError: `code` lacks a class.
+            FtfileError: some runs could not be compacted, and are as they were; or as for a batch write.
         """
+        choice = _FullCompaction(self.log) if full else DueCompactions(self.log, self.workers.at_once, skip_held)
         while True:
             recorded = self.log.refresh(durable=True)
             how = how_written(recorded, self.log.fs, self.code)
             how.definition.require_code()
             head = open_state(self.log.fs, recorded, how.definition.key_types)
-            chosen = choose(head, how, [*self._holds.values()])
-            pieces = [piece for piece in chosen if piece[0].compaction.name not in self._given_up]
+            pieces = [*choice.choose(head, how, [*self._backoffs.values()])]
             if not pieces:
-                self.errors = [error for run, error in self._errors.items() if run in head.segments]
-                return
+                break
             self._do_round(head, how, pieces)
+        for run, error in self._errors.items():
+            if run in head.segments:
+                raise error
+        report = replace(self._report, version=head.version)
+        if report.records:
+            _log.info("compacted: %s", report)
+        return report
 
     def _do_round(self, head: LogState, how: HowWritten, pieces: Sequence[Piece]) -> None:
         """Do compactions, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
         for compaction, rewrite, error in self._do_pieces(CompactionWork(how, head.version), pieces):
             if error is not None:
-                holds = [] if compaction.hold is None else [compaction.hold]
-                failed, live = failed_ids(compaction, error), {run.add.id for run in compaction.runs}
-                for hold in holds_after(holds, [compaction], failed, live, head.version):
-                    self._hold(hold, error, is_final=compaction.hold is not None)
+                self._back_off(_backoff_after(compaction, error), error)
             if rewrite is not None:
                 rewrites.append(rewrite)
         if rewrites:
             self._record(how, rewrites)
+            self._back_off_refused(rewrites)
 
-    def _hold(self, hold: Hold, error: Exception, *, is_final: bool) -> None:
-        self._holds[hold.run] = hold
-        self._errors[hold.run] = error
-        if is_final:
-            self._given_up.add(hold.run)
+    def _back_off(self, backoff: Backoff, error: Exception) -> None:
+        self._backoffs[backoff.run] = backoff
+        self._errors[backoff.run] = error
 
     def _do_pieces(self, work: CompactionWork, pieces: Sequence[Piece]) -> list[CompactionResult]:
-        """Do the compactions of a round; once the store is away, those that have begun alone."""
+        """Do the compactions of a round; once the store is away, only those that have begun."""
         outcomes: dict[int, tuple[CompactionResult, ...]] = {}
         self._tracker.expect(len(pieces), sum(map(work.size_of, pieces)))
         pieces = _round_of(work, pieces, self.workers.at_once)
@@ -129,30 +130,34 @@ class CompactionRounds:
 
         with self.log.lock:
             record = commit(self.log, self.author, prepare).record
-        if record is not None:
-            old_paths = {add.path for rewrite in rewrites for add in rewrite.inputs}
-            self.records += 1
-            self.replaced += len(record.removes)
-            self.written += len(record.adds)
-            self.bytes_written += sum(add.length for add in record.adds if add.path not in old_paths)
-            numbers = len(record.removes), len(record.adds), record.version, self.bytes_written
-            _log.info("compacted %d runs to %d in version %d; %d bytes so far", *numbers)
-        ended = {remove.id for remove in record.removes} if record is not None else set()
+        if record is None:
+            return
+        old_paths = {add.path for rewrite in rewrites for add in rewrite.inputs}
+        before = self._report
+        self._report = replace(
+            before,
+            records=before.records + 1,
+            runs_replaced=before.runs_replaced + len(record.removes),
+            runs_written=before.runs_written + len(record.adds),
+            bytes_written=before.bytes_written + sum(add.length for add in record.adds if add.path not in old_paths),
+        )
+        numbers = len(record.removes), len(record.adds), record.version, self._report.bytes_written
+        _log.info("compacted %d runs to %d in version %d; %d bytes so far", *numbers)
+
+    def _back_off_refused(self, rewrites: Iterable[Rewrite]) -> None:
+        """Give up rewrites whose inputs are still live after some tries: their new files could be deleted at once."""
         live = self.log.refresh().segments
         for rewrite in rewrites:
             inputs = frozenset(add.id for add in rewrite.inputs)
-            if inputs <= ended or not all(add_id in live for add_id in inputs):
+            if not all(add_id in live for add_id in inputs):
                 continue
             self._refused[inputs] += 1
             if self._refused[inputs] >= _STALE_MAX:
-                advice = (
-                    "the new files could be deleted at once, because the runs are older than vacuum's horizon: vacuum "
-                    "with a longer retention"
+                error = StaleFiles(
+                    f"{len(inputs)} runs were not merged: the new files could be deleted at once, because the runs are "
+                    "older than vacuum's horizon: vacuum with a longer retention"
                 )
-                error = StaleFiles(f"{len(inputs)} runs were not merged: {advice}")
-                for runs in runs_by_bucket(map(run_of, rewrite.inputs)).values():
-                    last = max(run.metadata.at[1] for run in runs)
-                    self._hold(Hold(min(runs, key=lambda run: run.metadata.at).add.id, last), error, is_final=True)
+                self._back_off(Backoff.of([*map(run_of, rewrite.inputs)])._replace(not_before=NUMBER_MAX), error)
 
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
         """Return the body of the record of those compactions that a head can take; None without any."""
@@ -170,38 +175,20 @@ class CompactionRounds:
         )
 
 
+def _backoff_after(compaction: Compaction, error: Exception) -> Backoff:
+    """Return the backoff of a compaction that failed; one that failed before is not tried again by this call."""
+    if compaction.backoff is not None:
+        return compaction.backoff._replace(not_before=NUMBER_MAX)
+    failed = failed_ids(compaction, error)
+    return Backoff.of([run for run in compaction.runs if run.add.id in failed])
+
+
 def _round_of(work: CompactionWork, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
     """Return the first pieces, up to two files for each worker, one at least."""
     read_bytes = work.how.plan.read_bytes
     room = at_once * read_bytes
     sizes = (min(max(work.size_of(piece), 1), read_bytes) for piece in pieces[:-1])
     return pieces[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
-
-
-def compact_due(log: CommitLog, code: frozenset[str] = frozenset()) -> CompactionRounds:
-    """Do what is due, with classes that the caller names, beside a writer or not; return the results.
-
-    What fails is held, and its errors are among the results; what failed often is left out for a while. It raises as
-    `commit` does.
-    """
-    author = MaintenanceAuthor("compact", log.ids.unique())
-    rounds = CompactionRounds(log, author, Threads(author.job_id, 1), code=code)  # the writer is at work, too
-
-    def choose(head: LogState, how: HowWritten, holds: Sequence[Hold]) -> Iterable[Piece]:
-        pieces = ((piece, piece[0].compaction.hold) for piece in all_due(head, how, log, holds))
-        return (piece for piece, hold in pieces if hold is None or hold.not_before <= head.version + 1)
-
-    rounds.do_all(choose)
-    return rounds
-
-
-def all_due(
-    head: LogState, how: HowWritten, log: CommitLog, holds: Iterable[Hold] = (), at_once: int = 1
-) -> list[Piece]:
-    """Return the compactions that are due at a head, shared among workers, with holds beside those of its record."""
-    all_holds = {hold.run: hold for hold in (*holds_of(head.assembly_tasks), *holds)}
-    due = how.planner(log).due(head.segments.values(), [*all_holds.values()])
-    return pieces_of(due, min(how.plan.read_bytes, -(-sum(planned.size for planned in due) // at_once)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +206,7 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         """Yield the results of each piece, up to one that finds that the store is away."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         compactor = Compactor(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
-        for piece in pieces:
-            done = compactor.compact(piece)
-            yield done
-            if done[-1].is_store_away:
-                return
+        yield from compactor.compact_all(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +223,10 @@ class CompactReport:
     """
 
     version: int
-    records: int
-    runs_replaced: int
-    runs_written: int
-    bytes_written: int
+    records: int = 0
+    runs_replaced: int = 0
+    runs_written: int = 0
+    bytes_written: int = 0
     dry_run: bool = False
 
 
@@ -277,7 +260,14 @@ def compact(
         workers = Threads.of(author.job_id, threads, log.fs.context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return compact_all(CompactionRounds(log, author, workers, access.get("progress"), code_of(merge)), full=full)
+        return CompactionRounds(log, author, workers, code_of(merge), access.get("progress")).compact(full=full)
+
+
+def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> CompactReport:
+    """Compact runs as `compact` does, except runs whose compactions failed too often: idle queries call it often."""
+    with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
+        workers = Threads.of(author.job_id, None, log.fs.context)
+        return CompactionRounds(log, author, workers).compact(skip_held=True)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
@@ -285,25 +275,33 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     recorded = log.refresh()
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
-    pieces = _FullCompaction(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once)
-    compactions = [planned.compaction for piece in pieces for planned in piece]
+    choice = _FullCompaction(log) if full else DueCompactions(log, at_once)
+    compactions = [planned.compaction for piece in choice.choose(head, how, ()) for planned in piece]
     inputs = {run.add.id for compaction in compactions for run in compaction.runs}
-    return CompactReport(head.version, 0, len(inputs), len(compactions), 0, dry_run=True)
+    return CompactReport(head.version, runs_replaced=len(inputs), runs_written=len(compactions), dry_run=True)
 
 
-def compact_all(rounds: CompactionRounds, *, full: bool) -> CompactReport:
-    """Compact until nothing is due, or with `full` until each bucket is one run, and return how many; see `compact`."""
-    log = rounds.log
-    if full:
-        rounds.do_all(_FullCompaction(log).choose)
-    else:
-        at_once = rounds.workers.at_once
-        rounds.do_all(lambda head, how, holds: all_due(head, how, log, holds, at_once))
-    report = CompactReport(log.refresh().version, rounds.records, rounds.replaced, rounds.written, rounds.bytes_written)
-    _log.info("compacted: %s", report)
-    if rounds.errors:
-        raise rounds.errors[0]
-    return report
+@dataclass(frozen=True, slots=True)
+class DueCompactions:
+    """Chooses all compactions that are due."""
+
+    log: CommitLog
+    at_once: int  # workers that share them
+    skip_held: bool = False  # leave out compactions that failed too often
+
+    def choose(self, head: LogState, how: HowWritten, failed: Iterable[Backoff]) -> list[Piece]:
+        """Return the compactions that are due at a head, given backoffs beside those of its record."""
+        recorded = backoffs_of(head.assembly_tasks)
+        if not self.skip_held:
+            recorded = [backoff._replace(not_before=0) for backoff in recorded]
+        backoffs = {backoff.run: backoff for backoff in (*recorded, *failed)}
+        due = [
+            planned
+            for planned in how.planner(self.log).due(head.segments.values(), [*backoffs.values()])
+            if not planned.compaction.is_held(head.version + 1)
+        ]
+        share_bytes = -(-sum(planned.size for planned in due) // self.at_once)
+        return pieces_of(due, min(how.plan.read_bytes, share_bytes))
 
 
 class _FullCompaction:
@@ -314,9 +312,9 @@ class _FullCompaction:
         self._end: int | None = None  # position of the newest row that is compacted
         self._groups: dict[str, set[str]] = {}  # ids of runs of level 1, by bucket, when its level 0 had descended
 
-    def choose(self, head: LogState, how: HowWritten, holds: Collection[Hold]) -> Iterator[Piece]:
+    def choose(self, head: LogState, how: HowWritten, backoffs: Collection[Backoff]) -> Iterator[Piece]:
         """Yield each compaction that is left by itself, and nothing that failed."""
-        held = {hold.run for hold in holds}
+        held = {backoff.run for backoff in backoffs}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.metadata.at[1] for runs in buckets.values() for run in runs), default=0)

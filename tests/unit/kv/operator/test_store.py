@@ -104,10 +104,10 @@ def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
 
     failure = StorageError("write", "a.spool", "the disk is full")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(compact, "compact_due", fail)
+    monkeypatch.setattr(compact.CompactionRounds, "compact", fail)
     with open_store(CrashingFileSystem(), **COUNTS, maintenance=maintenance) as store:
         window(store, 1, a=1)
         store.committed(1)

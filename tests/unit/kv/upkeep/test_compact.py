@@ -21,12 +21,13 @@ from ftfile.kv.planning.plan import Planner
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep import compact as compaction
-from ftfile.kv.upkeep.compact import CompactionRounds, CompactionWork, all_due, compact_due
+from ftfile.kv.upkeep.compact import CompactionRounds, CompactionWork, DueCompactions
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.testing.context import ManualClock, current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.workers import Threads
+from tests.kit.due_compactions import compact_due
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
@@ -239,7 +240,7 @@ class TestThreads:
         log = CommitLog(open_filesystem(PATH))
         head = replace(log.refresh(), assembly_tasks=())
         how = how_written(head, log.fs)
-        assert [len(all_due(head, how, log, (), at_once)) for at_once in (1, 3)] == [1, 3]
+        assert [len(DueCompactions(log, at_once).choose(head, how, ())) for at_once in (1, 3)] == [1, 3]
 
     @pytest.mark.slow
     def test_records_are_those_of_one_thread(self, query: StoreBatch) -> None:

@@ -13,6 +13,7 @@ from ftfile.kv.planning.runs import run_of
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.due_compactions import compact_due
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
@@ -174,6 +175,21 @@ def test_a_compaction_works_at_once_after_that(caplog: pytest.LogCaptureFixture)
     assert rows_of(PATH) == {"b": 4}
     assert runs_of(PATH) == 1
     assert jobs() == (0, 0)
+
+
+def test_upkeep_waits_for_what_failed_too_often_and_a_call_does_not() -> None:
+    query = counts(**SUMS)
+    for batch in range(4):
+        add_up(query, batch, "a", 2**62)
+    log = CommitLog(open_filesystem(PATH))
+    with pytest.raises(EncodingError, match=r"key \('a'\)"):
+        compact_due(log)
+    for batch in range(4, 8):
+        add_up(query, batch, "b", 1)
+    assert jobs()[1] == 1
+    compact_due(log)  # other runs are compacted
+    with pytest.raises(EncodingError, match=r"key \('a'\)"):
+        kv.compact(PATH, context=current())
 
 
 @pytest.mark.slow

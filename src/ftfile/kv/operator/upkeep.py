@@ -1,0 +1,73 @@
+"""Upkeep of a store after the commits of its operator: compactions, and the automatic vacuum."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from ftfile.core.logs import get_logger
+from ftfile.kv.upkeep.automatic import start_thread, vacuum_if_due
+from ftfile.kv.upkeep.compact import CompactionRounds
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.write.workers import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.kv.config import StoreConfig
+    from ftfile.log.commit_log import CommitLog
+
+
+_log = get_logger(__name__)
+
+
+def keep_up(log: CommitLog, config: StoreConfig) -> None:
+    """Begin a vacuum if it is time, and compact the runs that are due; raises as `CompactionRounds.compact`."""
+    vacuum_if_due(config, log)
+    author = MaintenanceAuthor("compact", log.ids.unique())
+    workers = Threads(author.job_id, 1)  # the writer is at work, too
+    CompactionRounds(log, author, workers, config.definition.code).compact(skip_held=True)
+
+
+class Upkeep:
+    """Runs some work after each commit, never two runs at a time. What a run raises is kept for `raise_error`."""
+
+    def __init__(self, work: Callable[[], None] | None, *, in_background: bool) -> None:
+        self._work = work  # None for none
+        self._in_background = in_background
+        self._thread: threading.Thread | None = None
+        self._is_wanted = threading.Event()
+        self._error: BaseException | None = None
+
+    def after_commit(self) -> None:
+        """Do the work, or have it done; a run that is under way is followed by another one."""
+        if self._work is None:
+            return
+        self._is_wanted.set()
+        if not self._in_background:
+            self._run()
+        elif self._thread is None or not self._thread.is_alive():
+            self._thread = start_thread("ftkv-upkeep", self._run)
+
+    def raise_error(self) -> None:
+        """Raise what a run has raised since the last call."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Wait for the run that is under way, and begin no other."""
+        self._work = None
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            _log.warning("maintenance failed, the next process repeats it: %s", self._error)
+
+    def _run(self) -> None:
+        while self._is_wanted.is_set() and (work := self._work) is not None:
+            self._is_wanted.clear()
+            try:
+                work()
+            except Exception as error:
+                self._error = error
+                return
