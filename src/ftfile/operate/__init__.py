@@ -1,1 +1,1 @@
-"""Maintenance of a directory as a library: each operation is a record beside those of running queries."""
+"""Maintenance operations on a directory, each of which commits a record while queries run."""

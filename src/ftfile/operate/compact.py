@@ -1,4 +1,4 @@
-"""Compaction: small files of each directory become few of a good size; and one range is made of all records."""
+"""Compaction of a directory: the merge of small parts into large parts, and of all records into few ranges."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 TARGET_BYTES = 128 << 20
-# A part of this share of the target is left as it is: merging it again and again would only write.
+# Parts above this share of the target are not merged: each compaction would rewrite them for a small gain.
 LARGE_ENOUGH = 0.75
 
 
@@ -44,28 +44,28 @@ def compact(
     threads: int | None = None,
     **access: Unpack[OperationArguments],
 ) -> RewriteReport:
-    """Merge small finished parts of one directory and encoding into parts of about `target_bytes`; return how many.
+    """Merge small parts of the same directory and encoding into parts of about `target_bytes`; return the numbers.
 
-    A second compaction with nothing new to merge creates no record. Safe beside queries and readers: those of older
-    versions read replaced parts, which are hidden at once, until a vacuum. The rows of a directory keep their order
-    where all of its parts are small. It may be interrupted or killed at any point: what is recorded stays.
+    If there is nothing new to merge, no record is created. Safe while queries and readers run: the replaced parts are
+    hidden at once, and readers of older versions can read them until a vacuum. The rows of a directory keep their order
+    if all of its parts are small. The call can be interrupted or killed at any point: recorded merges stay.
 
     Args:
         path: of the directory.
-        where: chooses directories by a condition on partition columns, as in `ftfile.drop`; by default all.
-        dry_run: return what would be merged now, and write nothing.
-        target_bytes: parts of three quarters of it on storage or more stay.
-        commit_every: new parts after which a record is created; by default there is one record, at the end.
-        threads: that merge, each with memory for some row groups; by default one for each core.
-        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
-            `Progress` after each merge; what it raises ends the compaction.
+        where: a condition on partition columns that selects directories, as in `ftfile.drop`; by default all.
+        dry_run: return the merges that would run now, and write nothing.
+        target_bytes: size of new parts; parts of at least three quarters of it on storage stay.
+        commit_every: number of new parts after which a record is created; by default there is one record, at the end.
+        threads: threads that merge, each with memory for some row groups; by default one for each core.
+        **access: how the directory is opened, as in `ftfile.open`; `progress` is called in this thread with a
+            `Progress` after each merge. An error that it raises ends the compaction.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or an argument is wrong.
-        FtfileError: some parts could not be merged, such as one that is not what was recorded (`CorruptData`). They
-            are as they were, and all others were merged.
+        ConfigError: the path is not an ftfile directory, or an argument is wrong.
+        FtfileError: some parts could not be merged, such as a part without its recorded content (`CorruptData`). These
+            parts are unchanged, and all others were merged.
         StorageError: the store failed; nothing was changed since the last record.
-        CommitError: as for a batch write; `NotPublished`: the compaction is recorded, and published later.
+        CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     with operating("compact", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
@@ -76,15 +76,15 @@ def compact(
 
 @dataclass(frozen=True)
 class SmallFiles(Choice):
-    """The choice of a compaction: small files of one directory become one of about `target_bytes`."""
+    """The choice of a compaction: small parts of one directory, grouped to about `target_bytes`."""
 
-    where: Mapping[str, object] | str | pc.Expression | None  # chooses directories; None for all
+    where: Mapping[str, object] | str | pc.Expression | None  # selects directories; None for all
     target_bytes: int
     clock: Clock
     commit_every: int | None
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError for a target that cannot be."""
+        """Raise a ConfigError for a target below 1 byte."""
         if self.target_bytes < 1:
             raise ConfigError(f"target_bytes={self.target_bytes}: it must be a number of bytes, 1 or more")
 
@@ -98,7 +98,7 @@ class SmallFiles(Choice):
 
 
 def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
-    """Return the parts to be merged, by the part they become: two or more small ones in order, of about the target."""
+    """Return the groups of parts to merge: two or more consecutive small parts with about the target size each."""
     merges: list[list[Add]] = []
     growing: dict[tuple[str, str], tuple[list[Add], int]] = {}
     for add in adds:
@@ -115,14 +115,14 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
 
 
 def merge_ranges(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:
-    """Write the fewest ranges for all records, so that readers open few files; return the last version they cover.
+    """Write the fewest ranges that cover all records, so readers open few files; return the last covered version.
 
-    Ranges that are missing or damaged are written again from records. Safe while queries run, and idempotent. Commits
-    merge small ranges themselves. For `access` see `ftfile.open`.
+    Missing or damaged ranges are rewritten from records. Safe while queries run, and idempotent. Commits also merge
+    small ranges. For `access` see `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no ftfile directory.
-        CorruptData: a range is damaged, and the records that it stood for are not kept.
+        ConfigError: the path is not an ftfile directory.
+        CorruptData: a range is damaged, and its records are no longer kept.
     """
     log = open_with_written_settings(path, Access.of(access))
     head = log.refresh(durable=True)

@@ -1,4 +1,4 @@
-"""Rows removed by a condition, of whole directories (`drop`) or in them (`delete`); which directories one is for."""
+"""Removal of rows by a condition: whole directories with `drop`, single rows with `delete`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DIRECTORY_TIME = pa.field("directoryTime", pa.timestamp("us"))
 def settled_for(
     head: LogState, where: Mapping[str, object] | str | pc.Expression, clock: Clock
 ) -> Mapping[str, object] | str | pc.Expression:
-    """Return a condition with times by this clock as literals, by the time zone of the newest writer."""
+    """Return the condition with clock functions replaced by literals, in the time zone of the newest writer."""
     return with_clock_values(where, clock.now_ms(), _time_zone(head))
 
 
@@ -71,12 +71,13 @@ def select(
 ) -> list[Add]:
     """Return the adds of the directories that match a condition on partition columns, as readers see them.
 
-    See `rows.conditions`. With `directory_pattern`, as in the option `directoryPattern`, the condition may name
-    `BUCKET_TIME`, too: the begin of the time of a directory, without time zone; null for directories of no such time.
-    The snapshot knows how all adds are encoded, the state only how the last ones are.
+    See `rows.conditions`. With `directory_pattern`, as in the option `directoryPattern`, the condition can also name
+    `directoryTime`: the begin of the time of a directory, without time zone. It is null for directories that do not
+    match the pattern. Encodings come from the snapshot, because the state contains only the encodings of the last adds.
 
     Raises:
-        ConfigError: it is no condition, a column is no partition column, or a value none of its type.
+        ConfigError: the condition is invalid, names a column that is not a partition column, or has a value of another
+            type.
     """
     newest: dict[str, Any] = {"partitionBy": [], "timeZone": UTC}
     if head.encoding is not None:
@@ -94,7 +95,7 @@ def select(
 
 
 def _times(pattern: DirectoryPattern, above: int, keys: Sequence[str]) -> pa.Array:
-    """Return the times of directories, below `above` directories of columns."""
+    """Return the times of directories; `above` is the number of partition column directories above them."""
     end = above + pattern.depth
     return pattern.begins(["/".join(directory_of(key).split("/")[above:end]) for key in keys])
 
@@ -110,23 +111,27 @@ def drop(
     directory_pattern: str | None = None,
     **access: Unpack[OperationArguments],
 ) -> RewriteReport:
-    """Remove all rows of some directories, finished or open, in one record, and return how many.
+    """Remove all rows of the matching directories, finished or open, in one record; return the number of rows.
 
-    A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
-    `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
-    `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
-    is the word "all" for every row in the directory. Older versions can be read until a vacuum.
-    A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
-    `timeZone` of the newest writer; the record has the date. With `directory_pattern`, as the option
-    `directoryPattern`, a condition may name `directoryTime`, too: when the time of a directory begins, by its own
-    clocks; others stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is
-    called in this thread after each file that is hidden; what it raises leaves the rest to the next commit. For the
-    rest of `access` see `ftfile.open`.
+    If no row matches, no record is created, so a second drop changes nothing. Safe while queries run: rows that they
+    commit later stay. `where` is a condition on partition columns: values, such as `{"month": 7}` or
+    `{"month": [7, 8]}`; a text, such as `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or a pyarrow expression, such
+    as `pc.field("month") < 7`. The word "all" removes every row in the directory. Older versions can be read until a
+    vacuum.
+
+    A text can use the current time, as in `"day < current_date() - interval 30 days"`. The time is read from the clock
+    of this machine, in the `timeZone` of the newest writer, and the record contains the resulting date. With
+    `directory_pattern`, as in the option `directoryPattern`, a condition can also name `directoryTime`: the begin of
+    the time of a directory, in local time of the directory. Directories that do not match the pattern stay. With
+    `dry_run`, the call writes nothing and returns the number of rows that it would remove. `progress` is called in this
+    thread after each hidden file. If it raises, the next commit hides the remaining files. For the rest of `access` see
+    `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
-            column, or compares it with no value of its type.
-        CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
+        ConfigError: the path is not an ftfile directory, `where` is not a condition, names a column that is not a
+            partition column, or compares it with a value of another type.
+        CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files are hidden
+            later.
     """
     everything = _is_everything(where)
     with operating("drop", path, Access.of(access)) as (log, author):
@@ -146,11 +151,11 @@ class Directories(Choice):
 
     @property
     def text(self) -> str | None:
-        """Return the condition, if it is a text."""
+        """Return the condition if it is a text, else None."""
         return self.where if isinstance(self.where, str) else None
 
     def removed(self, head: LogState, live: Live) -> Sequence[Add]:
-        """Return the adds of the directories at a head: also those that came since the drop began."""
+        """Return the live adds of the matching directories, also adds that were committed after the drop began."""
         snapshot = live()
         if self.where is None:
             return [*snapshot.adds.values()]
@@ -166,33 +171,36 @@ def delete(
     threads: int | None = None,
     **access: Unpack[OperationArguments],
 ) -> RewriteReport:
-    """Remove the rows for which a condition is true, finished or open, in one record, and return how many.
+    """Remove the rows for which a condition is true, finished or open, in one record; return the number of rows.
 
-    A row goes if and only if `ftfile.open(path).to_arrow(where=where)` returns it. Files of which all rows match end;
-    files of which some do are written anew without them, which each new file is checked for; all others stay. Open
-    files with such rows are finished first, as by a flush. A second delete with nothing there creates no record. Safe
-    beside running queries, readers and other maintenance: what is committed after it began may stay. Rows that it is
-    to remove are all gone when it returns, and none is when it fails. It may be interrupted or killed at any point.
-    Older versions have the rows until a vacuum.
+    The deleted rows are exactly the rows that `ftfile.open(path).to_arrow(where=where)` returns. Files whose rows all
+    match are removed. Files with some matching rows are rewritten without these rows, and each new file is checked for
+    them. All other files stay. Open files with matching rows are finished first, as by a flush. If no row matches, no
+    record is created.
+
+    Safe while queries, readers and other maintenance run; rows that are committed after the call began may stay. The
+    deletion is atomic: if the call returns, all matching rows are removed, and if it fails, none is. The call can be
+    interrupted or killed at any point. Older versions contain the rows until a vacuum.
 
     Args:
         path: of the directory.
-        where: a condition on any columns, as `to_arrow` takes it: values by column, a text, or an expression of
-            pyarrow. Times by a clock are those of now, in the `timeZone` of the newest writer.
-        dry_run: return how many rows, files and bytes it would remove now, and write nothing. It reads the columns of
-            the condition.
+        where: a condition on any columns, as `to_arrow` accepts it: values by column, a text, or a pyarrow expression.
+            Clock functions return the current time, in the `timeZone` of the newest writer.
+        dry_run: return the rows, files and bytes that would be removed, and write nothing. It reads the columns of the
+            condition.
         code: see `ftfile.flush`.
-        threads: that read and write, each with memory for some row groups; by default one for each core.
-        **access: how the directory is opened, as `ftfile.open` does; `progress` is called in this thread with a
-            `Progress` after each file; what it raises ends the delete.
+        threads: threads that read and write, each with memory for some row groups; by default one for each core.
+        **access: how the directory is opened, as in `ftfile.open`; `progress` is called in this thread with a
+            `Progress` after each file. An error that it raises ends the delete.
 
     Raises:
-        ConfigError: the path is no ftfile directory, `where` is no condition on its columns, or fails on their values,
-            or an argument is wrong.
-        FtfileError: a file is not what was recorded (`CorruptData`), or open rows could not be made files.
+        ConfigError: the path is not an ftfile directory, `where` is not a condition on its columns or fails on their
+            values, or an argument is wrong.
+        FtfileError: a file does not have its recorded content (`CorruptData`), or open files could not be finished.
         StorageError: the store failed.
-        CommitError: as for a batch write; or others replaced files with such rows again and again. But for
-            `NotPublished`, which means that the rows are gone, and their files hidden later, nothing was removed.
+        CommitError: as for a batch write, or other processes replaced files with matching rows at every attempt.
+            `NotPublished` means that the rows are deleted, and their files are hidden later; with all other errors
+            nothing was removed.
     """
     with operating("delete", path, Access.of(access)) as (log, author):
         deleting = Deleting(
@@ -209,7 +217,7 @@ def delete(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleting:
-    """One delete, by these workers."""
+    """A delete that the given workers execute."""
 
     url: str
     access: Access
@@ -236,7 +244,7 @@ class Deleting:
         return rewrite(log, self.author, self.workers, choice, dry_run=dry_run, progress=self.progress)
 
     def _finish_open(self, choice: MatchingRows) -> None:
-        """Finish the open files that have rows which match: what is open is not written anew."""
+        """Finish the open files that contain matching rows, because segments cannot be rewritten."""
         head = self.log.refresh(durable=True)
         if not head.segments:
             return
@@ -250,7 +258,7 @@ class Deleting:
             if outcome.rows_removed:
                 groups.add(key_of(segments[number].inputs[0]))
         if groups:
-            # What a failing delete takes away again is its own job's alone.
+            # A failing delete removes the files of its own job. A separate job id protects the files of the flush.
             author = MaintenanceAuthor("flush", self.log.ids.unique())
             workers = replace(self.workers, job_id=author.job_id)
             flush = Flush(
@@ -272,15 +280,15 @@ class MatchingRows(Choice):
 
     takes_all: ClassVar[bool] = True
     where: Mapping[str, object] | str | pc.Expression
-    takes_open: bool  # segments, too, which are read and never written anew
+    takes_open: bool  # include segments, which are read but never rewritten
 
     @property
     def text(self) -> str | None:
-        """Return the condition, if it is a text."""
+        """Return the condition if it is a text, else None."""
         return self.where if isinstance(self.where, str) else None
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
-        """Return the files that may have some of the rows, each by itself."""
+        """Return one piece for each file that may contain some matching rows."""
         snapshot, withouts = live(), dict[tuple[str, str], Without]()
         filtered, chosen_adds = self._chosen(head, snapshot)
         lists = []
@@ -294,12 +302,12 @@ class MatchingRows(Choice):
         return pieces_of(snapshot.adds.values(), lists, lambda add: withouts[add.directory_key, add.encoding])
 
     def removed(self, head: LogState, live: Live) -> list[Add]:
-        """Return the adds of directories of which all rows match: also those that came since the delete began."""
+        """Return the adds whose rows all match, also adds that were committed after the delete began."""
         _, chosen_adds = self._chosen(head, live())
         return [add for add, where, _ in chosen_adds if where is None]
 
     def _chosen(self, head: LogState, snapshot: Snapshot) -> tuple[pa.Schema, Iterable[ChosenAdd]]:
-        """Return the columns of the condition, and the adds that may have rows for which it is true."""
+        """Return the columns of the condition, and the adds that may contain matching rows."""
         if snapshot.schema is None:
             return pa.schema([]), ()
         schema = recorded_schema(snapshot.definitions[snapshot.schema])
@@ -308,7 +316,7 @@ class MatchingRows(Choice):
 
 
 def _is_everything(where: object) -> bool:
-    """Return True for every row; ConfigError for what is neither that nor a condition."""
+    """Return True if `where` is the word "all"; raise a ConfigError if it is empty."""
     if where is None or (isinstance(where, Mapping) and not where):
         raise ConfigError(
             f"where={where!r} does not choose rows to drop: give a condition on partition columns, such as "

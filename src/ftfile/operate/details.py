@@ -1,4 +1,4 @@
-"""One version, one file, or two versions compared: batches, the offsets of their sources, and files."""
+"""Details of versions and files: batches, the offsets of their sources, and differences between two versions."""
 
 from __future__ import annotations
 
@@ -31,40 +31,41 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
 
 
-# Spark's text in a checkpoint for a source that has given no offset yet.
+# Spark's text in a checkpoint for a source without an offset.
 NO_OFFSET = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The rows that were read of a source, or of one of its partitions."""
+    """The rows that were read from a source, or from one of its partitions."""
 
     source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
-    partition: str | None  # such as `events/7` for a topic and partition of Kafka; None where an offset has none
-    start: Any  # where the batch before had ended, as Spark writes it; None where nothing had been read before
-    end: Any  # where the last of these batches ended; equal to `start` where they read nothing
+    # such as `events/7` for a topic and partition of Kafka; None for an offset without partitions
+    partition: str | None
+    start: Any  # end of the batch before, as Spark writes it; None if nothing had been read before
+    end: Any  # end of the last of these batches; equal to `start` if they read nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Consecutive batches of a streaming query, and what Spark read in them."""
+    """Consecutive batches of a streaming query, and the offsets that Spark read in them."""
 
     query_id: str
     first_batch: int
     last_batch: int
-    # Where each source stood before the first batch, as Spark writes it; None for the start, and where it is not known:
-    # without `checkpointLocation` on the writer, or where the record is not kept.
+    # Offsets of the sources before the first batch, as Spark writes them; None at the start of the query. None also if
+    # they are not known: the writer had no `checkpointLocation`, or the record is no longer kept.
     offsets_before: list[Any] | None
-    offsets: list[Any] | None  # where each source stood after the last batch; None where it is not known
-    # What they read of each source, and of each partition of Kafka; None where one end is not known.
+    offsets: list[Any] | None  # offsets of the sources after the last batch; None if not known
+    # For each source, and each partition of Kafka. None if the start or the end is not known.
     offset_ranges: tuple[OffsetRange, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A finished file, or a piece of one that stays open, or runs of a store, as a record added it."""
+    """A finished file, a segment of an open file, or a run of a store, as added by a record."""
 
-    path: str  # relative to the directory; of a finished file, its name, else the file that has it
+    path: str  # relative to the directory: the name of a finished file, else the file that contains the segment
     kind: str  # `part` for a finished file, else `segment`
     rows: int
     size_bytes: int
@@ -85,13 +86,13 @@ class RemovedFile:
 class VersionDetails:
     """The result of `Directory.version_details`."""
 
-    commit: Version  # as `Directory.history` has it
-    run_id: str | None  # of the run of the query that wrote it; None for other writes
+    commit: Version  # as in `Directory.history`
+    run_id: str | None  # run of the query that wrote it; None for other writes
     offsets_before: list[Any] | None  # see `Batches`
-    offset_ranges: tuple[OffsetRange, ...] | None  # likewise; None for other writes
+    offset_ranges: tuple[OffsetRange, ...] | None  # see `Batches`; None for other writes
     added: tuple[AddedFile, ...]
     removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
-    segments_removed: int  # number of pieces of open files that it ends
+    segments_removed: int  # number of removed segments of open files
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class ColumnDetails:
     """A column of a version."""
 
     name: str
-    type: str  # as SQL spells it, such as `bigint` or ``struct<`a`:array<string>>``
+    type: str  # in SQL, such as `bigint` or ``struct<`a`:array<string>>``
     nullable: bool
 
 
@@ -109,16 +110,16 @@ class VersionSchema:
 
     version: int
     columns: tuple[ColumnDetails, ...]
-    ddl: str  # all columns as SQL, as `spark.readStream.schema(…)` takes them
+    ddl: str  # all columns in SQL, as `spark.readStream.schema(…)` accepts them
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """A column that one of two versions has and the other has not, or that has another type."""
+    """A column that only one of two versions has, or whose type differs."""
 
     name: str
-    old_type: str | None  # as SQL spells it, such as `bigint`; None where the first version has no such column
-    new_type: str | None  # likewise, of the second version
+    old_type: str | None  # in SQL, such as `bigint`; None if the first version does not have the column
+    new_type: str | None  # the same for the second version
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,10 @@ class Changes:
 
     old_version: int
     new_version: int
-    added: tuple[AddedFile, ...]  # files, and pieces of open ones, that the new version has and the old one has not
-    removed: tuple[AddedFile, ...]  # and the reverse
-    # Those that are only in other files, as after a compaction, are neither; some that came and went may be both.
+    added: tuple[AddedFile, ...]  # files, and segments of open files, that only the new version has
+    removed: tuple[AddedFile, ...]  # files and segments that only the old version has
+    # Rows that were only moved to other files, as by a compaction, are not counted. Rows that were added and removed
+    # between the versions may be counted in both.
     rows_added: int
     rows_removed: int
     columns: tuple[ColumnChange, ...]
@@ -140,20 +142,20 @@ class FileDetails:
     """The result of `Directory.file_details`."""
 
     path: str
-    version: int  # the one that brought it
-    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None where its record is not kept
-    operation: str | None  # of that version: `stream`, `batch`, `migrate`, or of maintenance; None likewise
+    version: int  # version that added the file
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None if its record is no longer kept
+    operation: str | None  # of that version: `stream`, `batch`, `migrate`, or a maintenance operation; None as above
     rows: int
     size_bytes: int  # on storage
     plain_bytes: int  # before compression of lines and encryption
     directory: str
     checksum: str
     format: str  # of the file, such as `parquet`
-    filters: tuple[str, ...]  # through which its bytes went, such as `gzip`, in this order
-    state: str  # as in `FinishedFile`, and `taken` or `damaged` where another file is at its name
-    batches: Batches | None  # those that its rows come from; None if a batch write brought them
-    job_id: str | None  # of the batch write that brought them, or of maintenance where that is all there is
-    pieces: int  # number of pieces of open files that it was made of; 0 for none, and where its record is not kept
+    filters: tuple[str, ...]  # applied to its bytes in this order, such as `gzip`
+    state: str  # as in `FinishedFile`; also `taken` or `damaged` if another file has its name
+    batches: Batches | None  # batches of its rows; None if a batch write added them
+    job_id: str | None  # job of the batch write that added the rows, or of maintenance if no other author is known
+    pieces: int  # number of assembled segments; 0 if there were none, and if the record is no longer kept
 
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:
@@ -207,12 +209,12 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
 
 
 def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> Changes:
-    """Return the differences of two versions, or of those of two times; see `OpenedDirectory.diff`."""
+    """Return the differences of two versions, given by number or time; see `OpenedDirectory.diff`."""
     first, second = (_snapshot_of(log, version) for version in (old, new))
     added, removed = changes_between(first, second)
     rows_added, rows_removed = sum(add.rows for add in added), sum(add.rows for add in removed)
     if added and removed:
-        # Rows that were written anew came and went in no record.
+        # Rows that were rewritten into other files were neither added nor removed by a record.
         in_both = rows_removed - _rows_ended(log, first.version, second.version)
         in_both = min(max(in_both, 0), rows_added, rows_removed)
         rows_added, rows_removed = rows_added - in_both, rows_removed - in_both
@@ -241,15 +243,15 @@ def version_schema(log: CommitLog, version: int | None) -> VersionSchema:
 
 
 def _snapshot_of(log: CommitLog, version: int | str | datetime | None) -> Snapshot:
-    if isinstance(version, str | date):  # a date, too, as in other calls
+    if isinstance(version, str | date):  # a date is also accepted, as in other calls
         version = parsed_version_at(log, version)
     return take_snapshot(log, version)
 
 
 def _rows_ended(log: CommitLog, first: int, second: int) -> int:
-    """Return the rows of one version that are not in another; of one from before, the rows that came since.
+    """Return the rows that were removed from `first` to `second`; if `first` is newer, the rows added since `second`.
 
-    What lies between a restore and the version that it restored did not happen.
+    A restore continues from the version that it restored, so the versions in between are not counted.
     """
     rows, oldest = 0, log.refresh().log_start
     records: dict[int, Record | None] = {}
@@ -271,7 +273,7 @@ def _rows_ended(log: CommitLog, first: int, second: int) -> int:
 
 
 def _types_of(snapshot: Snapshot) -> dict[str, str]:
-    """Return the types of the columns of a version; none before the first write."""
+    """Return the types of the columns of a version; empty before the first write."""
     if snapshot.schema is None:
         return {}
     with Decoding(layout.LOG, "the schema of a version"):
@@ -279,13 +281,13 @@ def _types_of(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[ColumnChange]:
-    """Yield the columns that differ: those of the new types first."""
+    """Yield the changed columns, first those of the new version."""
     for name in {**new, **old}:
         if old.get(name) != new.get(name):
             yield ColumnChange(name, old.get(name), new.get(name))
 
 
-# Of those places that are not called as users know them.
+# States for places whose own name is not a state for users.
 _STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
 
 
@@ -302,14 +304,14 @@ def _batches(log: CommitLog, add: Add, version: int) -> Batches:
 
 
 def _ranges_of(first: int, before: list[Any] | None, after: list[Any] | None) -> tuple[OffsetRange, ...] | None:
-    """Return the ranges of batches from this one on; None where the offsets of an end are not known."""
+    """Return the offset ranges of batches from `first` on; None if the offsets of an end are not known."""
     if after is None or (before is None and first > 0):
         return None
     return ranges_between(before or [], after)
 
 
 def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> list[Any] | None:
-    """Return the offsets of a batch that was committed at a version or before; None where they are not known."""
+    """Return the offsets of a batch that was committed at a version or before; None if they are not known."""
     if batch_id < 0:
         return None
     for earlier in range(version, log.refresh().log_start - 1, -1):
@@ -321,7 +323,7 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
 
 
 def _version_of_add(log: CommitLog, add: Add) -> int:
-    """Return the version that brought a live add: ranges know it, and of the newest versions, records."""
+    """Return the version that added a live add, from ranges, or for the newest versions, from records."""
     while True:
         end = -1
         try:
@@ -332,7 +334,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
                     if add.id in versions.ids:
                         return versions.added[versions.ids.index(add.id)]
         except NotFound:
-            continue  # a larger range has replaced one since the listing
+            continue  # a larger range has replaced this one since the listing
         head = log.refresh()
         for version in range(head.version, max(end, head.log_start - 1), -1):
             record = log.read_record(version)
@@ -342,9 +344,9 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
 
 
 def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:
-    """Return the ranges between two lists of offsets, one for each source; the first is empty for a query's start.
+    """Return the ranges between two lists of offsets, one per source; `before` is empty at the start of a query.
 
-    An offset that is an object of objects has partitions: topics, and the partitions of each.
+    An offset that is an object of objects has partitions: topics, and the partitions of each topic.
     """
     return tuple(
         OffsetRange(number, partition, start, end)
@@ -355,7 +357,7 @@ def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetR
 
 
 def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
-    """Yield each partition of a source with its offsets before and after; None and both offsets where it has none."""
+    """Yield each partition of a source with its start and end offsets; None as the partition if there are none."""
     if not last or not isinstance(last, dict) or not all(isinstance(partitions, dict) for partitions in last.values()):
         yield None, first, last
         return

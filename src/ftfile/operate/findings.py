@@ -1,4 +1,4 @@
-"""All that can be wrong: one table of kinds, and one of the repairs by `ftfile.repair`."""
+"""The kinds of findings, with their severity and remedy, and the repair actions of `ftfile.repair`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Kind(NamedTuple):
     severity: Severity
     repair: _Repair
     remedy: str
-    title: str  # what it means to a reader who does not know the log
+    title: str  # the meaning, for a reader who does not know the log
 
 
 _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
@@ -157,7 +157,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "foreign-files": "There are files of other programs: plain readers read them as data",
         "unknown-files": "There are files that no record names: plain readers read them as data",
     },
-    # Of a status: what the head of the log, and checkpoints, show.
+    # Findings of `status`, from the head of the log and from checkpoints.
     ("error", "no", _FLUSH): {"open-file-fails": "Open files could not be finished"},
     ("warning", "no", _NOT_DUE): {"open-file-due": "Open files are due: plain readers miss their rows"},
     ("error", "no", _STUCK): {
@@ -172,7 +172,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     ("info", "no", "Give the paths of checkpoints as this host sees them"): {
         "checkpoint-unread": "The progress of a query is unknown: its checkpoint was not read"
     },
-    # Of the doctor: this machine, and the directory as it is seen from here.
+    # Findings of `doctor`, about this machine and its access to the directory.
     ("error", "no", "Install Python 3.10 or later, and install ftfile with that Python"): {
         "python": "Python is too old for ftfile"
     },
@@ -203,7 +203,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "permissions": "This user may not write to the directory"
     },
     ("warning", "no", "Free space: on a full disk batches fail and are retried"): {"space": "The disk is nearly full"},
-    # Of a report: what the history and the live files show.
+    # Findings of `report`, from the history and the live files.
     ("error", "no", "ftfile.verify(path) reports the versions and the remedies"): {
         "unreadable-versions": "Versions cannot be read, and are not in the plots"
     },
@@ -225,11 +225,11 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
 }
 KINDS = {code: _Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
 
-# Findings of several files, of which a repair puts aside those that are named.
+# Findings about several files. A repair quarantines only the files that the caller names.
 STRANGERS = frozenset({"foreign-files", "unknown-files"})
 
-# What a repair can do, in the order in which it does it: first what the log is read by, then what stands in the way of
-# files, then files, then what is derived of the log.
+# The actions of a repair, in the order of execution. First files that are needed to read the log, then obstacles in
+# place of files, then the files, then files that are derived from the log.
 ACTIONS = {
     "make-directory": "create the directory {path!r}",
     "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
@@ -253,15 +253,15 @@ ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step of a repair."""
+    """A step of a repair."""
 
     kind: str  # a key of `ACTIONS`
-    path: str = ""  # by default the final one of `add`
+    path: str = ""  # by default the final path of `add`
     add: Add | None = None  # the part, dead letters or segment concerned
     remove: Remove | None = None  # the removed part concerned
-    source: str = ""  # the file that has the content of `add`; to give up, the damaged one, if any
+    source: str = ""  # the file with the content of `add`; for `give-up` the damaged file, if any
     version: int = -1  # of the log
-    consequence: str = ""  # of giving up, beside the rows that are gone
+    consequence: str = ""  # of `give-up`, in addition to the lost rows
 
     def __str__(self) -> str:
         rows = self.add.rows if self.add is not None else 0
@@ -272,15 +272,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or worth knowing; with severity `ok`, one that was looked at and is right."""
+    """A result of a check: a fault, a note, or with severity `ok`, a passed check."""
 
     code: str  # docs/repair.md lists them
     path: str  # relative to the directory; empty for the directory as a whole, and for a machine
-    expected: str  # by the log, by the format, or by what was before
+    expected: str  # by the log, by the format, or by earlier values
     actual: str  # on storage, or on this machine
-    severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
-    remedy: str  # what to do
-    repair: _Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
+    severity: Severity  # `error` loses, doubles or blocks rows; `warning` is repaired without loss; `info` is harmless
+    remedy: str  # the steps that the user can take
+    repair: _Repair = "no"  # `on request`: with the argument of `ftfile.repair` that `remedy` names
     actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
 
     def __str__(self) -> str:
@@ -289,61 +289,61 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """Return the meaning of a fault of this kind to a reader who does not know the log."""
+        """Return the meaning of findings of this kind, for a reader who does not know the log."""
         return KINDS[self.code].title
 
     def command(self, path: str) -> str | None:
-        """Return the command for a shell that helps with a directory or a store; None where none does."""
+        """Return the shell command of the remedy for a directory or a store; None if there is no command."""
         return command_in(self.remedy, path)
 
     def without_repair(self, remedy: str = _RESTORE) -> Finding:
-        """Return the finding where nothing can be done but what `remedy` says."""
+        """Return the finding without its repair, with `remedy` as the only remedy."""
         return replace(self, severity="error", remedy=remedy, repair="no", actions=())
 
 
 def find(code: str, path: str, expected: str, actual: str, *actions: Action, remedy: str = "") -> Finding:
-    """Return a finding of a kind of the table; `remedy` says what to do where the table says less."""
+    """Return a finding of a kind of the table; `remedy` replaces the remedy of the table."""
     kind = KINDS[code]
     return Finding(code, path, expected, actual, kind.severity, remedy or kind.remedy, kind.repair, actions)
 
 
 def check(code: str, expected: str, actual: str, remedy: str = "", *, is_passed: bool) -> Finding:
-    """Return a finding of a kind of the table, of severity `ok` if the check is passed."""
+    """Return a finding of a kind of the table, with severity `ok` if the check passed."""
     finding = find(code, "", expected, actual, remedy=remedy)
     return replace(finding, severity="ok", remedy="") if is_passed else finding
 
 
 def is_well(findings: Iterable[Finding]) -> bool:
-    """Return True if nothing is an error or a warning."""
+    """Return True if no finding is an error or a warning."""
     return all(finding.severity in {"info", "ok"} for finding in findings)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings by severity, those of one severity in their order."""
+    """Return findings sorted by severity; findings of one severity keep their order."""
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryReport:
-    """The findings of a look at a machine, a directory or a store."""
+    """The findings of a check of a machine, a directory or a store."""
 
     findings: tuple[Finding, ...] = ()  # worst first
 
     @property
     def ok(self) -> bool:
-        """Return True if nothing is an error or a warning."""
+        """Return True if no finding is an error or a warning."""
         return is_well(self.findings)
 
     @property
     def verdict(self) -> str:
-        """Return a sentence that all is well, or the worst finding with what helps."""
+        """Return a summary of the checks if no fault was found, else the worst finding with its remedy."""
         if is_well(self.findings):
             return f"well: {', '.join(self.facts())}"
         worst = self.findings[0]
         return f"{worst.title}: {worst.remedy[:1].lower()}{worst.remedy[1:]}"
 
     def facts(self) -> Iterator[str]:
-        """Yield what was looked at, for the verdict that all is well."""
+        """Yield the checked facts for a verdict without faults."""
         yield f"{count_text(sum(finding.severity == 'ok' for finding in self.findings), 'check')} passed"
 
     def __str__(self) -> str:
@@ -351,9 +351,9 @@ class DirectoryReport:
 
 
 def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, full: bool = False) -> Finding:
-    """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add.
+    """Return the finding of an add whose rows cannot be read; `damaged` is the damaged file of this add, if any.
 
-    With `full`, nothing but the content shows it.
+    With `full`, only a read of the content detects the damage.
     """
     path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
@@ -367,7 +367,7 @@ def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, 
 
 
 def _consequence_of(add: Add) -> str:
-    """Return the effect on a store of giving up a run; empty for other adds, and where nothing else changes."""
+    """Return the effect of giving up a run on its store; empty for other adds, and if nothing else changes."""
     if not is_run(add) or not add.rows:
         return ""
     deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE

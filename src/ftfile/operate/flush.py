@@ -1,4 +1,4 @@
-"""Flushing: finished files are made of what is open, or of what is due, without a batch."""
+"""Flush of open files: assembles their segments into finished files without a batch."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# Parts after which a record is created: those are seen, and are not made again if the flush dies.
+# Parts after which a record is created. After a crash, recorded parts are visible and need not be assembled again.
 PARTS_PER_RECORD = 64
-# Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
+# File numbers of a flush follow the numbers of a batch, so files sort in row order. Each version has its own range.
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
 _Settings = TypeVar("_Settings")
-# Of a query that says nothing of it.
+# For a query without recorded settings.
 _DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, "write"), "", None, UTC)
 _log = get_logger(__name__)
 
@@ -73,10 +73,10 @@ _log = get_logger(__name__)
 class FlushReport:
     """The result of a flush."""
 
-    files: int  # finished by it
+    files: int  # finished by the flush
     rows: int
-    version: int  # the newest one after it
-    dry_run: bool = False  # nothing was finished; `files` is an estimate
+    version: int  # the newest version after the flush
+    dry_run: bool = False  # True if nothing was finished; `files` is then an estimate
 
 
 def flush(  # noqa: PLR0913 - all by name
@@ -90,28 +90,30 @@ def flush(  # noqa: PLR0913 - all by name
     threads: int | None = None,
     **access: Unpack[OperationArguments],
 ) -> FlushReport:
-    """Finish the files that are open over batches, so that every reader sees their rows; return how many.
+    """Finish the files that stay open over batches, so that every reader sees their rows; return the numbers.
 
-    A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
-    rows the later one gives way. It may be killed at any point: what is recorded stays, and all else stays open.
+    If no file is open, no record is created. Safe while queries run: if two processes assemble the same rows, the later
+    commit discards its file. The call can be killed at any point: recorded files stay, and all other rows stay open.
 
     Args:
         path: of the directory.
-        due_only: finish only files whose rule has fired.
+        due_only: finish only due files.
         query_id: finish only files of this query.
-        dry_run: return what would be finished now, and write nothing.
-        commit_every: new files after which a record is created, at most 1000; by default 64.
-        code: names of the classes and functions of queries, as their options `onPublish`, `partFileName` and, with
-            `due_only`, `rollingPolicy` have them. No others are imported: who writes a directory does not choose code.
-        threads: that make files; by default one for each core.
-        **access: see `ftfile.open`; `progress` is called in this thread with a `Progress` after each job. An error
-            that it raises ends the flush.
+        dry_run: return the files that would be finished now, and write nothing.
+        commit_every: number of new files after which a record is created, at most 1000; by default 64.
+        code: names of classes and functions of queries, from their options `onPublish`, `partFileName` and, with
+            `due_only`, `rollingPolicy`. Other code is not imported, because a writer of the directory must not choose
+            it.
+        threads: threads that assemble files; by default one for each core.
+        **access: see `ftfile.open`; `progress` is called in this thread with a `Progress` after each job. An error that
+            it raises ends the flush.
 
     Raises:
-        ConfigError: the path is no ftfile directory, its keys are not known, an argument is wrong, or a query needs
+        ConfigError: the path is not an ftfile directory, its keys are missing, an argument is wrong, or a query needs
             code that `code` does not name; nothing was done.
-        FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); `StillOpen` for several.
-        StorageError: the store failed, or is away.
+        FtfileError: some rows could not be assembled, such as damaged rows (`CorruptData`); `StillOpen` for several
+            errors.
+        StorageError: the store failed or is unavailable.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with operating("flush", path, Access.of(access)) as (log, author):
@@ -133,7 +135,7 @@ def flush(  # noqa: PLR0913 - all by name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """The arguments of a flush, and the assembly tasks that they choose at a head."""
+    """The arguments of a flush, with the assembly tasks that they select at a head."""
 
     url: str
     access: Access
@@ -145,13 +147,13 @@ class Flush:
     commit_every: int = PARTS_PER_RECORD
     code: frozenset[str] = frozenset()  # names of classes and functions that may be imported
     progress: OnProgress | None = None
-    only: frozenset[GroupKey] | None = None  # groups of segments that are finished; None for all
+    only: frozenset[GroupKey] | None = None  # groups of segments to finish; None for all
 
     def run(self) -> FlushReport:
         """Finish files; see `flush`."""
         head = self.log.refresh(durable=True)
         self._check_code(head)
-        # Segments of later batches are left out: beside a running query, the flush would never end.
+        # Segments of later batches are excluded. Otherwise, the flush might never end while a query runs.
         last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
         return _Run(self, last_batches).run(head)
 
@@ -164,7 +166,7 @@ class Flush:
         return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
 
     def _check_code(self, head: LogState) -> None:
-        """Raise a ConfigError for code that a query of this flush needs, and that the caller has not named."""
+        """Raise a ConfigError if a query of this flush needs code that the caller has not named."""
         for query_id in {*self.open_segments(head), *queries_with_unreported(head)}:
             if not self.takes(query_id):
                 continue
@@ -177,11 +179,11 @@ class Flush:
                     )
 
     def takes(self, query_id: str) -> bool:
-        """Return True if the files of a query are to be finished."""
+        """Return True if the flush finishes the files of the query."""
         return self.query_id in {None, query_id}
 
     def open_segments(self, head: LogState) -> dict[str, list[Add]]:
-        """Return the segments that are to become files, by query."""
+        """Return the segments to assemble, by query."""
         by_query: dict[str, list[Add]] = {}
         for segment in head.segments.values():
             is_chosen = self.only is None or key_of(segment) in self.only
@@ -195,7 +197,7 @@ class Flush:
         return [job for query_id, segments in by_query.items() for job in self.jobs(head, query_id, segments)]
 
     def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[AssemblyTask]:
-        """Yield the assembly tasks for these segments of a query; with `due_only`, for those that are due."""
+        """Yield the assembly tasks for the segments of a query; with `due_only`, only the due tasks."""
         rolling = _settings_of(head, query_id, _rolling_settings, ALL_END)
         if not self.due_only:
             for group in by_group(segments).values():
@@ -210,12 +212,13 @@ class Flush:
 
 @dataclass(slots=True)
 class _Run:
-    """A flush under way: records until nothing is left to do, each with files of one query."""
+    """The state of a running flush, which creates records with files of one query each until no work remains."""
 
     flush: Flush
     last_batches: Mapping[str, int]  # of each query, when the flush began
-    errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
-    stale: set[str] = field(default_factory=set)  # segments of files that were once refused, though nobody took them
+    errors: dict[str, Exception] = field(default_factory=dict)  # by the ids of the segments that stay open
+    # segments of files that a commit refused once, although the segments are still live
+    stale: set[str] = field(default_factory=set)
     files: int = 0
     rows: int = 0
 
@@ -228,7 +231,7 @@ class _Run:
         with removing_unrecorded(log.fs, flush.author.job_id) as named:
             while self._flush_some(head, tracker, named):
                 head = log.refresh(durable=True)
-        # An earlier flush may have died between its record and its files.
+        # An earlier flush may have been killed after its record and before it published the files.
         head, _ = catch_up(log, flush.author)
         for query_id in queries_with_unreported(head):
             hook = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING).on_publish
@@ -252,7 +255,7 @@ class _Run:
         return not is_new and segment.id not in self.errors
 
     def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
-        """Create one record, if there is anything to do; add the paths of files that it may have."""
+        """Create one record if there is work; add the paths of files that the record may contain to `named`."""
         flush = self.flush
         for query_id, segments in self._open_segments(head).items():
             publishing = _settings_of(head, query_id, Publishing.from_json, _DEFAULT_PUBLISHING)
@@ -274,7 +277,7 @@ class _Run:
     def _commit(
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
     ) -> None:
-        """Create a record of the rewrites that can be published; what the others are made of stays open."""
+        """Create a record of the rewrites that can be published; the segments of the others stay open."""
         accepted = Accepted()
 
         def prepare(head: LogState, _: object) -> Body | None:
@@ -304,7 +307,7 @@ class _Run:
             _log.info("finished %d files of %d records", len(rows), sum(rows))
 
     def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
-        """Give up what was refused twice, though nobody took a segment of it: a vacuum may delete it at any moment."""
+        """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
         ended = {remove.id for remove in record.removes} if record is not None else set()
         for rewrite in rewrites:
             inputs = {segment.id for segment in rewrite.inputs}
@@ -334,7 +337,7 @@ class _Run:
         written: Mapping[str, str],
         tracker: Tracker,
     ) -> list[Rewrite]:
-        """Make files for one record."""
+        """Assemble files for one record."""
         assemblies: dict[int, Assembled] = {}
         for number, done in self.flush.workers.do(work, jobs, log.fs, written):
             assemblies[number] = done
@@ -349,7 +352,7 @@ class _Run:
 
 
 def files_each(commit_every: int | None) -> int:
-    """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
+    """Return the number of new files after which a record is created; raise a ConfigError for an invalid number."""
     limit = PARTS_PER_RECORD if commit_every is None else commit_every
     if not 1 <= limit <= NUMBERS_PER_VERSION:
         raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 to {NUMBERS_PER_VERSION}")
@@ -370,7 +373,7 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
 def _settings_of(
     head: LogState, query_id: str, from_json: Callable[[Mapping[str, Any]], _Settings], default: _Settings
 ) -> _Settings:
-    """Return how the query makes and names parts, as of its last batch; a default where the log does not say it."""
+    """Return settings of a query, as of its last batch; the default if the log does not contain them."""
     query = head.queries.get(query_id)
     with Decoding(layout.LOG, "the settings of a query"):
         return default if query is None or query.settings is None else from_json({**head.definitions[query.settings]})
@@ -378,7 +381,7 @@ def _settings_of(
 
 @dataclass(frozen=True, slots=True)
 class Assembling(Work[AssemblyTask, Assembled]):
-    """Makes files of segments that were live at a version; a job that would make more than `files_max` ends there."""
+    """Assembles segments that were live at a version. A job ends when it has written `files_max` files."""
 
     definitions: Mapping[str, Any]  # of the encodings of the segments, by key
     read_version: int
@@ -390,7 +393,7 @@ class Assembling(Work[AssemblyTask, Assembled]):
         return sum(segment.length for segment in piece.inputs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Assembled]:
-        """Yield the result of each job; StorageError if the store is away."""
+        """Yield the result of each job; raise a StorageError if the store is unavailable."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
             yield assembler.assemble_readable(job, partial(gt, self.files_max))

@@ -1,4 +1,4 @@
-"""How far behind queries are: what Spark's checkpoints tell, and the logs and files of sources that ftfile reads."""
+"""The backlog of queries, from Spark's checkpoints and from the logs and files of the sources that ftfile reads."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 
-# Seconds for all checkpoints and sources together: a status is wanted most where something does not answer.
+# Seconds for all checkpoints and sources together. A status is often requested when a store does not respond.
 LOOK_S = 5.0
-# Checkpoints that are looked at, those of the queries that wrote last.
+# Maximum number of checkpoints to read. The queries that wrote last are chosen.
 CHECKPOINTS_MAX = 32
 
 _WHERE = "see lastProgress of the query, or the metric ftfile_source_backlog"
@@ -60,37 +60,38 @@ _NOT_LOOKED_AT = f"it was not read: only the {CHECKPOINTS_MAX} checkpoints of th
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """The backlog of one source of a query, if it can be known from here; of files as `ftfile.source_status` has it."""
+    """The backlog of one source of a query, if it is known. For files it is the result of `ftfile.source_status`."""
 
     source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
-    kind: str  # `ftfile` for a directory or a store that is followed, `files` that ftfile reads, `kafka`, or `other`
-    offset: Any  # up to which the newest planned batch reads, as Spark has it
+    kind: str  # `ftfile` for a followed directory or store, `files` that ftfile reads, `kafka`, or `other`
+    offset: Any  # end offset of the newest planned batch, as in Spark's checkpoint
     path: str | None = None  # of an ftfile directory, or of files, if it is known
-    versions_behind: int | None = None  # of an ftfile directory, committed ones that no batch was planned for
-    files_behind: int | None = None  # of files, those with something to read; None if not known
-    bytes_behind: int | None = None  # in them
-    oldest_unread_ms: int | None = None  # when the oldest of them was changed, since 1970 UTC; None for none
+    versions_behind: int | None = None  # of an ftfile directory, committed versions that are not in a planned batch
+    files_behind: int | None = None  # of files with unread content; None if not known
+    bytes_behind: int | None = None  # in these files
+    oldest_unread_ms: int | None = None  # modification time of the oldest unread file, since 1970 UTC; None for none
     parked: int | None = None  # damaged files
-    refused: int | None = None  # files that could not be opened, of those that the newest plan names
-    late: int | None = None  # files that came too late to be read, ever
-    unknown: str = ""  # why it is not known what is left, and where to look; empty if it is known
+    refused: int | None = None  # files of the newest plan that could not be opened
+    late: int | None = None  # files that arrived too late and will never be read
+    unknown: str = ""  # why the backlog is not known, and where to find it; empty if it is known
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatus:
-    """How far Spark has come with a query, as its checkpoint tells."""
+    """The progress of a query, as recorded in its Spark checkpoint."""
 
     path: str  # URL of the checkpoint
-    problem: str = ""  # why it was not read, or does not go with the directory; empty if all is well
-    planned_batch: int | None = None  # the newest one; None before the first, and where it was not read
-    planned_ms: int | None = None  # when it was planned, since 1970 UTC by the driver's clock; None if not known
-    committed_batch: int | None = None  # the newest that Spark has noted as done
+    problem: str = ""  # why it was not read, or does not match the directory; empty if there is no problem
+    # the newest planned batch; None before the first batch, and if the checkpoint was not read
+    planned_batch: int | None = None
+    planned_ms: int | None = None  # time of its planning, since 1970 UTC by the driver's clock; None if not known
+    committed_batch: int | None = None  # the newest batch that Spark has recorded as committed
     sources: tuple[SourceLag, ...] = ()  # at the newest planned batch
-    contradicts: bool = False  # it was read, and has other batches than the directory: `problem` says which
+    contradicts: bool = False  # True if its batches contradict the directory: `problem` names the batches
 
     @property
     def backlog(self) -> str:
-        """Return the backlog of all sources as far as it is known, such as `3 versions and 2 files`; empty for none."""
+        """Return the known backlog of all sources, such as `3 versions and 2 files`; empty for none."""
         versions = sum(source.versions_behind or 0 for source in self.sources)
         files = sum(source.files_behind or 0 for source in self.sources)
         return " and ".join(
@@ -99,7 +100,7 @@ class CheckpointStatus:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Return True if nothing is left to read of any source, as far as all of them tell."""
+        """Return True if the backlog of all sources is known and empty."""
         return (
             bool(self.sources)
             and not self.problem
@@ -109,26 +110,28 @@ class CheckpointStatus:
 
     @property
     def under_way(self) -> bool:
-        """Return True if a batch is planned and not done: it runs, or the query has stopped in it."""
+        """Return True if a planned batch is not committed: it is running, or the query stopped during it."""
         return self.planned_batch is not None and self.planned_batch != self.committed_batch
 
 
 @dataclass
 class Lag:
-    """The backlog of queries: their checkpoints are looked at, each in a thread of its own."""
+    """Reader of the backlog of queries. Each checkpoint is read in a separate thread."""
 
-    url: str  # of the directory that they write to
-    checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
+    url: str  # of the directory that the queries write to
+    # paths of checkpoints that records do not contain, or that have another path on this host
+    checkpoints: Collection[str]
     sources: Collection[str]  # paths of ftfile directories that queries may follow
-    storage: Mapping[str, str]  # settings of the file system of the directory, and of all that is on its store
-    statuses: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
+    storage: Mapping[str, str]  # settings of the file system of the directory, used for all paths on the same store
+    statuses: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; updated after each result
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
-        """Return the status of each checkpoint by query id, also of those that do not answer in time.
+        """Return the status of each checkpoint by query id, also of checkpoints that do not respond in time.
 
         Raises:
-            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
-            Unavailable: one of those that are given does not answer.
+            ConfigError: a given checkpoint belongs to no query that wrote here, or a given source is not an ftfile
+                directory.
+            Unavailable: a given checkpoint or source does not respond.
         """
         context = replace(log.fs.context, retry=RetryPolicy(attempts=1))
         end_s = context.clock.monotonic_s() + LOOK_S
@@ -160,7 +163,7 @@ class Lag:
         return _compared(dict(self.statuses), head, log.refresh()) if checkpoints else {}
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
-        """Return the query of a checkpoint; ConfigError if it has not written here."""
+        """Return the query of a checkpoint; raise a ConfigError if this query has not written here."""
         query_id = read_query_id(path, context, self._settings_for(path))
         if query_id is not None and query_id in head.queries:
             return query_id
@@ -170,7 +173,7 @@ class Lag:
         )
 
     def _look_at(self, query_id: str, url: str, context: Context) -> None:
-        """Note the status of a query's checkpoint, and then the backlog of each source."""
+        """Save the status of a query's checkpoint, and then the backlog of each source."""
         try:
             progress = read_progress(url, query_id, context, self._settings_for(url))
         except (FtfileError, OSError) as error:
@@ -189,7 +192,7 @@ class Lag:
             self.statuses[query_id] = replace(status, sources=tuple(sources))
 
     def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
-        """Return a source with its backlog, where its offset tells of which kind it is."""
+        """Return a source with its backlog, if its offset identifies the kind of source."""
         if source.kind == "files":
             return self._files(source, checkpoint, context)
         if source.kind == "ftfile":
@@ -208,7 +211,7 @@ class Lag:
                 check_position(log, head, position)
             except AnotherLog:
                 continue
-            except HistoryGone as error:  # or of another one, which has forgotten what would tell
+            except HistoryGone as error:  # or the position belongs to another log, and no kept record shows this
                 gone = error
                 continue
             behind = max(0, head.version - position.version)
@@ -218,7 +221,7 @@ class Lag:
         return replace(source, unknown=_NONE_OF_THEM if self.sources else _WHICH_DIRECTORY)
 
     def _files(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
-        # NumPy takes longer to import than all else, and few directories are written from files.
+        # The import of NumPy takes longer than all other imports, and few directories are written from files.
         from ftfile.read.foreign.status import status_of  # noqa: PLC0415
 
         position = plan_of(source.offset)
@@ -245,11 +248,11 @@ class Lag:
         return Access(storage=self._settings_for(url), context=context)
 
     def _settings_for(self, url: str) -> dict[str, str] | None:
-        """Return the settings of the file system for what is on the store of the directory; None for all others."""
+        """Return the file system settings for a path on the store of the directory; None for paths on other stores."""
         return None if self._is_elsewhere(url) else dict(self.storage)
 
     def _is_elsewhere(self, url: str) -> bool:
-        """Return True for what is not on the store of the directory: another scheme, host or bucket, or no address."""
+        """Return True if a path is on another store than the directory, by scheme, host or bucket, or is not a URL."""
         try:
             there, here = parse(url), parse(self.url)
         except ConfigError:
@@ -258,14 +261,14 @@ class Lag:
 
 
 def findings_of_checkpoint(query_id: str, checkpoint: CheckpointStatus | None) -> Iterator[Finding]:
-    """Yield why a query's checkpoint was not read, or does not go with the directory."""
+    """Yield a finding if a query's checkpoint was not read, or does not match the directory."""
     if checkpoint is not None and checkpoint.problem:
         code = "checkpoint-contradicts" if checkpoint.contradicts else "checkpoint-unread"
         yield find(code, checkpoint.path, f"the checkpoint of query {query_id}", checkpoint.problem)
 
 
 def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:
-    """Return the results of calls about paths; Unavailable if one does not return in time."""
+    """Return the results of calls by path; raise Unavailable if a call does not return in time."""
     futures = {path: start(call) for path, call in calls.items()}
     wait(futures.values(), wait_s)
     silent = next((path for path, future in futures.items() if not future.done()), None)
@@ -275,7 +278,10 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
 
 
 def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
-    """Return checkpoints with a problem where one does not go with the log, which was read before and after them."""
+    """Return the statuses with a problem for each checkpoint that contradicts the log.
+
+    `before` and `after` are the states of the log before and after the checkpoints were read.
+    """
     for query_id, status in statuses.items():
         least, most = (head.queries[query_id].last_batch for head in (before, after))
         planned, committed = (
@@ -290,10 +296,11 @@ def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: Lo
 
 
 def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
-    """Return a source as its offset tells of it alone."""
+    """Return a source with the facts that its offset contains."""
     fields = offset if isinstance(offset, dict) else {}
     kind = fields.get("kind")
-    if kind in ("log", "start"):  # no set: of a topic of the name `kind`, it is an object
+    # not a set, which would hash the value: for a topic with the name `kind`, the value is a dict
+    if kind in ("log", "start"):
         return SourceLag(number, "ftfile", offset, unknown=_NOT_COUNTED)
     if kind == "plans":
         return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
@@ -303,5 +310,5 @@ def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
 
 
 def _is_topic(ends: object) -> bool:
-    """Return True for the offsets of partitions, as Kafka's are."""
+    """Return True for the offsets of the partitions of a Kafka topic."""
     return isinstance(ends, dict) and bool(ends) and all(type(end) is int for end in ends.values())

@@ -31,7 +31,7 @@ __all__ = ("OpenedDirectory", "open_directory", "status", "verify")
 
 
 class OpenedDirectory(Directory):
-    """A directory to read, to ask for its status, and to verify. Needs no Spark."""
+    """A directory to read, to verify, and to get the status of. Needs no Spark."""
 
     @checked
     def status(
@@ -42,23 +42,25 @@ class OpenedDirectory(Directory):
         checkpoints: Collection[str] = (),
         sources: Collection[str] = (),
     ) -> DirectoryStatus:
-        """Return queries, open files, and files that are not published, with the reasons; within a second or so.
+        """Return queries, open files, and unpublished files with the reasons, typically within a second.
 
-        Writes nothing. It reads the newest log checkpoint and the records after it, however large the directory is. It
-        also looks at the checkpoints of queries, and at what their sources have left to read where ftfile reads them:
-        together for 5 s at most. What cannot be read, or does not answer in time, says so in the result.
+        Writes nothing. The call reads only the newest log checkpoint and the records after it, independent of the size
+        of the directory. It also reads the checkpoints of queries, and the backlog of their sources if ftfile can read
+        these: at most 5 s for all of them. If a checkpoint or source cannot be read or does not respond in time, the
+        result contains the reason.
 
         Args:
-            staged: also count staged files that nothing needs, which lists the stage, and takes longer.
-            lag: look at checkpoints and sources.
-            checkpoints: paths of those of queries whose records do not have them, as where the writer was not given
-                `checkpointLocation`; or of those that are elsewhere, as seen from here.
-            sources: paths of ftfile directories and stores that queries follow: checkpoints do not name them.
+            staged: also count unneeded staged files. This lists the stage and takes longer.
+            lag: read checkpoints and sources.
+            checkpoints: paths of checkpoints that records do not contain, because the writer had no
+                `checkpointLocation`, or that have another path on this host.
+            sources: paths of ftfile directories and stores that queries follow, because checkpoints do not name them.
 
         Raises:
-            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
-            CorruptData: the log is damaged; `verify` says how.
-            StorageError: the store failed, or a checkpoint or source that is given does not answer.
+            ConfigError: a given checkpoint belongs to no query that wrote here, or a given source is not an ftfile
+                directory.
+            CorruptData: the log is damaged; `verify` reports the damage.
+            StorageError: the store failed, or a given checkpoint or source does not respond.
         """
         look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._access.settings)
         return directory_status(self._log, self.path, staged=staged, lag=look if lag else None)
@@ -68,52 +70,52 @@ class OpenedDirectory(Directory):
         """Return the files that a version adds and removes, its writer, and its offsets. Writes nothing.
 
         Raises:
-            ConfigError: there is no such version, or it is no longer kept.
+            ConfigError: the version does not exist, or is no longer kept.
             CorruptData: the log is damaged.
         """
         return version_details(self._log, version)
 
     @checked
     def schema(self, version: int | None = None) -> VersionSchema:
-        """Return the columns of a version with their types, and all of them as text of SQL, from the log alone.
+        """Return the columns of a version with their types, and the SQL text of the schema. Reads only the log.
 
-        `spark_schema` has them as Spark's JSON, and the `schema` of `dataset` and `to_arrow` as Arrow's.
+        `spark_schema` returns the schema as Spark's JSON; the `schema` of `dataset` and `to_arrow` is an Arrow schema.
 
         Args:
-            version: by default the newest one.
+            version: by default the newest version.
 
         Raises:
-            ConfigError: nothing has been committed, so that there is none, or there is no such version.
+            ConfigError: nothing has been committed, so there is no schema, or the version does not exist.
             CorruptData: the log is damaged.
         """
         return version_schema(self._log, version)
 
     @checked
     def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> Changes:
-        """Return the files, rows and columns in which one version differs from another, from the log alone.
+        """Return the files, rows and columns in which two versions differ. Reads only the log.
 
         Rows that a compaction, a flush or a delete wrote into other files are neither added nor removed.
 
         Args:
-            old: a version, or a time, for the newest version then; see `version_at`.
-            new: likewise; by default the newest version. It may be the older one of both.
+            old: a version, or a time, which selects the newest version at that time; see `version_at`.
+            new: a version or a time, as for `old`; by default the newest version. It can be older than `old`.
 
         Raises:
-            ConfigError: there is no such version, or it is no longer kept.
+            ConfigError: a version does not exist, or is no longer kept.
             CorruptData: the log is damaged.
         """
         return diff(self._log, old, new)
 
     @checked
     def file_details(self, path: str, version: int | None = None) -> FileDetails:
-        """Return a finished file's batches, the offsets of their sources, and how it was written. Writes nothing.
+        """Return the batches of a finished file, the offsets of their sources, and its settings. Writes nothing.
 
         Args:
-            path: of the file, relative to the directory, as `files` has it.
-            version: in which it is; by default the newest one.
+            path: of the file, relative to the directory, as in `files`.
+            version: a version that contains the file; by default the newest one.
 
         Raises:
-            ConfigError: there is no such file, or no such version.
+            ConfigError: the file or the version does not exist.
             CorruptData: the log is damaged.
         """
         return file_details(self._log, path, version)
@@ -122,19 +124,20 @@ class OpenedDirectory(Directory):
     def verify(
         self, *, full: bool = False, threads: int | None = None, progress: OnProgress | None = None
     ) -> VerifyReport:
-        """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
+        """Return the differences between storage and the log, worst first. Writes nothing; safe while queries run.
 
-        It compares the records that are kept with checkpoints, ranges and hints, looks for each committed file where it
-        belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
-        records. With `full`, it also reads every file, compares its checksum, and counts its rows.
+        The call compares the existing records with checkpoints, ranges and hints. It checks the path and the length of
+        each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000 records.
+        With `full`, it also reads every file, compares its checksum, and counts its rows.
 
         Args:
-            full: read the content, too.
-            threads: that read it, each with memory for some row groups; by default one for each core.
-            progress: called in this thread with a `Progress` after each file that is read; what it raises ends it.
+            full: also read the content.
+            threads: threads that read the content, each with memory for some row groups; by default one for each core.
+            progress: called in this thread with a `Progress` after each file that is read. An error that it raises ends
+                the call.
 
         Raises:
-            ConfigError: a key of an encrypted directory is not known, or `threads` is below 1.
+            ConfigError: a key of an encrypted directory is missing, or `threads` is below 1.
             RolledBack: the directory is older than `at_least_version` of `ftfile.open`.
             StorageError: the store failed.
         """
@@ -151,21 +154,24 @@ def open_directory(
     at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> OpenedDirectory:
-    """Return a directory that the sink wrote, to be read; nothing is written, and nothing stays open.
+    """Return a directory that the sink wrote, for reading. Writes nothing and keeps nothing open.
 
     Args:
-        path: a URL or a local path; `~` is the home directory, and a relative one begins in the working directory.
-        key_provider: where the keys of an encrypted directory are, as in the option `keyProvider`. By default, what the
-            environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is not
-            encrypted is refused when it is given.
+        path: a URL or a local path; `~` is the home directory, and a relative path begins in the working directory.
+        key_provider: the provider of the keys of an encrypted directory, as in the option `keyProvider`. By default,
+            the environment variable FTFILE_KEY_PROVIDER names it, or else the directory itself. If it is given, a
+            directory without encryption is refused.
         storage: settings of the file system, as the options `storage.<name>` of the sink.
-        at_least_version: a version that the directory is known to have had, such as the newest of the last time: this
-            call, and each look at the log by what it returns, refuses a directory whose newest version is older.
-        context: clock, ids and retries; the machine's by default.
+        at_least_version: a version that the directory is known to have had, such as the newest version of the last
+            call. This call, and each later read of the log by the result, refuses a directory whose newest version is
+            older.
+        context: clock, ids and retries; by default those of the machine.
 
     Raises:
-        RolledBack: the directory was put back to before `at_least_version`, or its store lists what is old.
-        ConfigError: the path is no ftfile directory, or its keys are not known, or it is a store: see `ftfile.kv.open`.
+        RolledBack: the directory was restored to a version before `at_least_version`, or its store returns an old
+            listing.
+        ConfigError: the path is not an ftfile directory, or its keys are missing, or it is a store: see
+            `ftfile.kv.open`.
         StorageError: the store failed.
     """
     opened = OpenedDirectory(path, Access(key_provider, storage, at_least_version, context))
@@ -183,19 +189,19 @@ def status(
     sources: Collection[str] = (),
     **access: Unpack[AccessArguments],
 ) -> DirectoryStatus:
-    """Return how a directory or a store is: `verdict` says it in a sentence. Within a second or so; it writes nothing.
+    """Return the status of a directory or a store, typically within a second; `verdict` is its summary. Writes nothing.
 
     Args:
         path: of the directory or the store.
         staged: see `Directory.status()`.
-        lag: likewise.
-        checkpoints: likewise.
-        sources: likewise.
+        lag: see `Directory.status()`.
+        checkpoints: see `Directory.status()`.
+        sources: see `Directory.status()`.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path has no log, or its keys are not known; or see `Directory.status()`.
+        ConfigError: the path has no log, or its keys are missing; or see `Directory.status()`.
         CorruptData, StorageError: see `Directory.status()`.
     """
     opened = OpenedDirectory(path, Access.of(access))
@@ -214,13 +220,14 @@ def verify(
 
     Args:
         path: of the directory or the store.
-        full: read the content, too; of runs of a store it compares bytes, and `ftfile.kv.verify` also their rows.
+        full: also read the content. For runs of a store the call compares bytes; `ftfile.kv.verify` also checks their
+            rows.
         threads: see `Directory.verify()`.
-        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `Directory.verify()`.
+        **access: how the directory is opened, as in `ftfile.open`; for `progress` see `Directory.verify()`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path has no log, or its keys are not known, or `threads` is below 1.
+        ConfigError: the path has no log, or its keys are missing, or `threads` is below 1.
         StorageError: the store failed.
     """
     opened = OpenedDirectory(path, Access.of(access))

@@ -1,4 +1,4 @@
-"""Repair a directory: verify it, mend what was found, and verify again until nothing more can be mended."""
+"""Repair of a directory in rounds of verification and repair, until no finding can be repaired."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.operate.verify.verify_directory import VerifyReport
 
 
-# What is mended may uncover what was hidden by it: the log first, then files.
+# A repair can reveal further findings: after the log is repaired, files can be checked.
 ROUNDS = 8
 
 _log = get_logger(__name__)
@@ -38,29 +38,29 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that was mended, or in a dry run, would be."""
+    """A completed step of a repair, or in a dry run, a planned step."""
 
-    code: str  # of the finding, as its path
+    code: str  # of the finding
     path: str
-    action: str  # the step in words
+    action: str  # description of the step
     error: str = ""  # why it failed; empty if it succeeded, and in a dry run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport(DirectoryReport):
-    """The result of a repair; its findings are what is left."""
+    """The result of a repair; its findings are the remaining faults."""
 
-    version: int  # the newest one afterwards
-    dry_run: bool  # nothing was changed
-    steps: tuple[RepairStep, ...]  # a dry run may miss some that show once the log can be read
+    version: int  # the newest version after the repair
+    dry_run: bool  # True if nothing was changed
+    steps: tuple[RepairStep, ...]  # a dry run omits steps that are only found after the log is repaired
 
     @property
     def ok(self) -> bool:
-        """Return True if nothing is left that is an error or a warning, and every step succeeded."""
+        """Return True if no remaining finding is an error or a warning, and every step succeeded."""
         return is_well(self.findings) and not any(step.error for step in self.steps)
 
     def facts(self) -> Iterator[str]:
-        """Yield what was done, or would be."""
+        """Yield the completed or planned steps."""
         yield f"version {self.version}"
         yield from (f"{'would ' if self.dry_run else ''}{step.action}" for step in self.steps)
 
@@ -75,28 +75,28 @@ def repair(
     accept_lost_records: bool = False,
     **access: Unpack[OperationArguments],
 ) -> RepairReport:
-    """Mend what `Directory.verify()` finds, and return what was done and what is left.
+    """Repair the findings of `Directory.verify()`; return the steps and the remaining findings.
 
-    By itself it does what loses no row; the rest has to be asked for. A dry run, the default, changes nothing, and
-    returns what would be done. Nothing is deleted: files in the way go to `_ftfile/quarantine`, each with a note of
-    where it was. A repair that was interrupted is simply run again; a second one finds nothing to do. Safe beside
-    running queries, but for `accept_lost_records`: stop them before that.
+    By default, only repairs that lose no rows are carried out; other repairs must be requested. A dry run, the default,
+    changes nothing and returns the planned steps. No file is deleted: obstructing files are moved to
+    `_ftfile/quarantine`, each with a note of its original path. An interrupted repair can be run again; a second repair
+    finds nothing to do. Safe while queries run, except for `accept_lost_records`: stop the queries before it.
 
-    With `full`, it also reads every file, and compares its content. `give_up` has paths of committed files, as
-    `verify` names them, that are lost for good: a record removes them, and readers go on without their rows; damaged
-    ones go to quarantine. `quarantine` has paths of foreign files to be put there. Both take shell patterns, too, in
-    which `*` also matches `/`. With `accept_lost_records`, where
-    records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
-    and their files, go to quarantine. `progress` is called in this thread with a `Progress` after each step, and with
-    `full`, after each file that is read; what it raises ends the repair. For the rest of `access` see `ftfile.open`.
+    With `full`, the call also reads every file and compares its content. `give_up` contains paths of lost committed
+    files, as `verify` names them: a record removes them, readers continue without their rows, and damaged files are
+    quarantined. `quarantine` contains paths of foreign files to quarantine. Both also accept shell patterns, in which
+    `*` matches `/`. `accept_lost_records` is for lost or damaged records without a copy: the log then ends at its last
+    readable record, and later records and their files are quarantined. `progress` is called in this thread with a
+    `Progress` after each step, and with `full`, after each file that is read. An error that it raises ends the repair.
+    For the rest of `access` see `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
+        ConfigError: the path is not an ftfile directory, its keys are missing, or an argument names a file that is not
             lost, or not foreign.
-        StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
+        StorageError: the store failed during the verification. The report's steps contain later failures.
     """
     place, progress = Access.of(access), access.get("progress")
-    # Verification compares the version once the log can be read.
+    # A damaged log cannot be compared with `at_least_version`; `verify` compares the version after it has read the log.
     fs = open_log(path, place._replace(at_least_version=None), repairs=True).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, fs.context.ids.unique())
@@ -146,14 +146,14 @@ def _step(finding: Finding, action: Action, error: str = "") -> RepairStep:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The caller's requests beyond steps that lose nothing."""
+    """The repairs that the caller requested, in addition to repairs without loss."""
 
     give_up: frozenset[str]
     quarantine: frozenset[str]
     accept_lost_records: bool
 
     def chosen(self, report: VerifyReport) -> Iterator[tuple[Finding, Action]]:
-        """Yield the actions to be carried out, each with the finding that asks for it."""
+        """Yield the actions to carry out, each with its finding."""
         for finding in report.findings:
             for action in finding.actions:
                 if finding.repair == "yes" or self._wants(finding, action):
@@ -167,7 +167,7 @@ class _Asked:
         return self.accept_lost_records
 
     def check(self, report: VerifyReport) -> None:
-        """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
+        """Raise a ConfigError if `give_up` names files that are not lost, or `quarantine` names no foreign file."""
         lost = {
             finding.path for finding in report.findings if any(action.kind == "give-up" for action in finding.actions)
         }
@@ -192,5 +192,5 @@ class _Asked:
 
 
 def _is_named(path: str, names: Collection[str]) -> bool:
-    """Return True for a path that is among names, or fits one as a shell pattern, in which `*` matches `/`, too."""
+    """Return True if the path is one of the names or matches one as a shell pattern, in which `*` matches `/`."""
     return path in names or any(fnmatchcase(path, name) for name in names)

@@ -1,4 +1,4 @@
-"""How each finding is mended: one function for each kind of action, in an order in which nothing is lost meanwhile."""
+"""The repair of each kind of finding, in an order that loses no rows if a repair is interrupted."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 OPERATION = "repair"
 TRIES = 100
-# Of a file that is copied, in memory at once.
+# Of a copied file, in memory at once.
 PIECE_BYTES = 4 << 20
-# One ending for the format, one for the compression.
+# An ending for the format and an ending for the compression.
 _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 
 _log = get_logger(__name__)
 
 
 class Mender:
-    """Mends a directory; `open_log` opens its log as the newest writer did, once it can be read."""
+    """Repairs a directory. `open_log` opens its log with the newest writer's settings, once the log is readable."""
 
     def __init__(self, fs: FileSystem, open_log: Callable[[], CommitLog], author: MaintenanceAuthor) -> None:
         self.fs = fs
@@ -64,12 +64,12 @@ class Mender:
         self.author = author
 
     def mend(self, actions: Sequence[Action], tracker: Tracker) -> list[str]:
-        """Carry out the actions; return for each why it failed, empty where it did not."""
+        """Carry out the actions; return the error text of each action, empty if it succeeded."""
         errors = [""] * len(actions)
         for kind in ACTIONS:
             asked = [number for number, action in enumerate(actions) if action.kind == kind]
             if kind == "give-up" and asked:
-                # One record gives up all that is lost.
+                # All lost files are given up in one record.
                 error = _tried(partial(self._give_up, [actions[number] for number in asked]))
                 errors = [error if number in asked else text for number, text in enumerate(errors)]
                 tracker.add(len(asked))
@@ -80,14 +80,14 @@ class Mender:
         return errors
 
     def save_published(self, report: VerifyReport) -> None:
-        """Write a checkpoint and a hint without what is published, renamed or given up: nobody looks for it."""
+        """Write a checkpoint and a hint without published, renamed or given-up files, so readers skip them."""
         if not report.complete:
             return
         log = self.open_log()
         try:
             head = log.refresh(durable=True)
         except CorruptData:
-            return  # the report says what is wrong
+            return  # the report contains the damage
         skip_published(log, head)
         if head.version != report.version or head.version < 0:
             return
@@ -124,7 +124,7 @@ def _tried(act: Callable[[], object]) -> str:
 
 
 def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
-    """Return the entry without adds that are no longer live; None if none of its files is at one of the paths."""
+    """Return the entry with its live adds only; None if none of its files is at one of the paths."""
     names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
     if names.isdisjoint(paths):
         return None
@@ -132,13 +132,13 @@ def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str
 
 
 def set_aside(fs: FileSystem, path: str, reason: str) -> None:
-    """Move a file to the quarantine, after a note that says where it was and why; nothing where there is none."""
+    """Move a file to the quarantine, after a note with its path and the reason. Do nothing if it does not exist."""
     try:
         info = fs.stat(path)
     except NotFound:
         return
     fs.make_directories(layout.QUARANTINE)
-    # A file whose move is durable is lost if the name of its directory is not.
+    # If the name of the new directory is not durable, a file moved into it can be lost in a crash.
     fs.sync_directory(layout.META)
     name = f"{layout.QUARANTINE}/_{fs.context.ids.unique()[:16]}"
     note = {"path": path, "reason": reason, "sizeBytes": info.size_bytes, "modifiedMs": info.modified_ms}
@@ -154,9 +154,9 @@ def set_aside(fs: FileSystem, path: str, reason: str) -> None:
 
 
 def _cut_log(fs: FileSystem, version: int) -> None:
-    """Put the records from a version on aside, newest first, and before each the files that it made visible.
+    """Quarantine the records from a version on, newest first, each after the files that it made visible.
 
-    Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
+    Idempotent: after an interruption, a second call quarantines the remaining files.
     """
     checkpoints = [layout.log_checkpoint_path(name) for name in list_checkpoints(fs) if name.version >= version]
     ranges = [layout.compacted_path(name) for name in list_compacted(fs) if name.last >= version]
@@ -177,8 +177,8 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
 
 def _renamed(add: Add, ids: IdSource) -> Add:
-    """Return a part with another id, staged and final name; encrypted content stays readable under it."""
-    # Content is bound to the part of the id that names have.
+    """Return a part with a new id, staged path and final path; its encrypted content stays readable."""
+    # Encrypted content is bound to the part of the id that is in file names.
     unique = layout.unique_part(add.id)
     new_id = unique + ids.unique()[len(unique) :]
     endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
@@ -189,7 +189,7 @@ def _renamed(add: Add, ids: IdSource) -> Add:
 
 
 def copy_to(fs: FileSystem, add: Add, source: str) -> None:
-    """Stage a copy of a file as that of a part, unless that is there; CorruptData if it is not what was recorded."""
+    """Stage a copy of `source` for an add, unless it is staged. Raise CorruptData if the content is not as recorded."""
     if has_content(fs, add.path, add):
         return
     directory = layout.staged_directory(OPERATION, 0)
@@ -211,10 +211,11 @@ def copy_to(fs: FileSystem, add: Add, source: str) -> None:
 def record_changes(
     log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
 ) -> None:
-    """Create one record that ends adds, and begins others of the same rows.
+    """Create one record that removes adds, and adds others with the same rows.
 
-    The removed names belong to others, or to nobody: publishing the record must not retire what is there, so that the
-    record says of each a name that nothing ever had. CommitError if others changed the log at every try.
+    The removed final names may belong to other files, which publishing the record must not hide. The record therefore
+    removes each add under a name that was never used. Raise a CommitError if other processes changed the log at every
+    attempt.
     """
     changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
     read_version = log.refresh(durable=True).version
@@ -246,7 +247,7 @@ def _make_directory(mender: Mender, action: Action) -> None:
 
 
 def _write_format(mender: Mender, action: Action) -> None:
-    with contextlib.suppress(AlreadyExists):  # a commit did it meanwhile
+    with contextlib.suppress(AlreadyExists):  # another commit has created the file
         mender.fs.create_exclusive(action.path, to_checked_text([LAYOUT_VERSION]))
     mender.fs.sync_directory(layout.META)
 
@@ -275,7 +276,7 @@ def _bring_back(mender: Mender, action: Action) -> None:
         log.fs.make_directories(layout.parent(add.path))
         log.fs.rename(action.source, add.path)
     else:
-        # It may also be the file of another part, with the same content.
+        # The source may also be the file of another part with the same content.
         copy_to(log.fs, add, action.source)
     _publish(log, add)
 
@@ -285,7 +286,7 @@ def _rename(mender: Mender, action: Action) -> None:
     new = _renamed(add, log.ids)
     copy_to(log.fs, new, action.source)
     record_changes(log, mender.author, (), [(add, new)])
-    # Nobody must publish it under the old name.
+    # A publisher must not find the file under the old name.
     if action.source == add.path:
         set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
     _publish(log, new)
@@ -322,6 +323,6 @@ MENDS: dict[str, Mend] = {
     ),
     "rebuild-checkpoint": _rebuild_checkpoint,
     "rebuild-ranges": _rebuild_ranges,
-    # The next publisher writes the hint, and so does `save_published`.
+    # The next publisher writes the hint, as does `save_published`.
     "rebuild-hint": lambda _mender, _action: None,
 }

@@ -1,4 +1,4 @@
-"""Restoring: one record makes the rows of an older version those of the newest one. Undoing is that, too."""
+"""Restore of an older version by one record, and undo of the last write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-# Of a restore that fails while others commit.
+# For a restore that fails while other processes commit.
 TRIES = 5
 
 _log = get_logger(__name__)
@@ -53,9 +53,9 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RestoredFile:
-    """Rows that a restore brings back or removes: a finished file, or a segment of one that is open."""
+    """Restored or removed rows: a finished file, or a segment of an open file."""
 
-    path: str  # relative to the directory; of one that comes back, as the older version names it
+    path: str  # relative to the directory; of a restored file, its name in the older version
     rows: int
     size_bytes: int  # on storage
 
@@ -64,13 +64,13 @@ class RestoredFile:
 class RestoreReport:
     """The result of a restore or of an undo, or of a dry run."""
 
-    version: int | None  # of its record; None in a dry run, or when the newest version has these rows already
-    restored_version: int | None  # whose rows these are; None for no rows, those before the first write
-    restored: tuple[RestoredFile, ...]  # that come back
-    removed: tuple[RestoredFile, ...]  # that the newest version has and the older one has not
-    missing: tuple[str, ...] = ()  # paths of files that cannot come back; only in a dry run
-    dry_run: bool = False  # nothing was changed
-    undone_version: int | None = None  # of an undo: the write that was taken back
+    version: int | None  # of the record; None in a dry run, or if the newest version already has these rows
+    restored_version: int | None  # the version with these rows; None for no rows, as before the first write
+    restored: tuple[RestoredFile, ...]  # files that are restored
+    removed: tuple[RestoredFile, ...]  # files of the newest version that the older version does not contain
+    missing: tuple[str, ...] = ()  # paths of files that cannot be restored; only in a dry run
+    dry_run: bool = False  # True if nothing was changed
+    undone_version: int | None = None  # of an undo: the undone write
 
 
 def restore(
@@ -81,32 +81,35 @@ def restore(
     dry_run: bool = False,
     **access: Unpack[OperationArguments],
 ) -> RestoreReport:
-    """Make the rows of an older version those of the newest one, in one record, and return what changed.
+    """Restore the rows of an older version in one record, and return the changes.
 
-    Rows that came since are removed, those that went since come back, and the columns are those of the older version.
-    Until a vacuum, a restore is undone by another one. No file is copied. If the newest version has these rows already,
-    nothing is recorded. Queries go on with their next batch: what they have written is not written again.
+    Rows that were added since that version are removed, rows that were removed since are restored, and the columns are
+    those of the older version. Until a vacuum, another restore undoes the restore. No file is copied. If the newest
+    version already has these rows, nothing is recorded. Queries continue with their next batch: they do not write
+    earlier batches again.
 
     Args:
         path: of the directory.
-        version: the one whose rows come back.
-        timestamp: or the newest one then; see `Directory.version_at`.
-        dry_run: change nothing, and return what a restore would do, and the files that are missing for it.
-        **access: how the directory is opened, as `ftfile.open` does; `progress` is as of `ftfile.drop`, after each file
-            that is moved.
+        version: the version to restore.
+        timestamp: alternatively, a time, which selects the newest version at that time; see `Directory.version_at`.
+        dry_run: change nothing, and return the changes of a restore, and the files that are missing for it.
+        **access: how the directory is opened, as in `ftfile.open`; `progress` is called as by `ftfile.drop`, after each
+            moved file.
 
     Raises:
-        ConfigError: the path is no ftfile directory, there is no such version, or not one of both arguments is given.
-        HistoryGone: files of the version are vacuumed, or gone; nothing was changed.
-        NameCollision: another file is at the name of one that would come back; nothing was changed.
-        CommitError: as for a batch write; `NotPublished` means that the rows are restored, and their files moved later.
+        ConfigError: the path is not an ftfile directory, the version does not exist, or not exactly one of `version`
+            and `timestamp` is given.
+        HistoryGone: files of the version are vacuumed or missing; nothing was changed.
+        NameCollision: another file has the name of a restored file; nothing was changed.
+        CommitError: as for a batch write; `NotPublished` means that the rows are restored, and their files are moved
+            later.
     """
     if (version is None) == (timestamp is None):
         raise ConfigError("restore needs either a version, such as version=7, or a timestamp")
     with operating("restore", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
-        restored_version = take_snapshot(log, version).version  # which refuses one that is not there
+        restored_version = take_snapshot(log, version).version  # raises if the version does not exist
         return _Plan(log, restored_version).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
@@ -116,22 +119,23 @@ def undo(
     dry_run: bool = True,
     **access: Unpack[OperationArguments],
 ) -> RestoreReport:
-    """Take the last write back: `restore` the version before it, in one record, and return what changed.
+    """Undo the last write: `restore` the version before it, in one record, and return the changes.
 
-    The last write is the newest version that brought rows, or ended some: a batch, an overwrite, a drop, a delete, a
-    restore, or an undo, which another undo takes back. Merges and other upkeep are none. A write that comes meanwhile
-    is never taken back. Queries go on with their next batch: what they have read of their sources stays read.
+    The last write is the newest version that added or removed rows: a batch, an overwrite, a drop, a delete, a restore,
+    or an undo, which another undo reverts. Merges and other maintenance are not writes. A write that is committed
+    during the call is never undone. Queries continue with their next batch: they do not read earlier rows of their
+    sources again.
 
     Args:
         path: of the directory.
-        dry_run: change nothing, and return what an undo would do, and the files that are missing for it.
-        **access: how the directory is opened, as `ftfile.open` does; for `progress` see `restore`.
+        dry_run: change nothing, and return the changes of an undo, and the files that are missing for it.
+        **access: how the directory is opened, as in `ftfile.open`; for `progress` see `restore`.
 
     Raises:
-        ConfigError: the path is no ftfile directory; or there is no such write, it is a migration, or the version
+        ConfigError: the path is not an ftfile directory; or there is no such write, it is a migration, or the version
             before it is no longer kept.
-        HistoryGone, NameCollision: as `restore`.
-        CommitError: as `restore`; or another write came meanwhile, and nothing was changed.
+        HistoryGone, NameCollision: as for `restore`.
+        CommitError: as for `restore`; or another write was committed during the call, and nothing was changed.
     """
     with operating("undo", path, Access.of(access)) as (log, author):
         check_is_files(head := log.refresh(), os.fspath(path))
@@ -141,12 +145,12 @@ def undo(
                 f"{os.fspath(path)!r} has no write that can be undone in the records that its log still contains"
             )
         if undone > 0:
-            take_snapshot(log, undone - 1)  # which refuses one that is not there
+            take_snapshot(log, undone - 1)  # raises if the version does not exist
         return _Plan(log, undone - 1, undone).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
 def _last_write(log: CommitLog, head: LogState) -> int | None:
-    """Return the newest version that brought or ended rows; None where no record that is kept did."""
+    """Return the newest version that added or removed rows; None if no kept record did."""
     for version in range(head.version, head.log_start - 1, -1):
         record = log.read_record(version)
         if record is None:
@@ -160,10 +164,10 @@ def _last_write(log: CommitLog, head: LogState) -> int | None:
 
 
 class _Plan:
-    """The changes that make the rows of a version, or no rows, those of the newest one."""
+    """The changes between the newest version and the version to restore."""
 
     def __init__(self, log: CommitLog, version: int, undone: int | None = None) -> None:
-        """Take the version, -1 for no rows; and the last write, if it is to be that still when this is recorded."""
+        """Set the version, -1 for no rows, and for an undo the write that must still be the last one at the commit."""
         self._log = log
         self._version = version
         self._undone = undone
@@ -173,7 +177,7 @@ class _Plan:
         self._head_version = -1
 
     def carry_out(self, author: MaintenanceAuthor, progress: OnProgress | None, *, dry_run: bool) -> RestoreReport:
-        """Record the changes, or only find them."""
+        """Record the changes, or in a dry run, only determine them."""
         if dry_run:
             head = self._log.refresh()
             self.make(head, snapshot_at(self._log, head), require=False)
@@ -185,7 +189,7 @@ class _Plan:
         return report
 
     def commit(self, author: MaintenanceAuthor, progress: OnProgress | None) -> Committed:
-        """Create the record; what is missing, or taken, because another commit was faster is looked at again."""
+        """Create the record; try again if files are missing or names taken because another process committed first."""
         for _ in range(TRIES - 1):
             try:
                 return commit(self._log, author, self.prepare, progress=progress)
@@ -203,7 +207,7 @@ class _Plan:
         return record is not None and record.author != author
 
     def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        """Return the record's body; None if the head has these rows already."""
+        """Return the record's body; None if the head already has these rows."""
         if self._undone is not None and (newest := _last_write(self._log, head)) != self._undone:
             raise CommitError(
                 f"version {newest} was written after version {self._undone}, which should be undone. Nothing was "
@@ -233,7 +237,7 @@ class _Plan:
         )
 
     def make(self, head: LogState, live: Snapshot, *, require: bool = True) -> Snapshot:
-        """Compare the version with the head, and return it; HistoryGone if files are missing that it requires."""
+        """Compare the version with the head, and return it; with `require`, raise HistoryGone for missing files."""
         self._head_version = head.version
         then = replace(live, adds={})
         if self._version >= 0:
@@ -256,7 +260,7 @@ class _Plan:
         return RestoreReport(version, restored_version, restored, removed, missing, dry_run, self._undone)
 
     def _find_missing(self, head: LogState) -> list[str]:
-        """Return the paths of removed adds that a vacuum may have deleted, or that are not there."""
+        """Return the paths of removed adds that a vacuum may have deleted, or that are missing."""
         if not self._restored:
             return []
         safe = not_vacuumed(self._log, head)
@@ -267,7 +271,7 @@ class _Plan:
             info = infos.get(add.path)
             if add.kind == "segment":
                 return info is not None and info.size_bytes >= add.offset + add.length
-            # One whose removal is not published yet is at its name.
+            # A removed part whose removal is not published yet is still at its final name.
             info = hidden.get(layout.retired_path(add.id)) or info or stat_or_none(self._log.fs, add.final_path or "")
             return info is not None and info.size_bytes == add.length
 
@@ -278,7 +282,7 @@ class _Plan:
         ]
 
     def _require_hidden(self, adds: Iterable[Add]) -> None:
-        """Publishing moves what comes back from where its removal hid it."""
+        """Raise NotPublished if a part to restore is not hidden yet, because publishing moves the hidden file."""
         hidden = {info.path for info in list_or_empty(self._log.fs, layout.RETIRED)}
         waiting = [add.path for add in adds if add.kind == "part" and add.path not in hidden]
         if waiting:
@@ -288,7 +292,7 @@ class _Plan:
             )
 
     def _encoding(self, head: LogState, then: Snapshot) -> str | None:
-        """Return the key of how new rows were written at the version; None if nothing tells."""
+        """Return the key of the encoding of new rows at the version; None if it is unknown."""
         for version in range(self._version, head.log_start - 1, -1):
             record = self._log.read_record(version)
             if record is not None and record.encoding is not None:
@@ -298,7 +302,7 @@ class _Plan:
     def _jobs(
         self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
     ) -> tuple[AssemblyTask, ...]:
-        """Return the jobs that were due at the version, and those of the head for other segments."""
+        """Return the jobs that were due at the version, and the jobs of the head for other segments."""
         if self._version < 0:
             return head.jobs_left(removes)
         record = self._log.read_record(self._version)
@@ -317,7 +321,7 @@ class _Plan:
 
 
 def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
-    """Return adds as they come back: parts under names that no file had, from where their removal hid them."""
+    """Return adds for the restored rows: parts under unused names, moved from the paths of their hidden files."""
     parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
     paths = dict(zip((add_id for add_id, _ in parts), layout.restored_paths(parts, version), strict=True))
     return tuple(

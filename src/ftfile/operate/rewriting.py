@@ -1,4 +1,4 @@
-"""Files written anew: what an operation chooses passes through a function of rows, is checked, and recorded."""
+"""Rewrite of the files that an operation selects, with a check of the new files and a record."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
-    # The snapshot of a head, taken when it is needed.
+    # The snapshot of a head, read at the first call.
     Live: TypeAlias = Callable[[], Snapshot]
 
-# Of an operation that must take all it has chosen, while others replace some of it.
+# For an operation that must record its whole choice or nothing, if other processes replace some of the files.
 TRIES = 5
 
 _log = get_logger(__name__)
@@ -56,20 +56,20 @@ _log = get_logger(__name__)
 class RewriteReport:
     """The result of a compaction, a drop or a delete."""
 
-    version: int | None = None  # of its last record; None where there was nothing to do, and in a dry run
-    records: int = 0  # that it created
-    files_removed: int = 0  # finished ones that end, replaced or not, and segments of open ones
-    files_written: int = 0  # in the place of some of them
-    rows: int = 0  # of the files written
+    version: int | None = None  # of the last record; None if there was nothing to do, and in a dry run
+    records: int = 0  # created records
+    files_removed: int = 0  # removed finished files, replaced or not, and removed segments of open files
+    files_written: int = 0  # new files in place of removed files
+    rows: int = 0  # in the written files
     rows_removed: int = 0
-    bytes_removed: int = 0  # of the files that end, on storage
-    bytes_written: int = 0  # of the files written; of those of a dry run, it is not known
-    files_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
-    where: str | None = None  # a condition that is a text, with times by a clock written out; as it is recorded
-    dry_run: bool = False  # nothing was done
+    bytes_removed: int = 0  # of the removed files, on storage
+    bytes_written: int = 0  # of the written files; unknown in a dry run
+    files_lost: int = 0  # files that other processes replaced or dropped during the operation; they were not changed
+    where: str | None = None  # a condition given as a text, as recorded: with clock functions replaced by literals
+    dry_run: bool = False  # True if nothing was changed
 
     def plus(self, other: RewriteReport) -> RewriteReport:
-        """Return the result of both, the other one after this."""
+        """Return the combined result of this operation and of a later one."""
         return replace(
             self,
             version=self.version if other.version is None else other.version,
@@ -85,12 +85,12 @@ class RewriteReport:
 
 
 class Piece(NamedTuple):
-    """Files that become one, or none."""
+    """Files that are rewritten into one file, or removed."""
 
-    inputs: tuple[Add, ...]  # in the order of their rows, of one directory and encoding
-    place: int  # number of the first of them among all that are written anew
-    least_name: str | None  # the first name among those of the files of the directory that stay; None without any
-    without: Without | None  # the rows that go; None where all stay
+    inputs: tuple[Add, ...]  # in row order, of one directory and encoding
+    place: int  # number of the first input among all rewritten files
+    least_name: str | None  # the lowest name of the files of the directory that stay; None if there are none
+    without: Without | None  # the rows to remove; None to keep all rows
 
     @property
     def row_count(self) -> int:
@@ -98,7 +98,7 @@ class Piece(NamedTuple):
         return sum(add.rows for add in self.inputs)
 
     def rows_removed(self, fs: FileSystem, definitions: Mapping[str, Any]) -> int:
-        """Return the number of rows that go; files are read for it. For the errors see `Selection.rows`."""
+        """Return the number of rows to remove, which reads the files. For the errors see `Selection.rows`."""
         without = self.without
         return 0 if without is None else sum(without.matches(fs, add, definitions[add.encoding]) for add in self.inputs)
 
@@ -109,52 +109,52 @@ class Piece(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a piece; of one with a file that cannot be read, those of the files before and after it."""
+    """The result of a piece; the files before and after an unreadable file are rewritten separately."""
 
-    rewrites: tuple[Rewrite, ...] = ()  # each has one new file, or none where no row stays
-    errors: tuple[FtfileError, ...] = ()  # of what stays as it is
+    rewrites: tuple[Rewrite, ...] = ()  # each has one new file, or no file if no row stays
+    errors: tuple[FtfileError, ...] = ()  # about files that are unchanged
     rows_removed: int = 0
 
 
 class Choice:
-    """The pieces of an operation, and the adds that it ends whole, at a head; by default none."""
+    """The choice of an operation at a head: the pieces, and the adds to remove completely; by default none."""
 
-    takes_all: ClassVar[bool] = False  # all that is chosen is in one record, or nothing
+    takes_all: ClassVar[bool] = False  # True if the whole choice must be in one record, or nothing
     commit_every: int | None = None  # new files after which a record is created; None for one record
 
     @property
     def text(self) -> str | None:
-        """Return the choice as its record has it; None for nothing."""
+        """Return the text of the choice for the record; None if there is none."""
         return None
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[Piece]:
-        """Return the pieces, without files that cannot be taken now or are done already, by id."""
+        """Return the pieces, without the files with ids in `apart`, which are already done or cannot be used now."""
         del head, live, apart
         return ()
 
     def removed(self, head: LogState, live: Live) -> Sequence[Add]:
-        """Return the adds that end with all of their rows; nothing of them is read."""
+        """Return the adds that are removed with all of their rows, without reading them."""
         del head, live
         return ()
 
 
 class Recorded(NamedTuple):
-    """All that could be done is recorded."""
+    """Result of a run that recorded all possible changes."""
 
     report: RewriteReport
-    errors: tuple[FtfileError, ...]  # of what stays as it is
+    errors: tuple[FtfileError, ...]  # about files that are unchanged
 
 
 class Overtaken(NamedTuple):
-    """Nothing is recorded: others replaced what was chosen."""
+    """Result of a run that recorded nothing, because other processes replaced some of the files."""
 
-    pending: tuple[Rewrite, ...]  # to be recorded with the rest
+    pending: tuple[Rewrite, ...]  # to be recorded in the next run
 
 
 def pieces_of(
     adds: Iterable[Add], lists: Sequence[Sequence[Add]], without_of: Callable[[Add], Without | None]
 ) -> list[Piece]:
-    """Return the pieces of lists of inputs, given all live adds, and what is done with the rows of each list."""
+    """Return one piece for each list of inputs, given all live adds and a function that returns the rows to remove."""
     taken = {add.id for inputs in lists for add in inputs}
     keys = {inputs[0].directory_key for inputs in lists}
     least: dict[str, str] = {}
@@ -178,14 +178,16 @@ def rewrite(
     dry_run: bool = False,
     progress: OnProgress | None = None,
 ) -> RewriteReport:
-    """Do what is chosen, by these workers, and record it; what others replaced meanwhile is left out.
+    """Rewrite the chosen files with the given workers, and record the result.
 
-    Where a choice takes all, others may replace some of it: the rest is chosen anew at the new head. With `dry_run`,
-    nothing is written.
+    Files that other processes replaced during the operation are left out. If a choice takes all, it is selected again
+    at the new head instead. With `dry_run`, nothing is written.
 
     Raises:
-        CommitError: as for a batch write; or others replaced some of what was chosen at each of `TRIES` tries.
-        FtfileError: some of it could not be done; all else was, but of a choice that takes all, nothing was.
+        CommitError: as for a batch write; or other processes replaced some of the chosen files at each of `TRIES`
+            attempts.
+        FtfileError: some files could not be rewritten. All others were, except if the choice takes all: then nothing
+            was changed.
     """
     operation = _Operation(log, author, workers, choice, progress)
     if dry_run:
@@ -236,10 +238,10 @@ class _Operation:
         return report
 
     def run(self, pending: Sequence[Rewrite], named: set[str]) -> Recorded | Overtaken:
-        """Do and record what is chosen now, with what is `pending`; add paths of files that a record may have."""
+        """Rewrite and record the current choice, and record `pending`; add paths of recordable files to `named`."""
         head, problems = catch_up(self.log, self.author)
         live = cache(partial(snapshot_at, self.log, head))
-        # What must be taken is not passed over where it is stuck: the commit is refused, and says why.
+        # A choice that takes all includes files that cannot be published, so the refused commit reports the reason.
         stuck = () if self.choice.takes_all else (add.id for problem in problems for add in problem.adds)
         apart = {*stuck, *(add.id for rewrite in pending for add in rewrite.inputs)}
         pieces = self.choice.pieces(head, live, apart)
@@ -261,7 +263,7 @@ class _Operation:
                 now = self.log.refresh(durable=True)
                 if all(now.is_live(add, head.version) for piece in some for add in piece.inputs):
                     raise errors[0]
-                return Overtaken(tuple(rewrites))  # what could not be read has moved
+                return Overtaken(tuple(rewrites))  # an unreadable file was replaced
             result = self._record(rewrites)
             if isinstance(result, Overtaken):
                 return result
@@ -271,7 +273,7 @@ class _Operation:
     def _outcomes(
         self, head: LogState, live: Live, pieces: Sequence[Piece], *, dry_run: bool = False
     ) -> Iterator[tuple[int, Outcome]]:
-        """Yield the results of pieces as they come, each with its number."""
+        """Yield the results of pieces with their numbers, in the order of completion."""
         if pieces:
             snapshot = live()
             definitions = {key: snapshot.definitions[key] for key in {piece.inputs[0].encoding for piece in pieces}}
@@ -279,7 +281,7 @@ class _Operation:
             yield from self.workers.do(work, pieces, self.log.fs, dict(written_settings(head)))
 
     def _record(self, rewrites: Sequence[Rewrite]) -> Recorded | Overtaken:
-        """Record rewrites whose inputs are live, and what ends whole at the head; all or nothing if it takes all."""
+        """Record rewrites with live inputs, and removed adds at the head; all or nothing if the choice takes all."""
         accepted, report = Accepted(), RewriteReport()
 
         def is_overtaken() -> bool:
@@ -300,7 +302,7 @@ class _Operation:
                 metrics={"durability": durability_of("auto", self.log.fs.capabilities)} if accepted.adds else {},
             )
 
-        # Where files are written, it is they that are counted.
+        # If files are written, the progress counts written files instead of hidden files.
         committed = commit(self.log, self.author, prepare, progress=None if rewrites else self.progress)
         errors = tuple(refused.error for refused in accepted.refused)
         if self.choice.takes_all and errors:
@@ -328,11 +330,11 @@ def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
 
 @dataclass(frozen=True, slots=True)
 class RowRewriter(Work[Piece, Outcome]):
-    """Writes files anew that were live at a version; takes memory for some row groups."""
+    """Rewrites files that were live at a version; uses memory for some row groups."""
 
     read_version: int
     definitions: Mapping[str, Any]  # of the encodings of the files, by key
-    dry_run: bool  # rows that go are counted, and nothing is written
+    dry_run: bool  # only count the rows to remove, and write nothing
 
     def size_of(self, piece: Piece) -> int:
         """Return the bytes of the files."""
@@ -342,7 +344,7 @@ class RowRewriter(Work[Piece, Outcome]):
         """Yield the result of each piece.
 
         Raises:
-            StorageError: the store failed; files of other pieces stay, for the caller or a vacuum to delete.
+            StorageError: the store failed; files of completed pieces remain, for the caller or a vacuum to delete.
         """
         for piece in pieces:
             yield self._outcome(fs, task, piece)
@@ -375,7 +377,7 @@ class RowRewriter(Work[Piece, Outcome]):
         return outcome
 
     def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: Piece, rows_removed: int) -> Add:
-        """Write the rows that stay to one file, and check that all are in it before anybody relies on that."""
+        """Write the remaining rows to one file, and check its content before the file replaces its inputs."""
         first, keys, advice = piece.inputs[0], keys_of(fs), "It replaced no part"
         encoding = self.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys)

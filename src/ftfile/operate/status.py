@@ -1,4 +1,4 @@
-"""The status of a directory: queries, open files, jobs that are due, and files that are not published."""
+"""The status of a directory: queries, open files, due jobs, and unpublished files."""
 
 from __future__ import annotations
 
@@ -47,41 +47,42 @@ class QueryStatus:
     """A streaming query that has written here."""
 
     query_id: str
-    last_batch: int  # the newest committed one
+    last_batch: int  # the newest committed batch
     version: int  # of that batch
-    time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None when its record is not kept
-    checkpoint: CheckpointStatus | None = None  # None if no record tells where it is, or it was not asked for
-    # As the log has them: format, filters and partitions of the newest rows; if files stay open, their rules and names.
+    time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None if its record is no longer kept
+    checkpoint: CheckpointStatus | None = None  # None if no record names its path, or it was not requested
+    # As recorded: format, filters and partitions of the newest rows; for open files also their rules and names.
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """Rows that are committed and kept open, to become one file or a few."""
+    """Committed rows that are kept open, to be assembled into one or a few files."""
 
     query_id: str
-    directory: str  # relative, as of `FinishedFile`
+    directory: str  # relative, as in `FinishedFile`
     segments: int
     rows: int
     size_bytes: int  # an estimate for columnar formats
-    first_ms: int  # when the oldest rows were committed, since 1970 UTC
-    last_ms: int  # when the newest were
-    reason: str  # code of the rule that ends it, such as `size` or `age`; empty when none has fired
-    deadline_ms: int | None  # when a rule fires if nothing more comes; None for never
-    waiting: str  # why it is still open, in words
-    attempts: int  # that failed to make a file of it
-    rules: tuple[PendingRule, ...] = ()  # that may end it: by time, the soonest first; by amount, the fullest; by a row
+    first_ms: int  # commit time of the oldest rows, since 1970 UTC
+    last_ms: int  # commit time of the newest rows
+    reason: str  # code of the rule that ended it, such as `size` or `age`; empty if no rule has
+    deadline_ms: int | None  # time at which a rule ends it without further rows; None for never
+    waiting: str  # why it is still open
+    attempts: int  # failed attempts to assemble a file
+    # rules that can end it: by time, the soonest first; by amount, the fullest; by a row
+    rules: tuple[PendingRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedFile:
-    """A committed file that is not at its final name, or a removed one that still is."""
+    """A committed file that is not at its final name, or a removed file that still is."""
 
     version: int  # of its record
     query_id: str | None  # None for a batch write or maintenance
-    path: str  # its final name
-    problem: str  # why publishing it would fail now; empty when the next commit publishes it, if the store lets it
-    removed: bool = False  # its rows are removed, and programs that list the directory still see them
+    path: str  # final name
+    problem: str  # why publishing would fail now; empty if the next commit can publish it
+    removed: bool = False  # True if its rows are removed, but programs that list the directory still see them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +90,25 @@ class DirectoryStatus(DirectoryReport):
     """The result of `ftfile.status(path)` and `Directory.status()`."""
 
     path: str  # URL of the directory or the store
-    kind: Literal["files", "store"] | None  # None when nothing has been committed
-    made_ms: int  # when it was made, since 1970 UTC by this machine's clock
-    version: int  # the newest one; -1 when nothing has been committed
-    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None for none
-    oldest_version: int  # of which the log has the record
-    oldest_readable: int  # of which vacuum has left every file
-    horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
+    kind: Literal["files", "store"] | None  # None if nothing has been committed
+    made_ms: int  # time of this status, since 1970 UTC by this machine's clock
+    version: int  # the newest version; -1 if nothing has been committed
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None if there is none
+    oldest_version: int  # the oldest version with a record in the log
+    oldest_readable: int  # the oldest version whose files vacuum has kept
+    horizon_ms: int  # time up to which a vacuum may have deleted unneeded files; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
-    open: tuple[OpenFile, ...]  # by query and directory; none in a store
+    open: tuple[OpenFile, ...]  # by query and directory; empty for a store
     due: int  # jobs that wait for the next batch, a flush or the listener; merges in a store
-    held: int  # merges of them that failed too often, and are left out for a while; 0 for files
-    unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
-    # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
+    held: int  # due merges that failed too often and are skipped for a while; 0 for files
+    unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and not hidden
+    # Staged files without a live row, of running tasks and of lost attempts, and used files. None if not requested.
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
-    quarantined: int = 0  # files that repairs have put aside
+    quarantined: int = 0  # files that repairs have quarantined
 
     def facts(self) -> Iterator[str]:
-        """Yield facts of a directory in which nothing is wrong; `findings` are what the head and checkpoints show."""
+        """Yield facts of a directory without faults."""
         if self.version < 0:
             yield "nothing was committed yet"
             return
@@ -135,16 +136,16 @@ class DirectoryStatus(DirectoryReport):
 
 
 class HeadFacts(NamedTuple):
-    """The numbers of a directory or a store that follow from the head of its log alone."""
+    """The numbers of a directory or a store that follow from the head of its log."""
 
-    version: int  # -1 when nothing has been committed
-    open_files: int  # that stay open over batches; of a store, its runs
+    version: int  # -1 if nothing has been committed
+    open_files: int  # files that stay open over batches; runs of a store
     open_rows: int  # in them
     open_bytes: int  # in them
-    oldest_open_s: float | None  # when the oldest of these were committed, since 1970 UTC by the driver's clock
-    due: int  # files, or merges of a store, that are due
-    failing: int  # of these, that were tried and failed
-    held: int  # merges of them that failed too often, and are left out for a while; 0 for files
+    oldest_open_s: float | None  # commit time of the oldest open rows, since 1970 UTC by the driver's clock
+    due: int  # due files, or due merges of a store
+    failing: int  # due files or merges with failed attempts
+    held: int  # due merges that failed too often and are skipped for a while; 0 for files
 
 
 def facts_of(head: LogState) -> HeadFacts:
@@ -164,12 +165,12 @@ def facts_of(head: LogState) -> HeadFacts:
 
 
 def _committed_ms(segment: Add) -> int:
-    """Return when the rows of a segment, or of a run of a store, were committed, by the driver's clock."""
+    """Return the commit time of a segment, or of a run of a store, by the driver's clock."""
     return numbers_of(segment.rolling_stats).committed_ms if is_run(segment) else stats_of(segment).committed_ms
 
 
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
-    """Yield what is wrong with queries, open files, merges, and files at their names."""
+    """Yield the faults of queries, open files, merges, and unpublished files."""
     for query in status.queries:
         yield from findings_of_checkpoint(query.query_id, query.checkpoint)
     if failing := [file for file in status.open if file.attempts]:
@@ -205,13 +206,13 @@ def _listed(files: Sequence[OpenFile]) -> str:
 
 
 def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
-    """Return the status; reads the newest checkpoint and the records after it, and lists no directory of data.
+    """Return the status from the newest checkpoint and the records after it; no data directory is listed.
 
-    With `staged`, it lists the stage, too; with `lag`, it looks at the checkpoints of queries.
+    With `staged`, it also lists the stage. With `lag`, it also reads the checkpoints of queries.
 
     Raises:
-        ConfigError: a checkpoint that `lag` names is of no query that wrote here.
-        CorruptData: the log is damaged; `Directory.verify()` says how.
+        ConfigError: a checkpoint that `lag` names belongs to no query that wrote here.
+        CorruptData: the log is damaged; `Directory.verify()` reports the damage.
     """
     head = log.refresh()
     checkpoints = {} if lag is None else lag.look(log, head)
@@ -252,7 +253,7 @@ def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
 
 
 def _oldest_readable(log: CommitLog, head: LogState) -> int:
-    with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
+    with contextlib.suppress(FtfileError):  # a status is often requested because something is wrong
         return oldest_readable(log, head)
     return head.log_start
 
@@ -328,7 +329,7 @@ _NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": 
 
 
 def _until(rules: Sequence[PendingRule]) -> str:
-    """Return when a file ends by the first rule of each kind: `until 2024-07-01 12:00:00 UTC by rolloverInterval`."""
+    """Return the end of a file by the first rule of each kind: `until 2024-07-01 12:00:00 UTC by rolloverInterval`."""
     times = [f"{time_text(rule.deadline_ms)} UTC by {rule.option}" for rule in rules if rule.deadline_ms is not None]
     amounts = [
         f"{_amount_text(rule.reason, rule.limit)} by {rule.option} ({_amount_text(rule.reason, rule.amount)} now)"
@@ -363,14 +364,14 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
         at_names = parallel(fs, lambda remove: stat_or_none(fs, remove.final_path or ""), entry.removes)
         for remove, there in zip(entry.removes, at_names, strict=True):
-            # Another file that has its name stays there.
+            # Another file with the same name stays there.
             if there is not None and is_recorded(fs, there, remove, read=False):
                 problem = _problem_of_hiding(fs, remove)
                 yield UnpublishedFile(entry.version, entry.query_id, there.path, problem, removed=True)
 
 
 def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
-    """Return why a removed file cannot be hidden; empty if nothing but the store itself may prevent it."""
+    """Return why a removed file cannot be hidden; empty if only the store itself can prevent it."""
     hidden = layout.retired_path(remove.id)
     fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
     return (
@@ -381,7 +382,7 @@ def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
 
 
 def _problem(add: Add, where: PartPlace) -> str | None:
-    """Return why publishing would fail; empty if it would not; None for what is published, or nobody misses."""
+    """Return why publishing would fail; empty if it would not; None if the part is published, or its file is hidden."""
     there = where.info
     if where.place is Place.STAGED:
         return ""

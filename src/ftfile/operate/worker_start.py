@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ("check_start", "spark_archives")
 
-# In seconds of the processor: a start that saves less is not worth a setting.
+# In seconds of processor time: a smaller saving does not justify a setting.
 SAVING_S = 0.1
-# In seconds, on a busy machine.
+# In seconds, for a busy machine.
 START_S_MAX = 60
 
-# Imports what Spark runs to commit a micro-batch. Prints seconds of the processor since the start of the process.
+# Imports the modules with which Spark commits a micro-batch. Prints the processor time since the start of the process.
 _PROBE = """
 import importlib.util, json, os, time
 import pyspark.sql.worker.python_streaming_sink_runner as started
@@ -42,13 +42,13 @@ print(json.dumps([spent, pandas_s, file, cached is not None and os.path.exists(c
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A start that was measured.
+    """A measured start of a process.
 
     Attributes:
-        start_s: seconds of the processor until the modules of a task are imported.
+        start_s: processor time in seconds until the modules of a task are imported.
         pandas_s: seconds to import pandas; 0 if it is not installed.
         file: path of a module of pyspark, in an archive or installed.
-        has_byte_code: whether Python found this module compiled.
+        has_byte_code: True if Python found byte code of this module.
     """
 
     start_s: float
@@ -64,7 +64,7 @@ class _Start:
 
 
 def spark_archives() -> list[str]:
-    """Return the paths of the archives that Spark on this machine puts on PYTHONPATH; none without Spark."""
+    """Return the paths of the archives that Spark on this machine adds to PYTHONPATH; empty without Spark."""
     home = os.environ.get("SPARK_HOME")
     if not home:
         spec = importlib.util.find_spec("pyspark")
@@ -74,14 +74,15 @@ def spark_archives() -> list[str]:
 
 
 def check_start(program: str, variable: str = "PYSPARK_PYTHON") -> list[Finding]:
-    """Start the Python of Spark's workers as Spark does, and return how long it takes and what makes it faster.
+    """Start the Python of Spark's workers as Spark does, and return the start time and how to reduce it.
 
     Args:
         program: path of the interpreter, or of `ftfile-python`.
         variable: environment variable that sets the program for Spark.
 
     Returns:
-        One finding; none without Spark, or if the program cannot import pyspark, which other checks report.
+        One finding. The list is empty without Spark, or if the program cannot import pyspark, which other checks
+        report.
     """
     archives = spark_archives()
     if not archives:

@@ -1,1 +1,1 @@
-"""Metadata of other table formats beside the same files, for readers that do not know ftfile."""
+"""Metadata of other table formats for the same files, for readers that do not support ftfile."""

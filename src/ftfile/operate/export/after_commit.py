@@ -1,7 +1,7 @@
-"""Exports after commits: those that `exportTo` names after each of a writer, and those that exist after an operation.
+"""Exports after commits: by a writer's option `exportTo`, and after operations on a directory with exports.
 
-A writer's run in a thread of the driver's process, so that no batch waits for one or fails. What is missed, since an
-export failed or the process ended, comes with the next one.
+Exports of a writer run in a thread of the driver process, so no batch waits for an export or fails with it. If an
+export fails or the process ends, the next export includes the missed versions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _log = get_logger(__name__)
 def operating(
     operation: str, path: str | os.PathLike[str], access: Access
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Do as `maintaining`, and renew the exports of the directory if the operation recorded anything, also in part.
+    """Run an operation as `maintaining`, and update the exports of the directory if it recorded anything, even in part.
 
-    A renewal raises nothing.
+    An update never raises.
 
     Raises:
         ConfigError, RolledBack: see `maintaining`.
@@ -44,8 +44,8 @@ def operating(
         try:
             yield log, author
         except StorageError:
-            raise  # a renewal would wait for the same store once more
-        except Exception:  # any: what it recorded before it failed changed the files that exports name
+            raise  # an update would wait for the same store again
+        except Exception:  # any error: records before the failure changed files that exports name
             _renew_if_recorded(path, log, author, start, access.storage)
             raise
         _renew_if_recorded(path, log, author, start, access.storage)
@@ -59,7 +59,7 @@ def _renew_if_recorded(
     storage: Mapping[str, str] | None,
 ) -> None:
     try:
-        # Versions of others may have come meanwhile, also in a dry run.
+        # Other processes may have committed versions, also during a dry run.
         records = map(log.read_record, range(log.refresh().version, start, -1))
         has_recorded = any(record is not None and record.author == author for record in records)
     except FtfileError as error:
@@ -70,7 +70,7 @@ def _renew_if_recorded(
 
 
 def renew(path: str | os.PathLike[str], fs: FileSystem, storage: Mapping[str, str] | None) -> None:
-    """Export a directory anew to each format that it has an export to; failures are logged, and never raised."""
+    """Update all existing exports of a directory; failures are logged and never raised."""
     url = os.fspath(path)
     for to in exported_formats(fs):
         if problem := export_now(url, (to,), storage or {}, fs.context):
@@ -95,10 +95,10 @@ def exported_formats(fs: FileSystem) -> tuple[str, ...]:
 def export_soon(
     path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context, *, wait_s: float = 0.0
 ) -> None:
-    """Let a directory be exported to these formats; return at once, or after `wait_s` seconds, or when it is done.
+    """Start an export of a directory to these formats; return at once, or after `wait_s` seconds, or when it is done.
 
-    While an export runs, any number of calls lead to one more, with the settings of the last call. A failure is
-    logged, once until an export succeeds.
+    Calls during a running export lead to one further export, with the settings of the last call. A failure is logged
+    once, until an export succeeds.
     """
     if not formats:
         return
@@ -109,7 +109,7 @@ def export_soon(
 
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
-    """Export a directory to these formats; return what went wrong, empty for nothing."""
+    """Export a directory to these formats; return the error texts, empty if there is no error."""
     errors = []
     for to in formats:
         try:
@@ -118,14 +118,14 @@ def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], 
             export(path, to, storage=storage, context=context)
         except FtfileError as error:
             errors.append(f"{to}: {error}")
-        except Exception as error:  # a thread has nobody to raise it to
+        except Exception as error:  # a thread has no caller to raise it to
             _log.exception("an export to %s failed", to)
             errors.append(f"{to}: {error!r}")
     return "; ".join(errors)
 
 
 class _Wanted(NamedTuple):
-    """An export that has not begun."""
+    """An export that has not started."""
 
     done: threading.Event
     storage: Mapping[str, str]
@@ -143,14 +143,14 @@ class _Exports:
         self._reported_error = ""
 
     def ask(self, storage: Mapping[str, str], context: Context) -> threading.Event:
-        """Let an export begin; return the event of its end."""
+        """Start an export; return the event of its end."""
         with self._lock:
             done = threading.Event() if self._wanted is None else self._wanted.done
-            # Those of an earlier call may have expired, as tokens do.
+            # Credentials of an earlier call, such as tokens, may have expired.
             self._wanted = _Wanted(done, storage, context)
             if not self._is_running:
                 self._is_running = True
-                # A daemon: the end of a process does not wait for a store.
+                # A daemon thread, so that the end of the process does not wait for a store.
                 threading.Thread(target=self._run, name="ftfile-export", daemon=True).start()
         return done
 

@@ -1,8 +1,8 @@
-"""The log of a Delta table over the files of a directory: a commit for each version, and a checkpoint now and then.
+"""The log of a Delta table over the files of a directory, with a commit for each version and periodic checkpoints.
 
-As in Delta's protocol, https://github.com/delta-io/delta/blob/master/PROTOCOL.md. A commit is created in one step, so
-that one of several exporters writes it, and a crash leaves all of it or nothing. Its `commitInfo` says which version of
-which log it stands for.
+The format is Delta's protocol, https://github.com/delta-io/delta/blob/master/PROTOCOL.md. A commit is created
+atomically: only one of several exporters writes it, and a crash leaves no partial commit. Its `commitInfo` contains the
+version and the log that it represents.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _log = get_logger(__name__)
 
 LOG = LIMITS["delta"].directory
 CHECKPOINT_EVERY = 100
-# Older commits are deleted, from a checkpoint on: every export, and every reader, lists all that are there.
+# Older commits are deleted after a checkpoint, because every export and every reader lists all existing commits.
 COMMITS_KEPT = 1_000
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-# A feature that no program writes by: all of them refuse to write to the table, whose files are ftfile's.
+# A writer feature that no program supports: all refuse to write to the table, because ftfile owns its files.
 _WRITER_FEATURE = "ftfileExport"
 _TEXTS = pa.map_(pa.string(), pa.string())
 _ACTIONS = pa.schema(
@@ -86,13 +86,13 @@ class DeltaLog(Table):
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._is_redefined = False  # by the newest commit
+        self._is_redefined = False  # True if the newest commit redefined the columns
 
     def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
         commits = self._commits()
         if not commits:
             return None
-        # Of ftfile's, the first action says of which version it is, and the next ones what the table is now.
+        # In a commit of ftfile, the first action contains the version, and the next actions define the table.
         first = [*islice(self._read(commits[-1]), 3)]
         info = first[0].get("commitInfo", {}).get("ftfile") if first else None
         if info is not None:
@@ -108,7 +108,7 @@ class DeltaLog(Table):
         checkpoint = next((number for number in reversed(commits) if number % CHECKPOINT_EVERY == 0 and number), None)
         live: set[str] = set()
         if checkpoint is not None:
-            # A crash between a commit and its checkpoint leaves out the latter: then commits have all.
+            # After a crash between a commit and its checkpoint, the commits are read instead.
             with contextlib.suppress(NotFound):
                 content = self._fs.read(_checkpoint_path(checkpoint))
                 live = {add["path"] for add in pq.read_table(pa.BufferReader(content))["add"].to_pylist() if add}
@@ -122,7 +122,7 @@ class DeltaLog(Table):
         return {unquote(path) for path in live}
 
     def refuse(self, whole: Change) -> None:  # noqa: D102
-        del whole  # a commit may have any columns
+        del whole  # a commit can have any columns
 
     def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
         state = change.exported._asdict()
@@ -141,7 +141,7 @@ class DeltaLog(Table):
 
     def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
         commit = exported.commit
-        # Readers would read all commits otherwise; some, values of partitions that are gone, as of the new type.
+        # Without a checkpoint, readers read all commits, and some read values of removed partitions as the new type.
         is_due = commit % CHECKPOINT_EVERY == 0 or (self._is_redefined and exported.partition_by)
         if commit and is_due and not self._fs.exists(_checkpoint_path(commit)):
             self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
@@ -151,12 +151,12 @@ class DeltaLog(Table):
         rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
         content = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, _ACTIONS), content)
-        # No hint of it is written: readers find it by its name, and some fail at a hint that a crash tore.
+        # No hint is written: readers find the checkpoint by its name, and some fail at a hint torn by a crash.
         with contextlib.suppress(AlreadyExists):
             self._fs.create_exclusive(_checkpoint_path(commit), content.getvalue())
 
     def _delete_expired(self, commit: int) -> None:
-        """Delete commits before the newest checkpoint that is `COMMITS_KEPT` old, which those after it need."""
+        """Delete commits before the newest checkpoint that is `COMMITS_KEPT` commits old; later commits need it."""
         names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)]
         checkpoints = _numbers(names, _CHECKPOINT)
         start = max((number for number in checkpoints if number <= commit - COMMITS_KEPT), default=0)
@@ -176,7 +176,7 @@ class DeltaLog(Table):
     def _read(self, number: int) -> Iterator[Action]:
         path = f"{LOG}/{_name(number)}"
         try:
-            # Most calls need the first line alone, of as many as there are files.
+            # Most calls need only the first line, of as many lines as there are files.
             yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
         except ValueError as error:
             raise CorruptData(
@@ -185,7 +185,7 @@ class DeltaLog(Table):
 
 
 def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
-    maps: Callable[..., object] = list if is_checkpoint else dict  # Arrow takes pairs
+    maps: Callable[..., object] = list if is_checkpoint else dict  # Arrow accepts pairs
     actions: list[Action] = []
     if change.is_redefined:
         actions += _table_actions(change, maps)
@@ -206,8 +206,8 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
 
 
 def _table_actions(change: Change, maps: Callable[..., object]) -> list[Action]:
-    """Return the actions that say what a table is; Spark's JSON of a schema is Delta's, too."""
-    # A reader that does not know local times must not take them for instants.
+    """Return the actions that define a table; Delta uses Spark's JSON of a schema."""
+    # A reader that does not support local times must not read them as instants.
     features = ["timestampNtz"] if '"timestamp_ntz"' in change.columns else []
     protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
     if features:
@@ -230,7 +230,7 @@ def _path(path: str) -> str:
 def _text(value: pa.Scalar) -> str | None:
     if not value.is_valid:
         return None
-    (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python has no dates of the year 10000
+    (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python does not support dates after the year 9999
     return f"{text.replace(' ', 'T')}Z" if getattr(value.type, "tz", None) else text
 
 

@@ -1,4 +1,4 @@
-"""Export: other programs read a directory's newest version as a table of their own format, in the same files."""
+"""Export of the newest version of a directory as a table of another format over the same files."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ _log = get_logger(__name__)
 class ExportReport:
     """The result of an export."""
 
-    version: int | None = None  # of the directory that readers see now; None where nothing has been committed
-    versions: int = 0  # how many were exported by this call
-    open_rows: int = 0  # committed rows in open files, which other programs cannot see before these are finished
-    waiting: int = 0  # committed versions that are not exported, as files of the first are not published yet
-    dry_run: bool = False  # nothing was written
+    version: int | None = None  # newest version of the directory that readers see; None if nothing has been committed
+    versions: int = 0  # number of versions that this call exported
+    open_rows: int = 0  # committed rows in open files, which other programs see only after the files are finished
+    # committed versions that are not exported, because files of the first of them are not published yet
+    waiting: int = 0
+    dry_run: bool = False  # True if nothing was written
 
 
 def export(  # noqa: PLR0913 - all by name
@@ -55,22 +56,21 @@ def export(  # noqa: PLR0913 - all by name
     at_least_version: int | None = None,
     context: Context = SYSTEM,
 ) -> ExportReport:
-    """Write the metadata of another table format beside the files, so that its readers see the newest version.
+    """Write the metadata of another table format next to the files, so that its readers see the newest version.
 
-    With `to="delta"`, the default, `_delta_log` gets a commit for each version since the last export, the first one
-    for all rows that are there; with `to="iceberg"`, `_iceberg` gets a snapshot for each, likewise. Files must be
-    Parquet, without encryption. The tables are for reading. Incremental, idempotent, safe beside running queries
-    and other exports, and at any crash: a commit is created whole, once. With `dry_run`, it writes nothing, and
-    returns what it would export now.
-    `progress` is called in this thread with a `Progress` after each version; of a first export,
-    and of one that has missed too much, after some 10,000 steps, of which each file takes two. What it raises ends the
-    export, and the next one goes on.
+    With `to="delta"`, the default, `_delta_log` gets a commit for each version since the last export; the first commit
+    contains all existing rows. With `to="iceberg"`, `_iceberg` gets a snapshot for each version in the same way. Files
+    must be Parquet, without encryption. The tables are read-only. The export is incremental, idempotent, and safe while
+    queries and other exports run. After a crash, no partial commit remains. With `dry_run`, the call writes nothing and
+    returns the export that is due. `progress` is called in this thread with a `Progress` after each version. For a
+    first export, and after too many missed versions, it is called after about 10,000 steps; each file takes two steps.
+    An error that it raises ends the export, and the next export resumes.
 
     Raises:
-        ConfigError: `to` is unknown, the path is no ftfile directory, a
-            package is missing, or rows are in it that the format cannot describe: the error names them. Or the metadata
-            is of another program, of another history of the directory, or of another path.
-        CorruptData: the log, or that of the export, is damaged.
+        ConfigError: `to` is unknown, the path is not an ftfile directory, a package is missing, or the format does not
+            support some rows: the error names them. Or the metadata belongs to another program, another history of the
+            directory, or another path.
+        CorruptData: the log of the directory or of the export is damaged.
         StorageError: the store failed.
     """
     if to not in LIMITS:
@@ -83,7 +83,7 @@ def export(  # noqa: PLR0913 - all by name
             try:
                 versions = opened.plan() if dry_run else opened.run(progress)
             except AlreadyExists:
-                continue  # another export is on its way
+                continue  # another export is running
             last = last_published(head)
             open_rows = sum(add.rows for add in head.segments.values())
             current = last if last >= 0 else None
@@ -106,6 +106,6 @@ def _newest(log: CommitLog) -> LogState:
 def _open(to: str, log: CommitLog, head: LogState, url: str) -> Exporter:
     versions = Versions(log, head, LIMITS[to])
     if to == "iceberg":
-        LIMITS[to].refuse_location(url)  # its metadata names files by whole paths
+        LIMITS[to].refuse_location(url)  # Iceberg's metadata contains absolute paths of files
     opened = DeltaLog(log.fs) if to == "delta" else IcebergTable(log.fs, url)
     return Exporter(versions, opened, log.fs.context)

@@ -1,8 +1,8 @@
-"""An Iceberg table over the files of a directory: a snapshot for each version.
+"""An Iceberg table over the files of a directory, with a snapshot for each version.
 
-As in https://iceberg.apache.org/spec/, version 2. The metadata lies in a directory that readers of plain files
-overlook. A commit is the creation of `vN.metadata.json` in one step, so that one of several exporters writes it, and a
-crash leaves all of it or nothing. Its property `ftfile.export` says which version of which log it stands for.
+The format is version 2 of https://iceberg.apache.org/spec/. The metadata is in a directory that readers of plain files
+ignore. A commit is the atomic creation of `vN.metadata.json`: only one of several exporters writes it, and a crash
+leaves no partial commit. Its property `ftfile.export` contains the version and the log that it represents.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Each metadata file names all snapshots that are kept.
+# Each metadata file names all kept snapshots.
 SNAPSHOTS_KEPT = 500
-# Readers that began with an older metadata file find it for as many commits.
+# Readers that started with an older metadata file can read it for this number of commits.
 METADATA_KEPT = 100
-# Commits after which expired files are deleted, which a list of the directory names, also those of killed exports.
+# Commits after which expired files are deleted. They are found by a listing, which includes files of killed exports.
 EXPIRE_EVERY = 100
 _HINT = f"{METADATA}/version-hint.text"
 _NAME = re.compile(r"v(\d+)\.metadata\.json")
-# A metadata file, a list of manifests, or a manifest, of the commit of that number.
+# A metadata file, a list of manifests, or a manifest, with the number of its commit.
 _NUMBERED = re.compile(r"(v|snap-|)(\d+)(?:\.metadata\.json|(?:-m)?-[0-9a-f]{32}\.avro)")
 _OWN = "ftfile.export"
 _MAPPING = "schema.name-mapping.default"
 _FIRST_PARTITION_ID = 1000
-# Who writes rows, and in Python who commits anything, loads this and fails; who reads does not; Trino refuses to write.
-# And nobody deletes files that are ftfile's.
+# Writers of rows, and all Python committers, load this class and fail; readers do not load it. Trino refuses to write.
+# The last property prevents deletions of ftfile's files.
 _KEEPING_AWAY = {
     "write.location-provider.impl": "read_only_export_of_ftfile.Table",
     "write.py-location-provider.impl": "read_only_export_of_ftfile.Table",
@@ -117,7 +117,7 @@ class IcebergTable(Table):
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
         before = [manifest for manifest in self._manifests if live(manifest)]
-        # Readers look for the columns of all partitions in manifests, also of those that are gone.
+        # Readers look up the columns of all partitions in manifests, also of removed partitions.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
         old_manifests = [] if is_anew else commit.without(before, change.removes)
         commit.add(change.adds, done)
@@ -154,7 +154,7 @@ class IcebergTable(Table):
         try:
             if self._is_hinted(number):
                 return
-            # An export that was late must not lead readers back.
+            # A delayed export must not point readers to an older version.
             if number == max(self._numbers()):
                 self._fs.put(_HINT, str(number).encode())
             if number % EXPIRE_EVERY == 0:
@@ -184,7 +184,7 @@ class IcebergTable(Table):
         return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
 
     def _with_definitions(self, change: Change, retyped: list[str]) -> Json:
-        """Return the metadata of the commit before, with the columns and partitions of a change."""
+        """Return the metadata of the previous commit, with the columns and partitions of a change."""
         current = self._metadata
         if current is None:
             current = _first_metadata(self._location, change)
@@ -192,7 +192,7 @@ class IcebergTable(Table):
         ids = FieldIds(metadata["properties"].get(_MAPPING, "[]"))
         ids.renew(retyped)
         fields = ids.schema(change.columns)
-        # Some readers take other columns of a file for those that the mapping does not name.
+        # Some readers confuse other columns of a file with columns that the mapping does not name.
         for columns in change.file_columns:
             ids.schema(columns)
         metadata |= {
@@ -221,7 +221,7 @@ class IcebergTable(Table):
         }
 
     def _retyped(self, change: Change) -> list[str]:
-        """Return columns of partitions, former ones too, that get a type as which readers do not take older values."""
+        """Return current and former partition columns whose new type readers do not accept for older values."""
         if self._metadata is None or not change.is_redefined:
             return []
         schemas, specs = self._metadata["schemas"], self._metadata["partition-specs"]
@@ -236,11 +236,11 @@ class IcebergTable(Table):
         ]
 
     def _delete_expired(self, number: int) -> None:
-        """Delete old metadata, lists before that of the oldest snapshot, and manifests that no later one can name."""
+        """Delete old metadata, lists before the oldest snapshot, and manifests that no later list can name."""
         assert self._metadata is not None
         oldest = self._metadata["snapshots"][0]
         first = oldest["sequence-number"]
-        # A later list has manifests of this one, and else those that were written after it.
+        # A later list contains only manifests of this list, and manifests that were written after it.
         named = {relative(self._url, manifest["manifest_path"]) for manifest in self._list(oldest)}
         newest_expired = {"v": number - METADATA_KEPT, "snap-": first - 1, "": first}
         files = [(info.path, _NUMBERED.fullmatch(info.path, len(METADATA) + 1)) for info in self._fs.list(METADATA)]
@@ -274,7 +274,7 @@ def _first_metadata(location: str, change: Change) -> Json:
 
 
 def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list[Json]:
-    """Return the fields of a partitioning by columns, given by id and name: one column has one id in all of them."""
+    """Return the partition fields of columns, given by id and name; a column has the same id in all partition specs."""
     field_ids = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
     for column, _ in columns:
         field_ids.setdefault(column, max(field_ids.values(), default=_FIRST_PARTITION_ID - 1) + 1)
@@ -285,14 +285,14 @@ def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list
 
 
 def _has_former_columns(metadata: Json, manifests: list[Json]) -> bool:
-    """Return True if manifests have partitions by a column that the table has no more, or with another type and id."""
+    """Return True if manifests have partitions by a column that the table no longer has, or has with another id."""
     ids = {field["id"] for field in metadata["schemas"][metadata["current-schema-id"]]["fields"]}
     specs = {manifest["partition_spec_id"] for manifest in manifests}
     return any(field["source-id"] not in ids for spec in specs for field in metadata["partition-specs"][spec]["fields"])
 
 
 def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
-    """Raise a ConfigError for files that stay, with values of a column's former type."""
+    """Raise a ConfigError if remaining files have values of a column's former type."""
     if staying:
         raise ConfigError(
             f"column {columns[0]!r} has another type than in exported partitions, and Iceberg does not support this "
@@ -301,7 +301,7 @@ def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
 
 
 def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[str, str]:
-    """Return the summary of a snapshot: the operation by Iceberg's name, and numbers."""
+    """Return the summary of a snapshot: Iceberg's name of the operation, and counts."""
     operation = "append"
     if not (change.is_change or any(file.is_change for file in change.adds)):
         operation = "replace"
@@ -326,7 +326,7 @@ def _rows(manifests: list[Json]) -> int:
 
 
 def _snapshot_id(version: int) -> int:
-    return version + 1  # some readers take 0 for none
+    return version + 1  # some readers treat 0 as no snapshot
 
 
 def _name(number: int) -> str:

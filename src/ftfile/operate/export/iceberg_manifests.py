@@ -1,7 +1,7 @@
-"""Iceberg's manifests: Avro files of version 2, and those of a snapshot: kept, written anew, merged, and new ones.
+"""Iceberg's manifests as Avro files of version 2, and the manifests of a snapshot: kept, rewritten, merged and new.
 
-As in https://iceberg.apache.org/spec/#manifests. Files have names by their content, so that an export that is repeated
-after a crash, and one beside another, write no second ones.
+The format is https://iceberg.apache.org/spec/#manifests. File names are hashes of the content, so a repeated or
+concurrent export does not write a second file.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 ICEBERG = LIMITS["iceberg"].directory
 METADATA = f"{ICEBERG}/metadata"
 ANEW = f"Delete {ICEBERG!r} to export again"
-# A removed file makes its manifest be written anew; a reader opens all of them.
+# Removing a file rewrites its manifest, but a reader opens all manifests.
 MANIFEST_FILES = 10_000
 SMALL_MANIFESTS = 100
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 
-_MARKER = b"ftfile's iceberg"  # of blocks: equal contents make equal files
+_MARKER = b"ftfile's iceberg"  # of blocks; constant, so that equal contents give equal files
 _CODEC = "deflate"
 _NAME_BYTES = 16
 
@@ -97,7 +97,7 @@ MANIFESTS = {
 
 
 def entry_schema(partition: list[tuple[int, str, Any]]) -> Json:
-    """Return the schema of manifests with these partition columns: id, name, and type in Avro of each."""
+    """Return the schema of manifests with these partition columns: id, name, and Avro type of each."""
     values = [
         {**_optional(number, _avro_name(name), kind), "iceberg-field-name": name} for number, name, kind in partition
     ]
@@ -134,7 +134,7 @@ def entry_schema(partition: list[tuple[int, str, Any]]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a file: its schema, the texts beside that in the header, and its records.
+    """The content of a file: its schema, the other texts of the header, and its records.
 
     Dates and times are numbers, decimals are bytes.
     """
@@ -145,10 +145,10 @@ class Content:
 
 
 def write_avro(fs: FileSystem, kind: str, content: Content) -> tuple[str, int]:
-    """Write a file, whole, whose name begins with `kind`, unless it is there; return its path and length in bytes.
+    """Write a file whose name begins with `kind`, unless it exists; return its path and length in bytes.
 
     Raises:
-        CorruptData: the log says more rows or bytes than Iceberg can count.
+        CorruptData: the log contains more rows or bytes than Iceberg can count.
     """
     file, fastavro = io.BytesIO(), import_fastavro("an export to Iceberg")
     try:
@@ -159,24 +159,24 @@ def write_avro(fs: FileSystem, kind: str, content: Content) -> tuple[str, int]:
         raise CorruptData(layout.LOG, "numbers of rows and bytes whose sums have 64 bits", "larger numbers") from None
     data = file.getvalue()
     path = f"{METADATA}/{kind}-{hashlib.blake2b(data, digest_size=_NAME_BYTES).hexdigest()}.avro"
-    with contextlib.suppress(AlreadyExists):  # it is the same
+    with contextlib.suppress(AlreadyExists):  # the existing file has the same content
         fs.create_exclusive(path, data)
     return path, len(data)
 
 
 def read_avro(fs: FileSystem, url: str, file_url: str) -> Content:
-    """Return the content of a file of a directory, both by their URLs; CorruptData if it is none of `write_avro`."""
+    """Return the content of a file, given by URLs; raise CorruptData if `write_avro` did not write it."""
     fastavro, path = import_fastavro("an export to Iceberg"), relative(url, file_url)
     data = fs.read(path)
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
         schema = json.loads(reader.metadata["avro.schema"])
-        # Values as they are in the file: Python has no dates of the year 10000.
+        # Values as stored in the file, because Python does not support dates after the year 9999.
         start = header(_plain(schema), "null", _MARKER)
         records: list[Json] = []
         for part in reader:
             records += fastavro.reader(io.BytesIO(start + block(part.num_records, part.bytes_.read(), _MARKER)))
-    except (ValueError, KeyError, TypeError, EOFError, IndexError, zlib.error) as error:  # what bad bytes lead to
+    except (ValueError, KeyError, TypeError, EOFError, IndexError, zlib.error) as error:  # errors for damaged bytes
         raise CorruptData(path, "a manifest of Iceberg, or a list of them", repr(error), ANEW) from error
     return Content(
         schema, {name: text for name, text in reader.metadata.items() if not name.startswith("avro.")}, records
@@ -192,13 +192,13 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _avro_name(name: str) -> str:
-    """Return a name that Avro takes; readers go by the id of a field."""
+    """Return a name that Avro accepts; readers use the id of a field."""
     sanitized = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):X}", name)
     return f"_{sanitized}" if sanitized[:1].isdigit() else sanitized
 
 
 class SnapshotManifests:
-    """Writes the manifests that one snapshot brings; `manifests` describes them, as the list of a snapshot does."""
+    """Writes the new manifests of a snapshot; `manifests` contains their entries for the snapshot's list."""
 
     def __init__(self, fs: FileSystem, url: str, metadata: Json, snapshot_id: int, number: int) -> None:
         self._fs, self._url, self._metadata = fs, url, metadata
@@ -215,7 +215,7 @@ class SnapshotManifests:
         return f"{self._url}{path}"
 
     def without(self, manifests: list[Json], removes: Iterable[str]) -> list[Json]:
-        """Return the manifests that have none of the removed files; write those anew that have some."""
+        """Return the manifests without removed files; rewrite the manifests that contain some."""
         gone = {f"{self._url}{path}" for path in removes}
         old_manifests: list[Json] = []
         for manifest in manifests:
@@ -237,7 +237,7 @@ class SnapshotManifests:
         return old_manifests
 
     def merged(self, manifests: list[Json]) -> list[Json]:
-        """Return manifests with many small ones merged: a reader opens all of them."""
+        """Return the manifests with many small ones merged, because a reader opens all of them."""
         small = [manifest for manifest in manifests if live(manifest) < MANIFEST_FILES // 2]
         if len(small) < SMALL_MANIFESTS:
             return manifests
@@ -278,7 +278,7 @@ class SnapshotManifests:
             "format-version": "2",
             "content": "data",
         }
-        values: dict[int, Json] = {}  # files of a directory share them
+        values: dict[int, Json] = {}  # shared by the files of a directory
         entries: list[Json] = []
         for file in files:
             if id(file.values) not in values:
@@ -298,7 +298,7 @@ class SnapshotManifests:
     def _write(
         self, like: Content, entries: list[Json], spec_id: int, done: Callable[[int], object] = lambda _: None
     ) -> None:
-        """Write manifests of entries, with schema and texts of another one."""
+        """Write manifests of entries, with the schema and texts of another manifest."""
         for first in range(0, len(entries), MANIFEST_FILES):
             some = entries[first : first + MANIFEST_FILES]
             path, length = write_avro(self._fs, f"{self._number}-m", Content(like.schema, like.texts, some))
@@ -326,19 +326,19 @@ class SnapshotManifests:
 
 
 def relative(url: str, path: str) -> str:
-    """Return the path of a metadata file in its directory, from its URL; CorruptData for other URLs."""
+    """Return the path of a metadata file in its directory, from its URL; raise CorruptData for other URLs."""
     if not path.startswith(f"{url}{METADATA}/"):
         raise CorruptData(path, f"a file below {METADATA!r}", "another path", ANEW)
     return path[len(url) :]
 
 
 def live(manifest: Json) -> int:
-    """Return the number of files that a manifest has."""
+    """Return the number of live files in a manifest."""
     return int(manifest["added_files_count"] + manifest["existing_files_count"])
 
 
 def _inherit(entry: Json, manifest: Json) -> None:
-    """Say what an entry takes from its manifest, so that it can be moved to another one."""
+    """Write the values that an entry inherits from its manifest, so that it can be moved to another manifest."""
     for name in ("sequence_number", "file_sequence_number"):
         if entry[name] is None:
             entry[name] = manifest["sequence_number"]

@@ -1,4 +1,4 @@
-"""Columns as Iceberg has them: with ids that stay, by which older files are read through their names."""
+"""Iceberg's columns with stable ids, by which readers find the columns of older files through their names."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Path = tuple[str, ...]
 
 
 class FieldIds:
-    """The ids of all columns, and fields within them, that a table or its files have or had: one for each name."""
+    """The ids of all current and former columns and nested fields of a table and its files, one for each name."""
 
     def __init__(self, name_mapping: str) -> None:
-        """Take the ids that a table has given, as `name_mapping` returned them."""
+        """Read the assigned ids of a table from the text of `name_mapping`."""
         self._ids: dict[Path, int] = {}
         self._learn(json.loads(name_mapping), ())
-        self.last = max(self._ids.values(), default=0)  # the greatest id that was given
+        self.last = max(self._ids.values(), default=0)  # the greatest assigned id
 
     def of(self, name: str) -> int:
         """Return the id of a column."""
         return self._ids[name,]
 
     def renew(self, names: Iterable[str]) -> None:
-        """Give columns other ids, as if they had not been there before."""
+        """Assign new ids to columns, as if the columns were new."""
         for name in names:
             self.last += 1
             self._ids[name,] = self.last
@@ -50,9 +50,9 @@ class FieldIds:
         return self._fields(json.loads(spark)["fields"], ())
 
     def name_mapping(self) -> str:
-        """Return the text by which readers find the columns of files that have no ids."""
+        """Return the text with which readers find the columns of files without ids."""
         mapped: dict[Path, dict[str, Any]] = {(): {}}
-        for path, number in self._ids.items():  # what is within a column comes after it
+        for path, number in self._ids.items():  # nested fields come after their column
             mapped[path] = {"field-id": number, "names": [path[-1]]}
             mapped[path[:-1]].setdefault("fields", []).append(mapped[path])
         return json.dumps(mapped[()].get("fields", []), separators=(",", ":"))
@@ -99,15 +99,15 @@ class FieldIds:
 
 
 def promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return True if readers take values of one type of Iceberg, in manifests, for those of another."""
+    """Return True if readers accept values of one Iceberg type, in manifests, as values of another type."""
     old, new = (_DECIMAL.fullmatch(str(kind)) for kind in (before, now))
     is_larger = bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
-    # No float as double: the text of a partition is read as another double than the one of the float.
+    # Not float to double: the text of a partition is read as another double than the value of the float.
     return before == now or is_larger or (before, now) == ("int", "long")
 
 
 def avro_type(kind: str, number: int) -> Any:  # noqa: ANN401 - JSON
-    """Return the type in Avro of a partition's value, of this type and id in Iceberg."""
+    """Return the Avro type of a partition value with this Iceberg type and id."""
     match = _DECIMAL.fullmatch(kind)
     if match is None:
         return _AVRO.get(kind, kind)
@@ -122,7 +122,7 @@ def avro_type(kind: str, number: int) -> Any:  # noqa: ANN401 - JSON
 
 
 def raw_value(value: pa.Scalar, kind: str) -> Any:  # noqa: ANN401
-    """Return a partition's value of a type in Iceberg as `manifests.Content` has it."""
+    """Return a partition value of an Iceberg type, as in `Content`."""
     if not value.is_valid:
         return None
     if match := _DECIMAL.fullmatch(kind):

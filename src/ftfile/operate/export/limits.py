@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CONTROL = (re.compile(r"[\x00-\x1f\x7f]"), "a tab, a line break or another control character")
-# Some readers of Iceberg take a path for a URL, which ends there.
+# Some readers of Iceberg parse a path as a URL, where `#` or `?` ends the path.
 _CONTROL_OR_URL = (re.compile(r"[\x00-\x1f\x7f#?]"), "`#`, `?`, or a control character such as a tab or a line break")
 _WIDER = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
@@ -32,9 +32,10 @@ class Limits:
 
     name: str  # of the format
     directory: str  # of its metadata
-    types: re.Pattern[str]  # names of the types, in Spark's JSON, that it has
-    refused_in_names: tuple[re.Pattern[str], str] | None  # characters that no column's name has, and how errors say so
-    refused_in_paths: tuple[re.Pattern[str], str]  # characters that no path has, likewise
+    types: re.Pattern[str]  # supported type names, in Spark's JSON
+    # characters that column names cannot contain, and their description
+    refused_in_names: tuple[re.Pattern[str], str] | None
+    refused_in_paths: tuple[re.Pattern[str], str]  # the same for paths
     reads_as: Callable[[Any, Any], bool]  # returns True if files with a column of one type can be read as another type
 
     def refuse_columns(self, schema: str) -> None:
@@ -53,7 +54,7 @@ class Limits:
                 )
 
     def refuse_encoding(self, encoding: Mapping[str, Any], schema: str, *, has_filters: bool) -> None:
-        """Raise a ConfigError for files, described as in the log, that are no part of a table with these columns."""
+        """Raise a ConfigError for files, described as in the log, that a table with these columns cannot contain."""
         form = encoding["format"]
         if form["name"] != "parquet":
             raise ConfigError(f"files are {form['name']}, but an export to {self.name} needs Parquet")
@@ -90,7 +91,7 @@ class Limits:
             raise ConfigError(f"the directory {url!r} contains {characters}, which {self.name}'s readers cannot open")
 
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
-        """Return the name of a type within one, in Spark's JSON, that the format does not have."""
+        """Return the name of an unsupported type within a type, in Spark's JSON; None if all are supported."""
         if isinstance(kind, str):
             return None if self.types.fullmatch(kind) else kind
         inner = [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
@@ -99,7 +100,7 @@ class Limits:
 
 
 def _names(field: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the name of a column, and those of the fields in its type, each behind those that it is in."""
+    """Yield the path of a column, and the paths of the fields nested in its type."""
     yield (field["name"],)
     kinds = [field["type"]]
     for kind in kinds:
@@ -109,7 +110,7 @@ def _names(field: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return True if Iceberg reads one type as another: larger ones, and structs that have a field in common."""
+    """Return True if Iceberg reads one type as another: wider types, and structs with a common field."""
     if before == now:
         return True
     if isinstance(before, str) and isinstance(now, str):
@@ -121,12 +122,12 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
     fields = {field["name"]: field["type"] for field in before.get("fields", ())}
     inner += [(fields[field["name"]], field["type"]) for field in now.get("fields", ()) if field["name"] in fields]
-    # Without a field that both have, some readers cannot tell a null struct from one of nulls.
+    # Without a common field, some readers cannot distinguish a null struct from a struct of nulls.
     return bool(inner) and all(_promotes(*pair) for pair in inner)
 
 
 LIMITS = {
-    # Delta takes other names in tables that map them, which takes a field id in each file.
+    # Delta supports other names only with column mapping, which needs a field id in each file.
     "delta": Limits(
         "Delta",
         "_delta_log",

@@ -1,4 +1,4 @@
-"""The versions of a directory as changes of a table: one for each, in order, as far as files are published."""
+"""The versions of a directory as changes of a table, in order, up to the last published version."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from ftfile.operate.export.limits import Limits
 
 
-# Files after which an export tells how far it is.
+# Files after which an export reports its progress.
 COUNTED = 10_000
 
 _log = get_logger(__name__)
 
 
 class Exported(NamedTuple):
-    """The version of a directory that a commit of a table stands for."""
+    """The version of a directory that a commit of a table represents."""
 
-    commit: int  # number of the table's own commit, from 0 on
+    commit: int  # number of the table's commit, from 0 on
     version: int  # of the directory
     nonce: str  # of its record
     schema: str  # key of its columns in the log
@@ -56,7 +56,7 @@ class File:
     size_bytes: int
     rows: int
     values: Mapping[str, pa.Scalar]  # of the partition columns, typed
-    is_change: bool = True  # its rows are new to readers
+    is_change: bool = True  # True if its rows are new to readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +64,15 @@ class Change:
     """The content of a commit of a table."""
 
     exported: Exported
-    operation: str  # what was done to the directory
+    operation: str  # operation on the directory
     time_ms: int  # when the version was created, since 1970 UTC
-    table_time_ms: int  # when the oldest kept version was
+    table_time_ms: int  # creation time of the oldest kept version
     columns: str  # of the rows, as Spark's JSON
-    is_redefined: bool = False  # the columns, or those of the partitions, may be other ones than in the commit before
-    is_change: bool = True  # rows came or went; False where they are only in other files
-    file_columns: list[str]  # of the files that come, which may have more, as Spark's JSON
+    is_redefined: bool = False  # True if the columns or partition columns may differ from the previous commit
+    is_change: bool = True  # False if rows were only moved to other files
+    file_columns: list[str]  # of the added files, which may have more columns, as Spark's JSON
     adds: list[File]
-    removes: list[str]  # paths of the files that go, relative to the directory
+    removes: list[str]  # paths of the removed files, relative to the directory
 
 
 class Table(ABC):
@@ -82,7 +82,7 @@ class Table(ABC):
 
     @abstractmethod
     def newest(self) -> Exported | None:
-        """Return the version that the newest commit stands for, if any; ConfigError if another program wrote it."""
+        """Return the version of the newest commit, if any; ConfigError if another program wrote the commit."""
 
     @abstractmethod
     def live_paths(self) -> set[str]:
@@ -90,61 +90,61 @@ class Table(ABC):
 
     @abstractmethod
     def refuse(self, whole: Change) -> None:
-        """Raise a ConfigError if the table cannot come to have all that is live then, and nothing else."""
+        """Raise a ConfigError if the table cannot be changed to contain exactly these live files."""
 
     @abstractmethod
     def append(self, change: Change, done: Callable[[int], object]) -> None:
-        """Create a commit, whole, in one step.
+        """Create a commit atomically.
 
         `done` is called with the number of files that were added since the last call.
 
         Raises:
-            AlreadyExists: somebody else did.
-            ConfigError: the format has no such change.
+            AlreadyExists: another process created this commit.
+            ConfigError: the format does not support the change.
         """
 
     @abstractmethod
     def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
-        """Do what only helps readers after the newest commit, unless it is done. `whole` returns all that is live."""
+        """Run idempotent work after the newest commit that helps readers. `whole` returns all live files."""
 
 
 class Versions:
-    """The versions of a directory up to a head, with what a format cannot say refused."""
+    """The versions of a directory up to a head; files that a format does not support are refused."""
 
     def __init__(self, log: CommitLog, head: LogState, limits: Limits) -> None:
         self.log, self.head = log, head
         self._limits = limits
-        # The head forgets those that only older rows have; snapshots add them.
+        # The head does not contain definitions that only older rows use; snapshots add them.
         self._definitions = dict(head.definitions)
         self._values: dict[tuple[str, str, str], Mapping[str, pa.Scalar]] = {}
 
     def snapshot(self, version: int) -> Snapshot:
-        """Return a version with what is live, whose definitions are known from then on."""
+        """Return the snapshot of a version, and remember its definitions."""
         snapshot = take_snapshot(self.log, version, as_recorded=True)
         self._definitions.update(snapshot.definitions)
         return snapshot
 
     def know(self, version: int, keys: set[str]) -> None:
-        """Learn definitions that a version has."""
+        """Read the definitions of a version, if some of the keys are unknown."""
         if not self._definitions.keys() >= keys:
             self.snapshot(version)
 
     def nonce(self, version: int) -> str:
-        """Return the nonce of a version's record; empty where it is no longer kept."""
+        """Return the nonce of a version's record; empty if the record is no longer kept."""
         if version == self.head.version:
             return self.head.nonce
         record = self.log.read_record(version)
         return "" if record is None else record.nonce
 
     def columns(self, schema: str) -> str:
-        """Return the columns of a key as Spark's JSON; CorruptData for none that ftfile writes."""
+        """Return the columns of a key as Spark's JSON; raise CorruptData for a schema that ftfile never writes."""
         with Decoding(layout.LOG, "the schema of a version"):
             schema_json: str = self._definitions[schema]
             recorded_schema(schema_json)
             return schema_json
 
     def encoding(self, key: str) -> dict[str, Any]:
-        """Return an encoding, of which the parts are read that exports go by; CorruptData for others."""
+        """Return an encoding, with checks of the fields that exports use; raise CorruptData if they are invalid."""
         with Decoding(layout.LOG, "an encoding of files"):
             encoding: dict[str, Any] = self._definitions[key]
             recorded_schema(encoding["schema"])
@@ -155,7 +155,7 @@ class Versions:
             return encoding
 
     def file_columns(self, adds: Iterable[Add]) -> list[str]:
-        """Return the columns of files, each set once, as Spark's JSON."""
+        """Return the distinct sets of columns of files, as Spark's JSON."""
         return sorted({self.encoding(key)["schema"] for key in {add.encoding for add in adds}})
 
     def partition_by(self, encoding: str) -> list[str]:
@@ -163,14 +163,14 @@ class Versions:
         return [*self.encoding(encoding)["partitionBy"]]
 
     def partition_columns(self, snapshot: Snapshot) -> list[str]:
-        """Return the partition columns of a version, which all of its rows have."""
+        """Return the partition columns of a version, which are the same for all of its rows."""
         some = next(iter(snapshot.adds.values()), None)
         key = some.encoding if some is not None else self.head.encoding
         assert key is not None
         return self.partition_by(key)
 
     def refuse(self, adds: Iterable[Add], schema: str) -> None:
-        """Raise a ConfigError for what the format cannot say of these adds, or of the columns."""
+        """Raise a ConfigError if the format does not support these adds or the columns."""
         columns = self.columns(schema)
         self._limits.refuse_columns(columns)
         parts = [add for add in adds if add.kind == "part"]
@@ -189,7 +189,7 @@ class Versions:
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 
     def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
-        """Return all finished parts of a version, and count them; ConfigError for what the format cannot say."""
+        """Return all finished parts of a version, and count them; ConfigError if the format does not support a part."""
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
@@ -202,15 +202,15 @@ class Versions:
         return files
 
     def time_ms(self, version: int) -> int:
-        """Return when a version, or the oldest kept one if that is later, was created, in ms since 1970 UTC."""
+        """Return the creation time of a version, or of the oldest kept version if later, in ms since 1970 UTC."""
         return created_ms(self.log, max(version, self.head.log_start)) or 0
 
     def require_own(self, version: int, nonce: str, directory: str) -> None:
-        """Refuse to go on after an export of another history, such as of a directory whose log was restored.
+        """Refuse to continue an export of another history, such as of a directory whose log was restored.
 
         Raises:
-            AlreadyExists: another export is further than this one's head.
-            ConfigError: the version is not that of this directory.
+            AlreadyExists: another export is ahead of this head.
+            ConfigError: the version belongs to another history.
         """
         if self.head.version < version <= self.log.refresh().version:
             raise AlreadyExists("export", directory, "another export is ahead")
@@ -234,7 +234,7 @@ class Exporter:
         self._versions, self._table, self._context = versions, table, context
 
     def plan(self) -> int:
-        """Return how many versions `run` would export at most; ConfigError if it would refuse them, or the table."""
+        """Return how many versions `run` would export at most; ConfigError if it would refuse them or the table."""
         first, last, newest = self._due()
         if first > last:
             return 0
@@ -244,14 +244,14 @@ class Exporter:
         return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
 
     def run(self, progress: OnProgress | None = None) -> int:
-        """Return how many versions were exported; AlreadyExists if somebody else exports."""
+        """Return the number of exported versions; AlreadyExists if another process exports."""
         first, last, newest = self._due()
         if newest is not None and newest.version >= self._versions.head.log_start:
-            self._follow_up(newest)  # a crash may have come before
+            self._follow_up(newest)  # an earlier export may have crashed before this step
         if first > last:
             return 0
         clock = self._context.clock
-        # Each file is described, and then written.
+        # Each file counts twice: when it is described, and when it is written.
         files = Tracker("export", clock, progress, 0, unit="steps")
         if newest is None:
             self._append(self._whole(last, 0, self._context.ids.unique(), files), files)
@@ -278,14 +278,14 @@ class Exporter:
         return last + 1 - first
 
     def _due(self) -> tuple[int, int, Exported | None]:
-        """Return the first and the last version to export, and what the table has."""
+        """Return the first and the last version to export, and the newest version of the table."""
         newest = self._table.newest()
         if newest is not None:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
         return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
 
     def _append_difference(self, newest: Exported, version: int, files: Tracker) -> Exported:
-        """Append one commit that makes the files of the table those of a version."""
+        """Append one commit that changes the files of the table to the files of a version."""
         whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = {file.path for file in whole.adds}
         whole.removes.extend(sorted(before - paths))
@@ -304,7 +304,7 @@ class Exporter:
                 "Export again: the log no longer contains it",
             )
         if any((remove.final_path or "").startswith(f"{layout.RETIRED}/") for remove in record.removes):
-            # A repair removes files by names that nothing ever had.
+            # A repair removes files under names that were never used.
             return self._append_difference(newest, version, files)
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = [add for add in record.adds if add.kind == "part"]
@@ -344,7 +344,7 @@ class Exporter:
         self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
 
     def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
-        """Return a commit of all that is live in a version."""
+        """Return a commit with all live files of a version."""
         versions = self._versions
         snapshot = versions.snapshot(version)
         if tracker is not None:
@@ -366,7 +366,7 @@ class Exporter:
 
 
 def last_published(head: LogState) -> int:
-    """Return the newest version up to which all files are published; -1 for none."""
+    """Return the newest version up to which all files are published; -1 if there is no such version."""
     return min(head.unpublished, default=head.version + 1) - 1
 
 

@@ -1,1 +1,1 @@
-"""Verifying a directory: files on storage are compared with the log. Nothing is written."""
+"""Verification of a directory, which compares files on storage with the log and writes nothing."""

@@ -1,4 +1,4 @@
-"""Files compared with the log: those of live adds, their places and lengths, and those that no record knows."""
+"""Comparison of files with the log: paths and lengths of live adds, and files that no record names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ NAMES_TOLD = 10
 
 @dataclass
 class Files:
-    """The files on storage, and how they compare with live adds."""
+    """The files on storage, and their differences from live adds."""
 
     fs: FileSystem
-    visible: dict[str, int] = field(default_factory=dict)  # lengths of what plain readers see; -1 for live parts found
-    staged: dict[str, int] = field(default_factory=dict)  # of what attempts wrote
+    # lengths of files that plain readers see; -1 for verified live parts
+    visible: dict[str, int] = field(default_factory=dict)
+    staged: dict[str, int] = field(default_factory=dict)  # files that attempts wrote
     retired: dict[str, int] = field(default_factory=dict)  # of removed parts
     parts: int = 0
     segments: int = 0
@@ -64,9 +65,9 @@ def list_files(fs: FileSystem) -> Files:
 
 
 def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
-    """Look for the file of every live add.
+    """Compare the file of every live add.
 
-    `still_live` is asked of an add whose file is not found, since a query may have removed it meanwhile.
+    If the file of an add is not found, `still_live` is called, because a query may have removed the add.
     """
     odd: list[Add] = []
     segments: list[Add] = []
@@ -122,7 +123,7 @@ def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[A
 
 
 def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
-    """Look once more for what is not simply at its final name, one by one."""
+    """Check parts that are not simply at their final name, one by one."""
     places = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
     for add, where in zip(odd, places, strict=True):
         final = add.final_path or ""
@@ -164,7 +165,7 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
 
 
 def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
-    """Yield those of several parts with one final name whose file is not there."""
+    """Yield a finding for each of several parts with the same final name whose file is missing."""
     owner = next((add for add in adds if has_content(files.fs, final, add)), None)
     if owner is not None:
         files.visible[final] = -1
@@ -183,14 +184,14 @@ def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Findin
 
 
 def _hidden_copy(files: Files, add: Add) -> str | None:
-    """Return the retired or quarantined file that has the content of a part, if there is one."""
+    """Return the retired or quarantined file with the content of a part; None if there is no such file."""
     quarantined = {info.path: info.size_bytes for info in list_or_empty(files.fs, layout.QUARANTINE)}
     candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
     return next((path for path in candidates if has_content(files.fs, path, add)), None)
 
 
 def report_unknown_files(files: Files, history: History, published: int) -> None:
-    """Report visible files of no live part; everything up to version `published` is said to be published."""
+    """Report visible files that belong to no live part; versions up to `published` count as published."""
     for directory in files.nested:
         expected, actual = "no other directory of ftfile", "a directory of ftfile, or a store"
         files.findings.append(find("nested-directory", directory, expected, actual))
@@ -203,21 +204,21 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
-        # Whether it is visible again or still depends on whether its removal is published.
+        # A removal that is not published yet explains the visible file; otherwise, the file has returned.
         code, actual = "not-hidden", "the removed part"
         if version <= published:
             code, actual = "returned-part", "the removed part: plain readers see old rows and new rows"
         expected, action = "no file: it was replaced or removed", Action("retire", path, remove=remove)
         files.findings.append(find(code, path, expected, actual, action))
     for note in [path for path in files.staged if layout.is_note(path)]:
-        # A task writes this file under its final name, or was killed in doing so.
+        # A task is writing this file under its final name, or was killed while it wrote.
         unknown.pop(read_note(files.fs, note) or "", None)
     _report_paths(files, "foreign-files", "no file: removed parts had these names", foreign)
     _report_paths(files, "unknown-files", "files that a record names", list(unknown))
 
 
 def report_staged_files(files: Files, history: History) -> None:
-    """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
+    """Report removed parts and dead letters that are still staged; unneeded files remain in `files`."""
     for path, remove in history.removed_staged.items():
         if files.staged.pop(path, None) is not None:
             actual = "its staged file, which a delayed publisher would publish"

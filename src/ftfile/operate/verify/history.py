@@ -1,6 +1,6 @@
-"""The records that are there, one after the other: whether they follow one another, and checkpoints and ranges agree.
+"""The sequence of kept records, compared with checkpoints and ranges.
 
-Adds are compared by sums of their hashes, so that memory does not hold them.
+Adds are compared by sums of their hashes, so that they need not be kept in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.operate.verify.log_scan import LogScan
 
 
-# Folded into the state together.
+# Applied to the state together.
 RECORDS_AT_ONCE = 256
 # Sums are kept to 64 bits.
 WHOLE = (1 << 64) - 1
@@ -43,7 +43,7 @@ _FIELDS = attrgetter(
 def read_history(
     scan: LogScan, names: Container[str], staged: Container[str], on_record: Callable[[Record], object] | None
 ) -> History:
-    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage.
+    """Read and compare the kept records; `names` are the visible files, `staged` the staged files.
 
     `on_record` is called with each record.
     """
@@ -53,7 +53,7 @@ def read_history(
 
 
 def add_hash(add: Add) -> int:
-    """Return a hash of all that ranges keep of an add; the same within this process only."""
+    """Return a hash of all fields of an add that ranges contain; it is stable only within this process."""
     return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
 
 
@@ -63,7 +63,7 @@ def _with(add_sum: int, added: int, removed: int | None = None) -> int:
 
 @dataclass(slots=True)
 class _RangeSums:
-    """The expected content of a range: sums over the adds it keeps, those it ended, and those it removes."""
+    """The expected content of a range: sums over its kept, ended and removed adds."""
 
     name: layout.CompactedName
     log_start: int
@@ -84,20 +84,20 @@ class History:
     """The history in the kept records."""
 
     def __init__(self, scan: LogScan, names: Container[str], staged: Container[str]) -> None:
-        self.records = 0  # that were read
+        self.records = 0  # number of records that were read
         self.live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
-        # The newest removed part of each final name at which something is, and the version that removed it.
+        # The newest removed part of each final name that exists, and the version that removed it.
         self.removed: dict[str, tuple[Remove, int]] = {}
         self.removed_staged: dict[str, Remove] = {}  # by path
         self.staged_letters: list[Add] = []
         self.letters: dict[str, Add] = {}  # dead letters by their final path
-        self.given_up: set[str] = set()  # ids of adds that repairs have ended: their files may be gone
+        self.given_up: set[str] = set()  # ids of adds that repairs have removed: their files may be missing
         self.findings: list[Finding] = []
         self._scan = scan
         self._start = scan.state.log_start
         self._names = names
         self._staged = staged
-        self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
+        self._live: dict[str, int] | None = {}  # by id: the version that added it, and its hash, packed into one number
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
         self._last_checkpoint = max((name.version for name in scan.checkpoints), default=-1)
@@ -127,19 +127,19 @@ class History:
             self._report_missing(missing)
         if self._live is not None:
             self.live_sum = sum(packed & WHOLE for packed in self._live.values()) & WHOLE
-            self._live = None  # the live adds come again, with the snapshot
+            self._live = None  # frees memory: the snapshot contains the live adds again
 
     def _begin(self) -> None:
-        """Begin with the oldest kept version, where older ones are gone."""
+        """Begin with the oldest kept version, if older versions were deleted."""
         self._state = None
         try:
             snapshot = snapshot_at(self._scan.reader(), self._scan.state, self._start)
             self._live = {add.id: self._start << 64 | add_hash(add) for add in snapshot.adds.values()}
         except CorruptData:
-            self._live = None  # the head's snapshot fails likewise, and tells of it
+            self._live = None  # the head's snapshot also fails, and the failure is reported there
 
     def _comparable_ranges(self) -> Iterator[_RangeSums]:
-        """Yield the ranges that can be compared with records; look at the others as far as that goes."""
+        """Yield the ranges that can be compared with records; check the others as far as possible."""
         for name in sorted(list_compacted(self._scan.log.fs)):
             if layout.compacted_path(name) in self._scan.misleading:
                 continue
@@ -157,7 +157,7 @@ class History:
                 yield _RangeSums(name, content.log_start)
 
     def _report_strange_ranges(self) -> None:
-        """Report files that are named like ranges, for versions that no range stands for: readers ignore them."""
+        """Report files with a range's ending but an invalid version interval; readers ignore them."""
         for info in list_or_empty(self._scan.log.fs, layout.COMPACTED):
             if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
                 expected = "a name with versions that one range may contain"
@@ -165,7 +165,7 @@ class History:
                 self.findings.append(finding)
 
     def _skip(self, version: int) -> None:
-        """Go on behind a record that is missing: what it said is known from the next checkpoint on."""
+        """Continue after a missing record: its changes are known from the next checkpoint on."""
         self._live = None
         self._waiting, self._active = [], []
         self._pending.clear()
@@ -182,7 +182,7 @@ class History:
         self._fold(record)
         if self._live is not None:  # a range may remove adds of records that are missing
             self._active += [sums for sums in self._waiting if sums.name.first == version]
-        # What was live at the oldest version has its changes in it.
+        # The snapshot of the oldest version already contains its changes.
         if self._live is not None and (self._start == 0 or version > self._start):
             self._change(record, self._live)
         for sums in [sums for sums in self._active if sums.name.last == version]:
@@ -201,7 +201,7 @@ class History:
         self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
-        """Follow the state up to the newest checkpoint, many records at a time, and compare it with the checkpoints."""
+        """Apply many records at a time up to the newest checkpoint, and compare the state with the checkpoints."""
         if record.version > self._last_checkpoint:
             return
         self._pending.append(record)
@@ -245,7 +245,7 @@ class History:
         try:
             content = read_range(self._scan.log.fs, sums.name, ended=True)
         except (NotFound, CorruptData):
-            return  # others merge
+            return  # another process is merging ranges
         removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
         sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
         if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
@@ -274,7 +274,7 @@ class History:
             snapshot_at(self._scan.reader(), self._scan.state)
         except CorruptData:
             finding = find("missing-record", path, expected, actual, Action("cut-log", version=missing[0]))
-            # All that comes before the first of an uncut log can be read.
+            # A log that starts at version 0 can be read up to the first missing record.
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
         remedy = (
@@ -287,7 +287,7 @@ class History:
 
 
 def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
-    """Yield the adds of a range's documents after the versions that brought and ended them."""
+    """Yield the adds of a range's documents, each after the versions that added and removed it."""
     for document in documents:
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
@@ -297,7 +297,7 @@ def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Ad
 def _with_next(
     records: Iterable[tuple[int, Record | None]],
 ) -> Iterator[tuple[int, Record | None, Record | None, Record | None]]:
-    """Yield each version with its record and the two behind it; None where there is none."""
+    """Yield each version with its record and the next two records; None for missing records."""
     window: deque[tuple[int, Record | None]] = deque()
     for pair in chain(records, [(-1, None)] * 2):
         window.append(pair)
@@ -308,5 +308,5 @@ def _with_next(
 
 
 def _sum_of(documents: Iterable[Document]) -> int:
-    """Return the sum of the adds with their versions, as `_RangeSums` has it."""
+    """Return the sum of the adds with their versions, as in `_RangeSums`."""
     return sum(_with(add_hash(add), added, removed) for added, removed, add in adds_in(documents)) & WHOLE

@@ -1,4 +1,4 @@
-"""The log as files: how far it can be read, which checkpoints are right, and which records are lost."""
+"""A scan of the log's files for its readable end, valid checkpoints, and lost records."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class LogScan:
     """The content of the log's files."""
 
     log: CommitLog
-    state: LogState = field(default_factory=LogState)  # of the newest version that can be read; nothing is unpublished
-    versions: frozenset[int] = frozenset()  # of the records that are there
-    checkpoints: dict[layout.CheckpointName, LogState] = field(
-        default_factory=dict
-    )  # that can be read and are of this log
-    broken: int | None = None  # the first version that cannot be read although there are later ones
-    published: int = -1  # the version up to which a hint of this log calls everything published
-    misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
-    beyond: dict[str, int] = field(default_factory=dict)  # of derived files that know later versions: the last of each
+    state: LogState = field(default_factory=LogState)  # of the newest readable version, with nothing unpublished
+    versions: frozenset[int] = frozenset()  # of the existing records
+    checkpoints: dict[layout.CheckpointName, LogState] = field(default_factory=dict)  # readable checkpoints of this log
+    broken: int | None = None  # the first unreadable version, if there are later versions
+    published: int = -1  # the version up to which a hint of this log marks all files as published
+    misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must ignore
+    # the last version of each derived file that contains later versions
+    beyond: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    foreign: set[int] = field(default_factory=set)  # versions of records of another log, by derived files of this one
+    # versions whose record belongs to another log, according to derived files of this log
+    foreign: set[int] = field(default_factory=set)
 
     def reader(self) -> CommitLog:
-        """Return a log that does not see what misleads."""
+        """Return a log that hides misleading files."""
         fs = self.log.fs
         if not self.misleading:
             return CommitLog(fs)
@@ -66,16 +66,16 @@ class LogScan:
         return CommitLog(_Hiding(fs, self.misleading))
 
     def readable(self, version: int) -> Record | None:
-        """Return a record; None if there is none, or it is damaged."""
+        """Return a record; None if it is missing or damaged."""
         try:
             return self.log.read_record(version)
         except CorruptData:
             return None
 
     def is_foreign(self, version: int) -> bool:
-        """Return True if the record of a version does not go with its neighbours; asked where a derived file does not.
+        """Return True if a record contradicts its neighbours; called if a derived file contradicts the record.
 
-        The newest one has no other witness than the one before.
+        The newest record can only be compared with the record before it.
         """
         record, after, behind = (self.readable(number) for number in range(version, version + 3))
         if record is None or after is not None:
@@ -84,7 +84,7 @@ class LogScan:
         return before is not None and _breaks(before, record)
 
     def contradicts(self, version: int, record: Record | None, nonce: str | None) -> bool:
-        """Return True if a derived file of a version is of another log than its record; False if the record is."""
+        """Return True if a derived file belongs to another log than its record; False if the record does."""
         if record is None or record.nonce == nonce:
             return False
         if self.is_foreign(version):
@@ -92,14 +92,14 @@ class LogScan:
         return version not in self.foreign
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Yield versions and what is `readable` of each; many records are asked for side by side."""
+        """Yield versions with the result of `readable`; many records are read in parallel."""
         for start in range(first, last + 1, THREADS_MAX):
             versions = range(start, min(start + THREADS_MAX, last + 1))
             yield from zip(versions, parallel(self.log.fs, self.readable, versions), strict=True)
 
 
 def is_foreign(record: Record, after: Record | None, behind: Record | None) -> bool:
-    """Return True if a record is not the one that the next one follows, and that one is followed itself."""
+    """Return True if the next record follows another record than this one, and is itself followed."""
     return _breaks(record, after) and (after is None or not _breaks(after, behind))
 
 
@@ -108,7 +108,7 @@ def _breaks(record: Record, after: Record | None) -> bool:
 
 
 class _Hiding(WrapperFileSystem):
-    """A file system, for reading, on which some files are not found."""
+    """A read-only file system that hides some files."""
 
     def __init__(self, inner: FileSystem, paths: Collection[str]) -> None:
         super().__init__(inner)
@@ -124,14 +124,14 @@ class _Hiding(WrapperFileSystem):
 
 
 def scan_log(fs: FileSystem) -> LogScan:
-    """Read checkpoints and the records after the newest right one."""
+    """Read checkpoints, and the records after the newest valid checkpoint."""
     scan = LogScan(CommitLog(fs))
     links = [path for path, info in walk(fs, layout.META).items() if info.is_link]
     scan.findings += [
         find("link", path, "a file or a directory", "a link, or another entry that is not a file") for path in links
     ]
     if any(layout.parent(path) == layout.META for path in links):
-        scan.broken = 0  # nothing behind it can be listed
+        scan.broken = 0  # nothing below it can be listed
         return scan
     scan.findings += [*_check_format(scan), *_check_marker(fs)]
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
@@ -139,7 +139,7 @@ def scan_log(fs: FileSystem) -> LogScan:
             actual = "no directory: it was deleted, or the directory was copied without empty directories"
             action = Action("make-directory", path)
             scan.findings.append(find("missing-directory", path, "a directory", actual, action))
-    with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
+    with contextlib.suppress(NotFound):  # on stores with implied directories, for an empty log
         names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
     suspects = _read_checkpoints(scan)
@@ -167,12 +167,12 @@ def _check_format(scan: LogScan) -> Iterator[Finding]:
         yield find("missing-format", path, expected, "no such file", write)
     except CorruptData as error:
         finding = find("bad-format", path, expected, error.found, Action("move-aside", path), write)
-        # The id of an encrypted directory is in no other file.
+        # No other file contains the id of an encrypted directory.
         yield finding.without_repair() if isinstance(scan.log.fs, SealedFileSystem) else finding
 
 
 def _is_format_foreign(scan: LogScan) -> bool:
-    """Return True if the format file of an encrypted directory says an id by which none of several files fits."""
+    """Return True if no log file is authentic with the id in the format file of an encrypted directory."""
     if not isinstance(scan.log.fs, SealedFileSystem) or scan.state.version >= 0 or len(scan.versions) < 2:  # noqa: PLR2004
         return False
     ends = min(scan.versions), max(scan.versions)
@@ -191,7 +191,7 @@ def _check_marker(fs: FileSystem) -> Iterator[Finding]:
 
 
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
-    """Return the findings that cost no more than a look at the head: lost newest records, a future horizon, code."""
+    """Return the findings that need only the head: lost newest records, a future horizon, and code of users."""
     scan = LogScan(log, head)
     for name in list_checkpoints(log.fs):
         if name.version > head.version:
@@ -202,22 +202,22 @@ def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
 
 
 def count_quarantined(fs: FileSystem) -> int:
-    """Return the number of files that repairs have put aside."""
+    """Return the number of quarantined files."""
     return sum(info.path.endswith(".quarantined") for info in list_or_empty(fs, layout.QUARANTINE))
 
 
 def advance(state: LogState, *records: Record) -> LogState:
-    """Return the state after some more records, with nothing unpublished; CorruptData for one that does not follow."""
+    """Return the state after further records, with nothing unpublished; CorruptData if a record does not follow."""
     return replace(after(state, *records), unpublished={})
 
 
 def _anew(path: str, kind: str) -> tuple[Action, Action]:
-    """Return the actions that put a derived file aside and make it anew."""
+    """Return the actions that quarantine and rebuild a derived file."""
     return Action("move-aside", path), Action(f"rebuild-{kind}")
 
 
 def _read_checkpoints(scan: LogScan) -> dict[str, str]:
-    """Take in the checkpoints that are right; return the paths of the others, each with how it differs."""
+    """Add the valid checkpoints to the scan; return the faults of the others by path."""
     suspects: dict[str, str] = {}
     for name in sorted(list_checkpoints(scan.log.fs)):
         path = layout.log_checkpoint_path(name)
@@ -235,14 +235,14 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
         elif checkpoint.version != name.version or scan.contradicts(name.version, record, checkpoint.nonce):
             suspects[path] = f"version {checkpoint.version} of another history"
         elif name.version in scan.foreign:
-            scan.misleading.add(path)  # readers go by the record
+            scan.misleading.add(path)  # readers use the record
         elif record is not None:
             scan.checkpoints[name] = replace(checkpoint, unpublished={})
     return suspects
 
 
 def _read_to_end(scan: LogScan) -> None:
-    """Read on from the newest checkpoint to where the log ends, or cannot be read."""
+    """Read from the newest checkpoint to the end of the log, or to the first unreadable record."""
     newest = max(scan.checkpoints, default=None)
     scan.state = scan.checkpoints[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
@@ -278,13 +278,13 @@ def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
 
 
 def _look_beyond(scan: LogScan) -> None:
-    """Look for what tells that the newest records are lost."""
+    """Find derived files that show that the newest records are lost."""
     fs, head = scan.log.fs, scan.state.version
     hint = read_published(fs)
     if hint is not None and hint.version > head:
         scan.beyond[layout.PUBLISHED_HINT] = hint.version
     scan.beyond |= {layout.compacted_path(name): name.last for name in list_compacted(fs) if name.last > head}
-    # Queries may have gone on meanwhile.
+    # Queries may have committed these versions since.
     scan.beyond = {path: last for path, last in scan.beyond.items() if not fs.exists(layout.record_path(last))}
     scan.misleading |= scan.beyond.keys()
     if not scan.beyond or scan.broken is not None:
@@ -296,7 +296,7 @@ def _look_beyond(scan: LogScan) -> None:
 
 
 def _check_log_directory(scan: LogScan) -> None:
-    """Report a log without a directory: it is made before the first commit, and then no copy leaves it out."""
+    """Report a log without its directory, which is created before the first commit and part of every copy."""
     fs, path = scan.log.fs, layout.LOG
     if scan.state.version >= 0 or fs.capabilities.implied_directories or fs.exists(path):
         return
@@ -328,9 +328,9 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
 
 
 def _check_windows(scan: LogScan) -> Iterator[Finding]:
-    """Yield what an opening of the store would stop at: the first damage of each writer's windows."""
+    """Yield the first damage of each writer's windows, which would stop an opening of the store."""
     if scan.broken is not None:
-        return  # which windows count is not known
+        return  # the recorded windows are unknown
     log = scan.reader()
     for directory in list_wal_writers(log.fs):
         writer = directory.rpartition("/")[2]
@@ -349,7 +349,7 @@ def name_code(head: LogState) -> Iterator[Finding]:
 
 
 def _code_at(head: LogState) -> set[tuple[str, str]]:
-    """Return options with the code of users that they name; settings that cannot be read name none."""
+    """Return options with the code of users that they name; unreadable settings are skipped."""
     named: set[tuple[str, str]] = set()
     for key in {query.settings for query in head.queries.values() if query.settings is not None}:
         with contextlib.suppress(CorruptData), Decoding(layout.LOG, "the settings of a query"):
@@ -365,10 +365,10 @@ def _code_at(head: LogState) -> set[tuple[str, str]]:
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:
-    """Yield a finding if the horizon lies after the store's time, so that commits fail.
+    """Yield a finding if the horizon is after the store's time, so that commits fail.
 
-    The store's time is that of a file written now, so it is only looked at if this machine's clock, or the time of the
-    newest record, makes the horizon doubtful. If nothing can be written here, there is no finding.
+    Reading the store's time writes a file. It is therefore only read if this machine's clock, or the time of the newest
+    record, makes the horizon doubtful. If the store cannot be written to, there is no finding.
     """
     horizon_ms = scan.state.horizon_ms
     newest_ms = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None

@@ -1,4 +1,4 @@
-"""Verify a directory: its log, what is derived of that, its files and, if asked for, their content."""
+"""Verification of a directory: its log, derived files, data files and, on request, their content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# A vacuum may run at any look.
+# A vacuum may run during each attempt.
 TRIES = 5
 
 
@@ -50,21 +50,21 @@ class VerifyReport(DirectoryReport):
     """The result of `Directory.verify()`."""
 
     kind: Literal["files", "store"] = "files"
-    version: int = -1  # the newest one that can be read; -1 for none
-    oldest_version: int = 0  # that is kept
-    records: int = 0  # that were read
+    version: int = -1  # the newest readable version; -1 if there is none
+    oldest_version: int = 0  # the oldest kept version
+    records: int = 0  # number of records that were read
     files: int = 0  # live finished or staged parts
     segments: int = 0  # live pieces of files that are still open, or runs of a store
-    rows: int = 0  # in both
-    size_bytes: int = 0  # of both
-    unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
+    rows: int = 0  # in files and segments
+    size_bytes: int = 0  # of files and segments
+    unrecorded_files: int = 0  # staged files that no record names: of lost attempts, or of running tasks
     unrecorded_bytes: int = 0
-    quarantined_files: int = 0  # put aside by repairs
+    quarantined_files: int = 0  # quarantined by repairs
     full: bool = False  # content was read
-    complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
+    complete: bool = True  # False if the log could not be read to its end, so files were not compared
 
     def facts(self) -> Iterator[str]:
-        """Yield what was compared."""
+        """Yield the compared numbers."""
         files = f"{self.files} files, {self.segments} open segments"
         pieces = files if self.kind == "files" else f"{self.segments} runs"
         yield f"version {self.version}, {pieces}, {self.rows} rows, content {'read' if self.full else 'not read'}"
@@ -81,16 +81,16 @@ def verify(
 ) -> VerifyReport:
     """Return the differences between storage and the log; see `OpenedDirectory.verify`.
 
-    The workers read the content; by default, the threads of this process. `on_record` is called with each kept record
-    that can be read, oldest first, and with all of them again where the comparison starts over.
+    The workers read the content; by default, the threads of this process. `on_record` is called with each readable kept
+    record, oldest first, and with all of them again if the comparison is repeated.
 
     Raises:
-        RolledBack: the log, as far as it can be read, ends before `at_least_version`.
+        RolledBack: the readable log ends before `at_least_version`.
     """
     workers = Threads.of("verify", None, fs.context) if workers is None else workers
     for _ in range(TRIES - 1):
         report = _verify(fs, workers, progress, on_record, full=full)
-        # A vacuum beside this deletes records that were listed.
+        # A concurrent vacuum deletes records that were listed.
         if report.ok or report.oldest_version == _oldest_version(fs, report):
             break
     else:
@@ -143,7 +143,7 @@ def _verify(
         findings += _compare_letters(fs, history.letters)
         lost_paths = {finding.path for finding in files.findings if finding.code != "not-published"}
         damaged = [*_compare_content(fs, snapshot, lost_paths, workers, progress)]
-        # What is damaged must not be published.
+        # Damaged files must not be published.
         paths = {finding.path for finding in damaged}
         findings = [finding for finding in findings if finding.code != "not-published" or finding.path not in paths]
         findings += damaged
@@ -173,7 +173,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
 
 
 def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
-    """Pass over the files of records that came meanwhile."""
+    """Ignore the files of records that were committed during the verification."""
     for version in range(scan.state.version + 1, reader.refresh().version + 1):
         record = reader.read_record(version)
         for add in record.adds if record is not None else ():
@@ -182,14 +182,14 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
 
 
 def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
-    """Return the ids of live adds that the state of the log, which checkpoints and records make, knows as removed."""
+    """Return the ids of live adds that are removed in the state from checkpoints and records."""
     parts = [add_id for add_id in state.removed if add_id in snapshot.adds]
     segments = [add.id for add in snapshot.adds.values() if add.kind == "segment" and add.id not in state.segments]
     return [*parts, *segments]
 
 
 def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
-    """Return the finding of ranges with which the newest version cannot be read, or is read wrongly."""
+    """Return the finding of ranges that make the newest version unreadable or wrong."""
     finding = find("bad-range", path, expected, actual, Action("rebuild-ranges"))
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
@@ -199,7 +199,7 @@ def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Findi
 def _compare_content(
     fs: FileSystem, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
 ) -> Iterator[Finding]:
-    """Read every live add but the `lost_paths`, and yield those that are not what was recorded."""
+    """Read every live add except `lost_paths`, and yield the adds whose content is not as recorded."""
     adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in lost_paths]
     encodings = {add.encoding for add in adds}
     definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
@@ -219,25 +219,25 @@ def _compare_content(
 
 
 class Fault(NamedTuple):
-    """The content of an add that is not what was recorded."""
+    """The content of an add, if it is not as recorded."""
 
-    path: str  # where it lies
-    actual: str  # there
+    path: str  # of the file
+    actual: str  # in the file
 
 
 @dataclass(frozen=True, slots=True)
 class Comparing(Work[Add, Fault | None]):
-    """Reads adds, and finds those that are not what was recorded."""
+    """Reads adds, and finds adds whose content is not as recorded."""
 
     definitions: Mapping[str, Any]  # of the encodings of the adds, by key
-    schema: str | None  # the newest one
+    schema: str | None  # of the newest version
 
     def size_of(self, piece: Add) -> int:
         """Return the length of an add."""
         return piece.length
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[Fault | None]:
-        """Yield what is wrong with each add; ConfigError if a key of an encrypted directory is not known."""
+        """Yield the fault of each add; raise a ConfigError if a key of an encrypted directory is missing."""
         for add in pieces:
             yield self._fault(fs, add)
 
@@ -257,7 +257,7 @@ class Comparing(Work[Add, Fault | None]):
         except CorruptData as error:
             return Fault(error.path, error.found)
         except NotFound:
-            return None  # it moves at this moment
+            return None  # the file is being moved
         except FtfileError as error:
             return Fault(add.path, str(error))
         return None
@@ -266,9 +266,10 @@ class Comparing(Work[Add, Fault | None]):
 def _compare_old_files(
     log: CommitLog, head: LogState, files: Files, history: History, *, full: bool
 ) -> Iterator[Finding]:
-    """Yield a finding for each file of removed rows that a version which can be read has, and that is not whole.
+    """Yield a finding for each damaged or missing file of removed rows that a readable version contains.
 
-    What vacuums may have deleted is passed over, and what a repair has given up. With `full`, content is read.
+    Files that vacuums may have deleted, and files that a repair has given up, are skipped. With `full`, content is
+    read.
     """
     live = snapshot_at(log, head).adds
     readable = snapshot_at(log, head, since=oldest_readable(log, head)).adds
@@ -281,7 +282,7 @@ def _compare_old_files(
         for add in readable.values()
         if add.id not in live
         and add.id not in history.given_up
-        # The file of a part that came back is that of the newest add.
+        # The file of a restored part belongs to the newest add.
         and layout.restored_version(add.id) == restored[layout.original_id(add.id)]
     ]
     seen: set[str] = set()
@@ -299,7 +300,7 @@ def _place(add: Add) -> str:
 
 
 def _old_fault(files: Files, add: Add, *, full: bool) -> str | None:
-    """Return the state of the file of a removed add, in words; None if it is whole."""
+    """Return the fault of the file of a removed add; None if there is no fault."""
     try:
         if add.kind == "segment":
             return _old_segment_fault(files.fs, add, full=full)
@@ -328,9 +329,9 @@ def _old_segment_fault(fs: FileSystem, add: Add, *, full: bool) -> str | None:
 
 
 def _compare_letters(fs: FileSystem, letters: Mapping[str, Add]) -> Iterator[Finding]:
-    """Yield a finding for each file of dead letters, by path, that has other bytes than were recorded.
+    """Yield a finding for each file of dead letters, by path, that does not have its recorded bytes.
 
-    One that is gone is none: users delete what they have read.
+    A missing file is not a fault, because users delete dead letters after reading them.
     """
     paths = sorted(letters)
     whole = parallel(fs, lambda path: has_content(fs, path, letters[path]) or stat_or_none(fs, path) is None, paths)
