@@ -114,9 +114,9 @@ def drop(
     """Remove all rows of the matching directories, finished or open, in one record; return the number of rows.
 
     If no row matches, no record is created, so a second drop changes nothing. Safe while queries run: rows that they
-    commit later stay. `where` is a condition on partition columns: values, such as `{"month": 7}` or
-    `{"month": [7, 8]}`; a text, such as `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or a pyarrow expression, such
-    as `pc.field("month") < 7`. The word "all" removes every row in the directory. Older versions can be read until a
+    commit later stay. `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7,
+    8]}`; a text, such as `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or a pyarrow expression, such as
+    `pc.field("month") < 7`. The word "all" removes every row in the directory. Older versions can be read until a
     vacuum.
 
     A text can use the current time, as in `"day < current_date() - interval 30 days"`. The time is read from the clock
