@@ -1,1 +1,1 @@
-"""The write path of files: tasks turn Arrow batches into staged parts, and the driver commits them, without Spark APIs."""
+"""The write path of files, without Spark APIs: tasks stage parts, and the driver commits them."""

@@ -234,7 +234,7 @@ _NOTHING_STAYS_OPEN = (
 
 
 def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
-    """Return the filters; a format that compresses by itself leaves only those that do something else."""
+    """Return the filters. For a format with built-in compression, the compression options are not used."""
     envelope = encryption.around_parts if encryption is not None else None
     if encryption is not None and envelope is None and parsed["filters"]:
         raise ConfigError(
@@ -247,7 +247,7 @@ def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | 
 
 
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
-    """Return the options of the format, and those of the user's encoder or format, if there is one."""
+    """Return the options of the format, and the options of the user's encoder or format, if present."""
     options, encoder_options, formats_own = (
         parsed.for_format(name),
         parsed.prefixed("encoder"),
@@ -282,27 +282,27 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySet
 
 
 _OPTION = "replaceWhere"
-BY_ROWS = "partitions of the rows"  # of `Body.replaces`, which is else the text of a condition
+BY_ROWS = "partitions of the rows"  # value of `Body.replaces`; for other overwrites it is the text of a condition
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Which partitions an overwrite replaces."""
+    """The partitions that an overwrite replaces."""
 
     schema: pa.Schema  # of the partition columns
-    time_zone: str  # of the directories that are written
-    where: str | None  # a condition on partition columns; None for the partitions that the written rows have
+    time_zone: str  # of the written directories
+    where: str | None  # a condition on partition columns; None for the partitions of the written rows
 
     @property
     def recorded(self) -> str:
-        """Return its text in the log."""
+        """Return the text for the log."""
         return BY_ROWS if self.where is None else self.where
 
     def with_clock_values(self, planned_ms: int) -> Replacement:
-        """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC.
+        """Return a copy whose condition has clock values for this planning time, in milliseconds since 1970 UTC.
 
         Raises:
-            ConfigError: the condition is none, or none on the partition columns.
+            ConfigError: the condition is invalid, or uses a column that is not a partition column.
         """
         if self.where is None:
             return self
@@ -314,7 +314,7 @@ class Replacement:
         return replace(self, where=where)
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
-        """Return the live adds that go; `definitions` has their encodings.
+        """Return the live adds that are replaced. `definitions` contains their encodings.
 
         Raises:
             ConfigError: rows were written to a partition that does not match the condition.
@@ -339,7 +339,7 @@ class Replacement:
 def replacement_from_options(
     parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
 ) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
-    """Return the mode of overwrites that was asked for, and the partitions that are replaced; None for everything.
+    """Return the requested overwrite mode and the replaced partitions; None for all rows.
 
     Raises:
         ConfigError: the options contradict each other or the kind of write.
