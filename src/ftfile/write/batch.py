@@ -187,7 +187,7 @@ def write_task(
 
 
 def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs: FileSystem) -> TaskCommit:
-    from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - tasks alone need these three
+    from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - only tasks need these three
     from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415
     from ftfile.write.stage import Stage  # noqa: PLC0415
 
@@ -245,7 +245,7 @@ def commit_batch(
 
     No plan is needed, because Spark commits a streaming batch in a process that did not plan it.
     """
-    from ftfile.log.protocol import commit  # noqa: PLC0415 - commits alone need it
+    from ftfile.log.protocol import commit  # noqa: PLC0415 - only commits need it
 
     try:
         whole = check_messages(messages, batch_id)

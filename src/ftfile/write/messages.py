@@ -220,7 +220,7 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
 
 def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
     """Return the fingerprint of the rows of all tasks."""
-    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs identities alone
+    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs only identities
 
     first, *rest = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
     for other in rest:

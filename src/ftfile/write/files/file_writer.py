@@ -98,7 +98,7 @@ class FileWrites(Writes[SinkConfig]):
         self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
         """See `Writes.write_rows`."""
-        from ftfile.write.files.task import write_rows  # noqa: PLC0415 - tasks alone need it
+        from ftfile.write.files.task import write_rows  # noqa: PLC0415 - only tasks need it
 
         return write_rows(plan, rows, stage, bad)
 
@@ -132,7 +132,7 @@ def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> Rolli
     """Return the planner that ends open parts; None for a batch write, because only a query ends its open parts."""
     if not isinstance(writer, StreamIdentity):
         return None
-    from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
+    from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
 
     encoding, rolling = config.encoding_key, config.rolling or ALL_END
     key = (config.path, writer.query_id, encoding, rolling, ids)
