@@ -40,8 +40,8 @@ def attach(spark: SparkSession) -> None:
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
 
-    The offsets of streams whose checkpoint is below `spark.sql.streaming.checkpointLocation` are recorded, as those
-    of streams with the option `checkpointLocation` are without it.
+    The offsets of streams whose checkpoint is below `spark.sql.streaming.checkpointLocation` are recorded, as those of
+    streams with the option `checkpointLocation` are without it.
 
     A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
 
@@ -64,7 +64,7 @@ def attach(spark: SparkSession) -> None:
 
 
 def detach(spark: SparkSession) -> None:
-    """Leave the files of this session's streams alone again; without `attach` before, do nothing."""
+    """Stop maintaining the files of this session's streams. Without a previous `attach`, nothing happens."""
     if spark in _attached:
         flusher = _attached.pop(spark)
         spark.streams.removeListener(flusher)
@@ -75,13 +75,13 @@ _attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
 
 
 class WrittenPlace(NamedTuple):
-    """The directory that a query writes to."""
+    """The directory to which a query writes."""
 
     query_id: str
-    sink: str  # the name of the format
+    sink: str  # name of the format
     options: ParsedOptions
-    export_to: tuple[str, ...]  # formats of tables
-    code: tuple[str, ...]  # that the query's options name
+    export_to: tuple[str, ...]  # table formats
+    code: tuple[str, ...]  # set by the query's options
 
 
 class _Flusher(StreamingQueryListener):

@@ -1,4 +1,4 @@
-"""`ftfile.spark.compact` and the like: maintenance of a large directory, shared among the tasks of a Spark job."""
+"""Maintenance of large directories in the tasks of a Spark job, such as `ftfile.spark.compact`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Piece, Result, Work
 
 
-# Read by one task, where there is more than one for each core: a task that dies is repeated as a whole.
+# Bytes that one task reads if there are more tasks than cores. A failed task is repeated completely.
 SHARE_BYTES = 256 << 20
 
 _log = get_logger(__name__)
@@ -63,7 +63,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SparkTasks(Workers):
-    """The tasks of a cluster. What travels to them and back is sealed where the directory is encrypted."""
+    """The tasks of a cluster. If the directory is encrypted, their input and results are encrypted as well."""
 
     spark: SparkSession
     place: Place
@@ -71,7 +71,7 @@ class SparkTasks(Workers):
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results once all tasks have ended. Spark repeats a task that dies.
+        """Yield the results after all tasks have ended. Spark repeats failed tasks.
 
         Raises:
             Py4JJavaError, PySparkException: a task failed as often as Spark allows.
@@ -95,7 +95,7 @@ class SparkTasks(Workers):
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """Return the numbers of pieces of these sizes in shares of similar size, none of them empty."""
+    """Return the indexes of pieces, divided into non-empty shares of similar size."""
     shares: list[list[int]] = [[] for _ in range(count)]
     least = [(0, number) for number in range(count)]
     for piece in sorted(range(len(sizes)), key=lambda piece: -sizes[piece]):
@@ -115,7 +115,7 @@ class _Shares(Shipped):
         self._shares = shares
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the results of the shares that have these numbers."""
+        """Yield the results of the shares with these numbers."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 columns = [pa.array([number]), pa.array([self._result(number)], pa.binary())]
@@ -129,7 +129,7 @@ class _Shares(Shipped):
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles errors that are not ours as text: the other side may not know their class."""
+    """Pickles errors of other packages as text, because the other process may not have their class."""
 
     def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
         if isinstance(thing, Exception) and not isinstance(thing, FtfileError):
@@ -138,7 +138,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _packed(fs: FileSystem, things: Iterable[Any]) -> bytes:
-    """Return pieces or results as bytes, sealed where the directory is encrypted: Spark may keep them on its disks."""
+    """Return pieces or results as bytes, encrypted if the directory is, because Spark may store them on its disks."""
     file = io.BytesIO()
     _Pickler(file).dump([*things])
     if not isinstance(fs, SealedFileSystem):
@@ -170,25 +170,27 @@ def compact(  # noqa: PLR0913 - all by name
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[JobArguments],
 ) -> RewriteReport | CompactReport:
-    """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
+    """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`, and return a report.
 
-    Tasks of Spark merge, and this process records. What is recorded stays, and a vacuum deletes what failed tasks left.
-    Of a store, each round of jobs is a record: up to two files for each task. Safe beside writers and readers.
+    Spark tasks merge, and this process commits. If the call fails, committed merges remain, and vacuum deletes the
+    files of failed tasks. For a store, each round of jobs is a record, with up to two files for each task. Safe while
+    writers and readers run.
 
     Args:
-        spark: a session whose executors have this version of ftfile, and see the path.
+        spark: a session whose executors have this version of ftfile, and can access the path.
         path: of the directory of files, or of the store.
-        where: see `ftfile.compact`; of files alone, as are the next two.
-        target_bytes: likewise.
-        commit_every: new parts after which a record is created, each by a Spark job of its own.
-        full: make one sorted run of each bucket; of stores alone.
-        merge: see `ftfile.kv.open`; of stores alone.
-        **access: how the directory is opened, as `ftfile.open` does. `tasks` run at once, by default
-            `spark.sparkContext.defaultParallelism`; `progress` is called with a `Progress` for each merge, once the
+        where: see `ftfile.compact`; only for files, like the next two.
+        target_bytes: see `ftfile.compact`.
+        commit_every: new parts after which a record is created, each by a separate Spark job.
+        full: merge each bucket into one sorted run; only for stores.
+        merge: see `ftfile.kv.open`; only for stores.
+        **access: how the directory is opened, as in `ftfile.open`. `tasks` run in parallel, by default
+            `spark.sparkContext.defaultParallelism`. `progress` is called with a `Progress` for each merge, after the
             tasks of its record have ended.
 
     Raises:
-        ConfigError: as `ftfile.compact`; or an argument is of the other kind, or executors see another directory there.
+        ConfigError: as `ftfile.compact`; or an argument does not apply to this kind of directory, or executors see
+            another directory at the path.
         FtfileError, CommitError: as `ftfile.compact`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
@@ -214,22 +216,23 @@ def flush(
     code: Collection[str] = (),
     **access: Unpack[JobArguments],
 ) -> FlushReport:
-    """Finish open files as `ftfile.flush` does; tasks of Spark make them, and this process records; return how many.
+    """Finish open files as `ftfile.flush` does, in Spark tasks, and return a report.
 
-    Repeatable and safe as `ftfile.flush`. When Spark gives up on a task, its error is raised: what is recorded stays,
-    the rest stays open, and a vacuum deletes what tasks left.
+    This process commits. The call is idempotent and safe like `ftfile.flush`. If a task fails permanently, its error is
+    raised. Committed files remain, the other files stay open, and vacuum deletes the files of failed tasks.
 
     Args:
         spark: see `compact`.
         path: of the directory.
         due_only: see `ftfile.flush`.
-        query_id: likewise.
-        commit_every: likewise; each record has a Spark job of its own.
+        query_id: see `ftfile.flush`.
+        commit_every: see `ftfile.flush`; each record has a separate Spark job.
         code: see `ftfile.flush`.
-        **access: as of `compact`; `progress` is called for each job, once the tasks of its record have ended.
+        **access: see `compact`; `progress` is called for each job, after the tasks of its record have ended.
 
     Raises:
-        ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
+        ConfigError: the directory does not contain files, its keys are unknown, or executors see another directory at
+            the path.
         FtfileError: as `ftfile.flush`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
@@ -260,22 +263,22 @@ def delete(
     code: Collection[str] = (),
     **access: Unpack[JobArguments],
 ) -> RewriteReport:
-    """Remove the rows for which a condition is true, as `ftfile.delete` does; return how many.
+    """Delete the rows for which a condition is true, as `ftfile.delete` does, and return a report.
 
-    Tasks of Spark read and write files, and this process records. All of it is one record, or none.
+    Spark tasks read and write files, and this process commits one record. If the call fails, no row is deleted.
 
     Args:
         spark: see `compact`.
         path: of the directory.
         where: see `ftfile.delete`.
-        dry_run: likewise; tasks count the rows.
+        dry_run: see `ftfile.delete`; tasks count the rows.
         code: see `ftfile.flush`.
-        **access: as of `compact`; `progress` is called for each file, once the tasks have ended.
+        **access: see `compact`; `progress` is called for each file, after the tasks have ended.
 
     Raises:
-        ConfigError: as `ftfile.delete`; or executors see another directory there.
+        ConfigError: as `ftfile.delete`; or executors see another directory at the path.
         FtfileError, CommitError: as `ftfile.delete`.
-        Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was removed.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows; no row was deleted.
     """
     with _maintaining("delete", spark, path, access) as (log, author, workers):
         deleting = Deleting(
@@ -327,10 +330,10 @@ def verify(
 def _maintaining(
     operation: str, spark: SparkSession, path: str | os.PathLike[str], arguments: JobArguments
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
-    """Give the log of a directory, the author of what one operation records, and the tasks that do its work.
+    """Provide the log of a directory, the author of an operation's records, and the tasks that run the operation.
 
     Raises:
-        ConfigError: there is no log or no task, or other processes cannot see the path.
+        ConfigError: there is no log or no task, or other processes cannot access the path.
     """
     at_once, access = _tasks_of(spark, arguments.get("tasks")), Access.of(arguments)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
@@ -343,7 +346,7 @@ def _maintaining(
 
 
 def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:
-    """Raise a ConfigError for arguments of the other kind of directory."""
+    """Raise a ConfigError for arguments that apply only to the other kind of directory."""
     kind, other = ("a store", "a directory of files")[:: 1 if is_store else -1]
     for name, value in arguments.items():
         if value is not None:
@@ -351,7 +354,7 @@ def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bo
 
 
 def _tasks_of(spark: SparkSession, tasks: int | None) -> int:
-    """Return the number of tasks that the cluster does at once."""
+    """Return the number of tasks that the cluster runs in parallel."""
     if tasks is not None:
         if tasks < 1:
             raise ConfigError(f"tasks={tasks}: there must be at least one")

@@ -1,4 +1,4 @@
-"""`listen(spark)`: the numbers of a session's streams for Prometheus, OpenTelemetry and the log."""
+"""Metrics of a session's streams for Prometheus, OpenTelemetry and the log: `listen(spark)`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _IS_CLIENT = (
 )
 _log = get_logger(__name__)
 
-# Queries without a run that have series, at most: those that ended last.
+# Maximum number of ended queries with series. The queries that ended last are kept.
 ENDED_SHOWN = 64
-# How sources of Spark say how far they are behind, and in which unit.
+# The metrics with which Spark's sources report their lag, and their units.
 _BACKLOGS = {
     "maxOffsetsBehindLatest": "offsets",  # of a partition of Kafka
     "numFilesOutstanding": "files",
@@ -90,7 +90,7 @@ def listen(
 
 
 def unlisten(spark: SparkSession) -> None:
-    """End what `listen` began: threads, the server and its port; without `listen` before, do nothing."""
+    """Stop the threads and the server of `listen`, and release its port. Without `listen`, nothing happens."""
     if (listening := _listening.pop(spark, None)) is not None:
         spark.streams.removeListener(listening.listener)
         listening.monitor.close()

@@ -1,4 +1,4 @@
-"""The writers of a micro-batch and of a batch write, of files or of a store, as Spark calls them."""
+"""The writers of micro-batches and batch writes, for files and stores, with the interface that Spark calls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SessionValues:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """One task's result on its way through Spark."""
+    """The result of one task, which Spark sends to the driver."""
 
     task: TaskCommit
     session: SessionValues = SessionValues()
@@ -69,13 +69,13 @@ class _Writer(Shipped, Generic[_C]):
         tune_worker()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch, or all of a batch write, exactly once, on the driver."""
+        """Commit a batch, or a whole batch write, exactly once. Runs on the driver."""
         tasks = [message for message in messages if isinstance(message, TaskMessage)]
         self._config = self._in_session(tasks[0].session if tasks else SessionValues())
         commit_batch(self._writes, self._config, unwrap(messages), batchId, SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Log it, and delete nothing."""
+        """Log the abort. Nothing is deleted."""
         abort_batch(self._config, unwrap(messages), batchId, SYSTEM)
 
     def _in_session(self, session: SessionValues) -> _C:
@@ -122,7 +122,7 @@ class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
 
 
 class BatchWriter(_Writer[_C], DataSourceArrowWriter):
-    """Writes a DataFrame as one commit; all of it is seen, or nothing."""
+    """Writes a DataFrame in one commit. Readers see all of its rows or none."""
 
     def __init__(self, writes: Writes[_C], config: _C) -> None:
         super().__init__(writes, config)

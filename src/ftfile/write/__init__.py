@@ -1,1 +1,1 @@
-"""The work of any writer's tasks and driver: identity, messages, fingerprints, staging, durability, schema change."""
+"""Modules for the tasks and the driver of all writers: identity, messages, fingerprints, staging, schema changes."""

@@ -1,4 +1,4 @@
-"""Records that cannot be written: `badRecords`."""
+"""The handling of records that cannot be written, as set by the option `badRecords`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = get_logger(__name__)
 
 
 def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-    """Raise an EncodingError with the fault of the first row."""
+    """Raise an EncodingError that describes the first row."""
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
         f"{faults[0]}{more}. To continue without these records, set badRecords=deadLetter (keeps them) or "
@@ -52,7 +52,7 @@ def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
 
 @dataclass
 class BadRecords:
-    """Takes the bad records of one attempt, and stages its dead letters, by `badRecords` and `maxRecordBytes`."""
+    """Handles the bad records of one attempt as `badRecords` and `maxRecordBytes` set, and stages dead letters."""
 
     handling: Literal["fail", "deadLetter", "drop"]
     max_bytes: int | None
@@ -63,7 +63,7 @@ class BadRecords:
     _letters: tuple[StagedFile, FilteredFile] | None = None
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-        """Take whole rows; see `raise_fault` for `badRecords=fail`."""
+        """Handle rows as `badRecords` sets: drop them, write dead letters, or fail as `raise_fault` does."""
         if self.handling == "fail":
             raise_fault(rows, faults)
         if not self.count:
@@ -73,8 +73,8 @@ class BadRecords:
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
 
     def split_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
-        # All rows together may be too few bytes; a boolean counts as a byte, and takes a bit.
+        """Handle rows whose values exceed `maxRecordBytes` as bad records, and return the remaining rows."""
+        # If all rows together are small enough, so is each. A boolean counts as a byte, but is stored as a bit.
         if self.max_bytes is None or 8 * batch.nbytes <= self.max_bytes:
             return batch
         sizes = np.array([value_sizes(column) for column in batch.columns])
@@ -91,7 +91,7 @@ class BadRecords:
         return rows_where(batch, totals <= self.max_bytes)
 
     def finish(self) -> tuple[StagedPart, ...]:
-        """End the file of dead letters, if there is one, and return it."""
+        """Finish the file of dead letters and return it, if it exists."""
         if self._letters is None:
             return ()
         file, filtered = self._letters
@@ -115,7 +115,7 @@ class BadRecords:
             "partition": self.identity.partition,
             "row": row_to_json(row),
         }
-        # In ASCII: reasons may quote what is no text.
+        # JSON in ASCII, because reasons may quote values that are not valid UTF-8.
         line = json.dumps(letter, separators=(",", ":"))
         if excess := letter_excess(line.encode()):
             raise EncodingError(
@@ -126,9 +126,9 @@ class BadRecords:
 
 
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:
-    """Return the bytes of each value of a column: the length of strings, the width of others, the sum of nested ones.
+    """Return the size of each value in bytes: length of strings, width of fixed types, sum for nested values.
 
-    A null takes its width, or nothing.
+    A null counts as its width, or as 0 bytes.
     """
     array = plain(array)
     if is_byte_like(array.type):
@@ -147,11 +147,11 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
 
 
 def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
-    """Return the columns of a batch of one row.
+    """Return a batch of one row as JSON values by column.
 
-    Numbers, booleans and strings are themselves; NaN and infinities, decimals, dates and timestamps are text, and
-    binary values base64. A string that is not UTF-8 is an object `{"base64": …}`, a date or timestamp outside the
-    years 0001 to 9999 a number of days or microseconds since 1970, and a map a list of its entries.
+    Numbers, booleans and strings are unchanged. NaN, infinities, decimals, dates and timestamps are text. Binary values
+    are base64. A string that is not UTF-8 is an object `{"base64": …}`. A date or timestamp outside the years 0001 to
+    9999 is the number of days or microseconds since 1970. A map is a list of its entries.
     """
     return {name: _value(plain(column)[0]) for name, column in zip(row.schema.names, row.columns, strict=True)}
 
@@ -172,7 +172,7 @@ def _plain_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as v
         value = scalar.as_py()
     except UnicodeDecodeError:
         return {"base64": _base64(scalar.as_buffer())}
-    except (ValueError, OverflowError):  # of a date or timestamp
+    except (ValueError, OverflowError):  # a date or timestamp outside Python's range
         return int(scalar.value)
     if isinstance(value, bytes):
         return _base64(value)

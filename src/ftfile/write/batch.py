@@ -1,4 +1,4 @@
-"""The story of a batch, of files or of a store: planned on the driver, written by tasks, and committed or aborted."""
+"""The steps of a batch: the driver plans it, tasks write it, and the driver commits or aborts it."""
 
 from __future__ import annotations
 
@@ -50,44 +50,44 @@ _log = get_logger(__name__)
 
 _C = TypeVar("_C", bound=WriteConfig)
 
-# Records in which an aborted job is looked for: others may have committed since it did.
+# Records that are searched for an aborted job. Other writers may have committed after the job.
 ABORTED_JOB_RECORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan(Generic[_C]):
-    """The settings of a batch, and the log as it was when the batch was planned; at most 64 KiB pickled."""
+    """The settings of a batch, and the log at the time of planning. A pickled plan has at most 64 KiB."""
 
     writes: Writes[_C]
     config: _C
     view: LogView
-    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
-    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
-    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
-    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
+    time_ms: int  # the driver's clock, used as the time of all tasks of the batch
+    definitions: dict[str, Any]  # of the encodings of due jobs, by key
+    marker: DirectoryMarker | None  # of the driver's directory; None if tasks always have the same directory
+    offsets_known: bool  # the driver can read the checkpoint, so offsets identify a repeated batch
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCheck(Generic[_C]):
-    """A directory in which a batch may be recorded."""
+    """The result of checking a directory to which a batch will be committed."""
 
-    config: _C  # the batch's settings, with those that earlier records decide
+    config: _C  # the batch's settings, completed by earlier records
     head: LogState
-    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
+    definitions: dict[str, Any]  # of the encodings of due jobs, by key
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInput(Generic[_C]):
     """The rows of a task."""
 
-    config: _C  # the batch's settings, with those that the first rows decide
+    config: _C  # the batch's settings, completed by the first rows
     batches: Iterable[pa.RecordBatch]
     time_zone: str | None = None  # for the task's message
-    definition: str | None = None  # likewise
+    definition: str | None = None  # for the task's message
 
 
 class PreparedBatch(ABC, Generic[_C]):
-    """The checked messages of a batch, to be recorded."""
+    """The checked messages of a batch that is ready to be committed."""
 
     def __init__(self, config: _C, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
         self.config, self.author, self.messages, self.log = config, author, messages, log
@@ -99,29 +99,29 @@ class PreparedBatch(ABC, Generic[_C]):
 
     @abstractmethod
     def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        """Return the body of the record after this head; see `log.protocol.Prepare`."""
+        """Return the body of the record that follows this head; see `log.protocol.Prepare`."""
 
     @abstractmethod
     def after_commit(self, done: Committed) -> None:
-        """Do what follows a commit, also one that was found to be there."""
+        """Run the steps that follow a commit, also if the log already contained the batch."""
 
 
 class Writes(ABC, Generic[_C]):
-    """The work of a batch that files and stores do differently; it has no state."""
+    """Interface of a sink: the steps of a batch that differ between files and stores. Stateless."""
 
     __slots__ = ()
-    batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
+    batch_writes_do_jobs: ClassVar[bool] = False  # also without an identity for retries
 
     @abstractmethod
     def check_directory(self, config: _C, log: CommitLog) -> DirectoryCheck[_C]:
-        """Check that the directory is of this kind, and that a record of these settings may follow its head."""
+        """Check that the directory is of this kind, and that its next record may have these settings."""
 
     @abstractmethod
     def task_input(self, config: _C, batches: Iterable[pa.RecordBatch]) -> TaskInput[_C]:
-        """Return a task's batches, and its settings."""
+        """Return the batches and settings of a task."""
 
     def final_path(self, plan: WritePlan[_C], identity: TaskIdentity) -> FinalPath | None:
-        """Return the names of parts that are written under their final ones; None where they are staged."""
+        """Return the function for final paths, or None if parts are not written under their final names."""
         del plan, identity
         return None
 
@@ -129,23 +129,23 @@ class Writes(ABC, Generic[_C]):
     def write_rows(
         self, plan: WritePlan[_C], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
-        """Write rows, but for bad ones; return the segments."""
+        """Write rows, except for bad rows, and return the segments."""
 
     @abstractmethod
     def run_assembly_tasks(self, plan: WritePlan[_C], stage: Stage, head: LogState) -> AssemblyResults:
-        """Do the task's share of the due jobs."""
+        """Run this task's share of the due jobs."""
 
     @abstractmethod
     def prepare(self, config: _C, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedBatch[_C]:
-        """Return the checked messages of all tasks, ready to be recorded."""
+        """Check the messages of all tasks, and return the batch to be committed."""
 
 
 def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C]:
-    """Look at the directory before any task starts.
+    """Check the directory before any task starts.
 
     Raises:
-        FtfileError: as `commit_batch` would, for schema and options, a query that is not known here, a directory of
-            another kind, and a file system on which the protocol cannot stand.
+        FtfileError: as `commit_batch`: the schema or options are wrong, the directory does not contain the query or is
+            of another kind, or the file system does not support the commit protocol.
     """
     common = config.common
     query_id = read_query_id(common.checkpoint, context)
@@ -161,7 +161,7 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
                 check_sources(config.path, common.checkpoint, query_id, log, head)
         app_id = common.transaction.app_id if common.transaction is not None else None
         if head.version < 0 and common.encryption is not None and common.bad_records == "deadLetter":
-            log.prepare_directory()  # its id is in what tasks write
+            log.prepare_directory()  # tasks write the directory's id into dead letters
         marker, now_ms = write_marker(log.fs), log.clock.now_ms()
         view, offsets_known = head.view(app_id), query_id is not None
         return WritePlan(writes, config, view, now_ms, check.definitions, marker, offsets_known)
@@ -170,13 +170,13 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
 def write_task(
     plan: WritePlan[_C], identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context
 ) -> TaskCommit:
-    """Write one attempt's rows to files of its own, which nobody sees before the driver commits.
+    """Write the rows of one attempt to new files, which are invisible until the driver commits.
 
-    Of a committed batch they are only fingerprinted. The attempt does its share of the due jobs, too, none of which
-    can fail it.
+    Rows of a committed batch are only fingerprinted. The attempt also runs its share of the due jobs, whose errors do
+    not affect it.
 
     Raises:
-        FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
+        FtfileError: the attempt failed. Its files were deleted if possible, and no record names them.
     """
     task = plan.writes.task_input(plan.config, batches)
     config, common = task.config, task.config.common
@@ -187,7 +187,7 @@ def write_task(
 
 
 def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs: FileSystem) -> TaskCommit:
-    from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - tasks alone need these three
+    from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - only tasks need these three
     from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415
     from ftfile.write.stage import Stage  # noqa: PLC0415
 
@@ -197,7 +197,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=plan.offsets_known)
     fingerprint = FingerprintAccumulator(common.fingerprint or kind)
     rows = _fingerprinted(task.batches, config.schema, fingerprint)
-    # It only saves work; the commit decides.
+    # This read only saves work, because the commit decides whether the batch is new.
     reads_log = author is not None or writes.batch_writes_do_jobs
     head = CommitLog(fs, start=plan.view).refresh() if reads_log else None
     if author is not None and head is not None and head.has(author):
@@ -215,7 +215,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
         raise
     written_s = clock.monotonic_s()
     assembled = AssemblyResults()
-    if head is not None and not config.overwrite:  # nothing stays of what jobs rewrite where all is replaced
+    if head is not None and not config.overwrite:  # an overwrite removes all files, so jobs would be useless
         assembled = writes.run_assembly_tasks(plan, stage, head)
     now_s = clock.monotonic_s()
     return TaskCommit(
@@ -241,11 +241,11 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
 def commit_batch(
     writes: Writes[_C], config: _C, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
 ) -> Committed:
-    """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id.
+    """Commit the messages of all tasks of a batch exactly once. Idempotent. A batch write has no batch id.
 
-    It needs no plan: Spark commits a stream's batch in a process that made none.
+    No plan is needed, because Spark commits a streaming batch in a process that did not plan it.
     """
-    from ftfile.log.protocol import commit  # noqa: PLC0415 - commits alone need it
+    from ftfile.log.protocol import commit  # noqa: PLC0415 - only commits need it
 
     try:
         whole = check_messages(messages, batch_id)
@@ -275,9 +275,9 @@ def commit_batch(
 def abort_batch(
     config: WriteConfig, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
 ) -> None:
-    """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
+    """Log whether a batch that Spark aborts is committed, because a commit that raised may have succeeded.
 
-    Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
+    Nothing is deleted, because tasks may still be writing. Errors of the log are not raised.
     """
     received = [message for message in messages if message is not None]
     staged = len({file.path for message in received for file in (*message.parts, *message.segments)})
@@ -302,14 +302,14 @@ def abort_batch(
 
 
 def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
-    """Return this write's identity in the log; None if a retry cannot be recognised."""
+    """Return the write's identity in the log; None if a retry cannot be identified."""
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
     return JobAuthor(writer.job_id, transaction) if transaction is not None else None
 
 
 def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
-    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
+    """Return the kind of fingerprint: `strong` if only the rows can prove that a batch is a replay."""
     needs_proof = not offsets_known if isinstance(writer, StreamIdentity) else transaction is not None
     return "strong" if needs_proof else "content"
 
@@ -317,7 +317,7 @@ def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *
 def _fingerprinted(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with rows, in the recorded schema, and add them to a fingerprint."""
+    """Yield the non-empty batches in the recorded schema, and add them to a fingerprint."""
     for batch in filter(len, batches):
         rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
         fingerprint.update(rows)
@@ -325,7 +325,7 @@ def _fingerprinted(
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
+    """Return a batch in the recorded schema; Spark sends its session's time zone and non-nullable columns."""
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
@@ -334,7 +334,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _context_of(writer: WriterIdentity) -> AbstractContextManager[None]:
-    """Return the context that gives log lines the writer's batch or job."""
+    """Return a context that adds the writer's batch or job to log lines."""
     if isinstance(writer, StreamIdentity):
         return log_context(query=writer.query_id, batch=writer.batch_id)
     return log_context(job=writer.job_id)
@@ -353,9 +353,9 @@ def _report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> N
 
 
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
-    """Return the version of a batch, or of a job among the newest; None if there is none.
+    """Return the version of a batch, or of a recent job; None if it is not committed.
 
-    For a committed batch whose record is gone, it is the version of the query's last batch.
+    If the record of a committed batch was deleted, the version of the query's last batch is returned.
     """
     head = log.refresh()
     if isinstance(writer, StreamIdentity):

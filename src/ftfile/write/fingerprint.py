@@ -1,8 +1,8 @@
-"""The content of a batch, as a few numbers that depend neither on the order of its rows nor on its partitioning.
+"""Fingerprints of the rows of a batch, which depend neither on the order of rows nor on their partitioning.
 
-Two kinds, both sums modulo 2**64, so that those of the tasks are added up: `content` sums each column on its own
-(nulls, values, lengths, bytes), and misses values that change places between rows, and bytes within a column; `strong`
-sums hashes of whole rows, and sees those as well.
+A fingerprint is a set of sums modulo 2**64, so the sums of tasks can be added. The kind `content` sums each column
+separately (nulls, values, lengths, bytes). It does not detect values that are swapped between rows, or bytes that are
+moved within a column. The kind `strong` sums hashes of whole rows and detects both.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
 
 
-# The kinds, each with the number of rows whose temporaries stay in the processor's cache.
+# Rows per chunk by kind, so that temporary arrays fit into the processor's cache.
 _CHUNK_ROWS = {"content": 32_768, "strong": 8_192}
-_SUMMED_BYTES = 1 << 24  # at a time: their sum fits 32 bits, which numpy adds twice as fast as 64
+_SUMMED_BYTES = 1 << 24  # per sum: the result fits into 32 bits, which numpy adds twice as fast as 64 bits
 _VERSION = 1
 _WRAP = (1 << 64) - 1
 
-# Longer values are hashed one by one; shorter ones a word at a time over all rows, which is faster.
+# Longer values are hashed one by one. Shorter values are faster if one word of all rows is hashed at a time.
 _LONG_BYTES = 512
 
 _NULL = np.uint64(0xD6E8_FEB8_6659_FD93)
@@ -45,7 +45,7 @@ _TAIL_MASKS = np.array([(1 << 8 * size_bytes) - 1 for size_bytes in range(8)], n
 
 
 class FingerprintAccumulator:
-    """Sums the rows of record batches, as `content` or `strong`; those of tasks are merged for the batch."""
+    """Adds the rows of record batches to a fingerprint; fingerprints of tasks are merged into that of the batch."""
 
     __slots__ = ("_sums", "kind", "rows")
 
@@ -57,7 +57,7 @@ class FingerprintAccumulator:
         self._sums: Sums = {}
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch; a SchemaError says that a column's type has no fingerprint."""
+        """Add the rows of a batch. A column whose type has no fingerprint raises a SchemaError."""
         chunk_rows = _CHUNK_ROWS[self.kind]
         for start in range(0, batch.num_rows, chunk_rows):
             chunk = batch.slice(start, chunk_rows)
@@ -70,7 +70,7 @@ class FingerprintAccumulator:
             self._add(chunk.num_rows, sums)
 
     def merge(self, other: FingerprintAccumulator) -> None:
-        """Add the sums of another one of the same kind."""
+        """Add the sums of another accumulator of the same kind."""
         if other.kind != self.kind:
             raise ValueError(f"fingerprints of the kinds {self.kind!r} and {other.kind!r} cannot be merged")
         self._add(other.rows, other._sums)
@@ -83,13 +83,16 @@ class FingerprintAccumulator:
                 present[index] = (present[index] + number) & _WRAP
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as plain JSON; sums in hex, since many readers of JSON lose 64-bit numbers."""
+        """Return the state as plain JSON.
+
+        Sums are hexadecimal, because many JSON readers lose precision of 64-bit numbers.
+        """
         sums = {path: [f"{number:x}" for number in numbers] for path, numbers in sorted(self._sums.items())}
         return {"kind": self.kind, "version": _VERSION, "rows": self.rows, "sums": sums}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FingerprintAccumulator:
-        """Return the accumulator of `to_json()`; a ValueError says that this version does not know it."""
+        """Build an accumulator from the result of `to_json()`. An unknown kind or version raises a ValueError."""
         version = document["version"]
         if version != _VERSION:
             raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer version of ftfile")
@@ -99,18 +102,21 @@ class FingerprintAccumulator:
         return built
 
     def digest(self) -> str:
-        """Return `kind/version:` and 32 hex digits: equal for equal content; only equal kinds compare."""
+        """Return `kind/version:` and 32 hex digits, which are equal for equal content.
+
+        Only equal kinds can be compared.
+        """
         text = json.dumps(self.to_json(), sort_keys=True)
         return f"{self.kind}/{_VERSION}:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def _escaped(name: str) -> str:
-    """Keep a column named `a.b` apart from the field `b` of a struct `a`."""
+    """Escape a name, so that a column `a.b` differs from the field `b` of a struct `a`."""
     return name.replace("\\", "\\\\").replace(".", "\\.").replace("[", "\\[")
 
 
 def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
-    """Put the sums of a column under its path, and those of its fields and elements under theirs."""
+    """Store the sums of a column under its path, and the sums of its fields and elements under their paths."""
     array = plain(array)
     kind, nulls = array.type, array.null_count
     if isinstance(array, pa.StructArray):
@@ -131,18 +137,18 @@ def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
 
 
 def _moments(words: Words) -> tuple[int, int]:
-    """Return the sum, and a sum of squares in which changes of two values do not cancel each other out."""
-    # The square of a double has no low bits left; folding puts its high bits there.
+    """Return the sum of all words, and a sum of squares in which changes of two values do not cancel out."""
+    # The low bits of the square of a double are zero, so the high bits are folded into them.
     folded = _folded(words, 32)
     return int(np.add.reduce(words)), int(np.dot(folded, folded))
 
 
 def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
-    """Return the sums of lengths, of their squares, and of all bytes; independent of where a value begins."""
+    """Return the sums of the lengths, of their squares, and of all bytes. Boundaries between values have no effect."""
     offsets, data = byte_ranges(array)
     first, end = int(offsets[0]), int(offsets[-1])
     if array.null_count and pc.sum(pc.binary_length(array)).as_py() != end - first:
-        # Bytes under nulls are no content.
+        # Bytes of null values are not content.
         return _byte_sums(array.drop_null())
     lengths = offsets[1:] - offsets[:-1]
     values = np.frombuffer(data, np.uint8, end - first, first) if end > first else np.empty(0, np.uint8)
@@ -152,7 +158,7 @@ def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
 
 
 def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
-    """Return the hashes of the rows of a batch, in order; a SchemaError says that a column's type has none."""
+    """Return the hashes of the rows of a batch, in order. A column whose type has no hash raises a SchemaError."""
     return _mixed(_combined(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows))
 
 
@@ -169,7 +175,7 @@ def _blake2b(data: bytes | pa.Buffer) -> int:
 def _combined(columns: Iterable[tuple[str, pa.Array]], rows: int) -> Words:
     total = np.zeros(rows, np.uint64)
     for name, column in columns:
-        # Folded first: in a sum of products, changes of the highest bit of two columns would cancel out.
+        # Without folding, changes of the highest bit in two columns would cancel out in the sum of products.
         words = _folded(_hashed(column, name), 32)
         words *= _multiplier(name)
         total += words
@@ -183,7 +189,7 @@ def _folded(words: Words, bits: int) -> Words:
 
 
 def _mixed(words: Words) -> Words:
-    """Apply SplitMix64's finaliser: a bijection in which each bit of the input reaches the whole output."""
+    """Apply the finalizer of SplitMix64, a bijection in which each input bit affects all output bits."""
     words = _folded(words, 30)
     words *= _MIX_FIRST
     words = _folded(words, 27)
@@ -192,7 +198,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _hashed(array: pa.Array, column: str) -> Words:
-    """Return a word for each value: the same for the same value, whatever its physical type."""
+    """Return one word for each value. Equal values have equal words, even if their physical types differ."""
     ordered = not pa.types.is_map(array.type)
     array = plain(array)
     kind = array.type
@@ -231,11 +237,11 @@ def _hashed_bytes(array: pa.Array) -> Words:
     first, end = int(offsets[0]), int(offsets[-1])
     lengths = offsets[1:] - offsets[:-1]
     if end + 8 > data.size:
-        # Whole words are read, also where the last value ends within one.
+        # Whole words are read, even if the last value ends within a word.
         padded = np.zeros(end - first + 8, np.uint8)
         padded[:-8] = np.frombuffer(data, np.uint8)[first:end]
         data, offsets = pa.py_buffer(padded), offsets - first
-    # Overlapping words: one begins at every byte.
+    # Overlapping words, because a value can begin at every byte.
     window = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
     counts = lengths >> 3
     words = window[offsets[:-1] + (counts << 3)]
@@ -251,7 +257,7 @@ def _hashed_bytes(array: pa.Array) -> Words:
 
 
 def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Words:
-    """Take `counts` words from each start on into the hashes, one word of all values at a time."""
+    """Hash `counts` words from each start, one word of all values at a time."""
     finished = np.cumsum(np.bincount(counts, minlength=1)).tolist()
     order = np.argsort(counts.astype(np.uint8), kind="stable") if any(finished[:-1]) else None
     if order is not None:
@@ -269,7 +275,7 @@ def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts
 
 
 def strong_digest(batches: Iterable[pa.RecordBatch]) -> Any:  # noqa: ANN401
-    """Return the digest of a strong fingerprint, which tells rows apart and does not depend on their order."""
+    """Return the digest of the strong fingerprint of all rows, which does not depend on their order."""
     accumulator = FingerprintAccumulator("strong")
     for batch in batches:
         accumulator.update(batch)

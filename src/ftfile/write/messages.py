@@ -1,4 +1,4 @@
-"""The identity of a writer and of its tasks, the message of a task to the driver, and the messages of a batch."""
+"""The identity of writers and tasks, and the messages that tasks send to the driver."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class StreamIdentity:
 
     @property
     def name_stem(self) -> str:
-        """Return the middle of part names: sorts as batches do."""
+        """Return the middle of part names; names sort in the order of batches."""
         return f"{self.batch_id:010d}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
-    """One batch write: a random id, made on the driver."""
+    """One batch write, with a random id that the driver generates."""
 
     job_id: str
     batch_number: ClassVar[int] = 0  # a job has one batch
@@ -79,17 +79,17 @@ class TaskIdentity:
     attempt: int
 
     def origin(self) -> Origin:
-        """Return where the rows come from, as the log has it."""
+        """Return the origin of the rows for the log."""
         return Origin(self.writer.owner, self.writer.batch_number, self.writer.batch_number)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """A complete, durable file that nobody sees yet."""
+    """A complete, durable file that is not committed yet."""
 
-    id: str  # unique for ever
+    id: str  # never used again
     path: str  # relative to the directory
-    length: int  # bytes on storage, as the writer counted them
+    length: int  # on storage, counted by the writer
     logical_length: int  # bytes before the filters
     checksum: str
     rows: int
@@ -99,17 +99,17 @@ class StagedPart:
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment(StagedPart):
-    """Rows of one directory in a complete, durable spool, as of a part in a file of its own."""
+    """The rows of one directory in a complete, durable spool, described like a separate file."""
 
     offset: int = 0  # first byte in the spool
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `write.files.rolling_groups`
 
 
 class AssemblyResults(NamedTuple):
-    """The due jobs that a task did, or tried to do, beside its own rows."""
+    """The results of the due jobs that a task ran in addition to writing its rows."""
 
     rewrites: tuple[Rewrite, ...] = ()
-    failed: tuple[str, ...] = ()  # ids of failed jobs, and of inputs left out of what was made
+    failed: tuple[str, ...] = ()  # ids of failed jobs, and of inputs that were left out of the new files
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +119,20 @@ class TaskCommit:
     identity: TaskIdentity
     parts: tuple[StagedPart, ...]
     fingerprint: dict[str, Any]  # of the rows of this task
-    segments: tuple[StagedSegment, ...] = ()  # rows that stay in open parts
-    rewritten: tuple[Rewrite, ...] = ()  # due jobs that it did beside its own rows
+    segments: tuple[StagedSegment, ...] = ()  # rows of open files
+    rewritten: tuple[Rewrite, ...] = ()  # due jobs that the task ran in addition to writing its rows
     failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
     dead_letters: tuple[StagedPart, ...] = ()  # records that could not be written
-    found_committed: bool = False  # the batch was in the log; nothing was written
-    planned_ms: int = 0  # the driver's clock when the batch was planned
+    found_committed: bool = False  # the log already contains the batch, so nothing was written
+    planned_ms: int = 0  # time of the driver's clock when the batch was planned
     metrics: dict[str, float] = field(default_factory=dict)
-    definition: str | None = None  # key of the definition of the store for which it wrote rows
-    time_zone: str | None = None  # of instants in names of directories; None if no batch came to say it
-    writer_version: str = __version__  # of the ftfile that ran in the executor
+    definition: str | None = None  # key of the definition of the store for which the task wrote rows
+    time_zone: str | None = None  # of instants in directory names; None if the task received no rows
+    writer_version: str = __version__  # version of ftfile in the executor
 
 
 def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[SourceRange, ...] = ()) -> Add:
-    """Return a part as the log has it, but for its name, which only one that was never staged has already."""
+    """Return the log entry of a part. It has a final path only if the part was never staged."""
     return Add(
         id=part.id,
         kind="part",
@@ -151,17 +151,17 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
 
 
 def segment_of(segment: StagedSegment, encoding: str, origin: Origin, stats: dict[str, Any]) -> Add:
-    """Return a segment as the log has it, with more stats."""
+    """Return the log entry of a segment, with additional stats."""
     add = add_of(segment, encoding, origin)
     stats = segment.rolling_stats | stats
     return structs.replace(add, kind="segment", final_path=None, offset=segment.offset, rolling_stats=stats)
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
-    """Return the messages of a whole batch, by partition.
+    """Return the messages of a complete batch, sorted by partition.
 
     Raises:
-        InvalidMessages: a message is missing, foreign, doubled, or of another version of ftfile.
+        InvalidMessages: a message is missing, duplicated, or of another writer, batch or version of ftfile.
     """
     whole = [message for message in messages if message is not None]
     if not whole or len(whole) != len(messages):
@@ -190,7 +190,7 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
 def author_of(
     writer: WriterIdentity, checkpoint: str | None, transaction: Transaction | None, context: Context
 ) -> Author:
-    """Return the author of a record, with the offsets of its batch where the checkpoint can be read."""
+    """Return the author of a record, with the offsets of its batch if the checkpoint can be read."""
     if not isinstance(writer, StreamIdentity):
         return JobAuthor(writer.job_id, transaction)
     offsets = read_offsets(checkpoint, writer.batch_id, context)
@@ -199,7 +199,7 @@ def author_of(
 
 
 def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, Any]) -> list[Add]:
-    """Return the segments of all tasks as the log has them, by partition, with what they remember of their commit."""
+    """Return the log entries of the segments of all tasks, by partition, with the stats of their commit."""
     return [
         segment_of(segment, encoding, message.identity.origin(), stats)
         for message in messages
@@ -208,7 +208,7 @@ def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, 
 
 
 def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
-    """Return the files of dead letters; their paths have all that readers need."""
+    """Return the log entries of the files of dead letters. Their paths contain everything that readers need."""
     letters = []
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition
@@ -220,7 +220,7 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
 
 def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
     """Return the fingerprint of the rows of all tasks."""
-    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs identities alone
+    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs only identities
 
     first, *rest = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
     for other in rest:
@@ -229,7 +229,7 @@ def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
 
 
 def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, Any]:
-    """Return the metrics of a record: of rows, bytes, bad records, and of the slowest task."""
+    """Return the metrics of a record: rows, bytes, bad records, and the times of the slowest task."""
     written: list[StagedPart | StagedSegment] = []
     for message in messages:
         written += (*message.parts, *message.segments)
@@ -251,14 +251,14 @@ def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, 
 
 
 def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, record: Record | None) -> int:
-    """Return the number of files that tasks staged and no record names; raises nothing of the log's.
+    """Return the number of staged files that no record names. Errors of the log are not raised.
 
-    Without a `record` created this moment, that of the batch is looked up; if it is not kept, none are counted.
+    Without a new `record`, the record of the batch is read from the log. If it was deleted, the number is 0.
     """
     staged: set[str] = set()
     for message in messages:
         staged.update(add.path for rewrite in message.rewritten for add in rewrite.adds)
-        if record is None:  # else all of them are in it
+        if record is None:  # a new record names all of these files
             staged.update(file.path for file in (*message.parts, *message.segments, *message.dead_letters))
     if staged and record is None:
         try:
@@ -271,7 +271,7 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
 
 
 def common_origin(inputs: Sequence[Add], mixed: Origin) -> Origin:
-    """Return the origin of all rows; `mixed` for rows of several writers."""
+    """Return the common origin of all rows, or `mixed` for rows of several writers."""
     origins = [add.origin for add in inputs]
     if len({origin.query_id for origin in origins}) > 1:
         return mixed

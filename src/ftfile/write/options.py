@@ -1,6 +1,6 @@
-"""Options that files and stores have in common: checks, and the settings made of them; and logs of directories.
+"""The common options of files and stores, their checks, and the settings that are built from them.
 
-They say, among others, how files are stored, encrypted and reached.
+The options set, for example, how files are stored, encrypted and accessed.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from ftfile.storage.api import Capabilities, Durability, FileSystem
 
 
-# Batch and numbers may come to need more digits, together, than they have at first.
+# Digits that the batch and other numbers in a name can gain over time, in total.
 MORE_DIGITS = 20
 
-# Dummy id of the greatest length that a path can contain.
+# A placeholder for the longest id that a path can contain.
 _ID = "00000000-0000-0000-0000-000000000000"
 
 _C = TypeVar("_C", bound="WriteConfig")
 
-# The least that each must grant: the writers' own processes read the log, too.
+# The least permissions that each option must grant, because the writers' own processes also read the log.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 
 _BLOCKS = ("replication", "blockSize")
 _OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
 _CHECKSUM_BYTES = 512
-# In the order of strength.
+# From the weakest to the strongest.
 _MEANINGS: dict[Durability, str] = {
     "none": "keeps no file after the process ends",
     "close": "makes files durable only when they are closed",
@@ -68,22 +68,25 @@ class WriteConfig(ABC):
     """The settings of a write, from its options and schema."""
 
     path: str  # normalised URL of the directory
-    schema_json: str  # of the rows as they come, as Spark's `StructType.json()`, everything nullable
-    overwrite: bool  # each commit replaces all that is in the directory
+    schema_json: str  # of the input rows, as Spark's `StructType.json()` with all columns nullable
+    overwrite: bool  # each commit replaces the whole content of the directory
     common: CommonSettings
 
     def for_store(self: _C, store: Capabilities) -> _C:  # noqa: PYI019 - typing.Self comes with Python 3.11
-        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        """Return the settings for this store.
+
+        A ConfigError is raised if the store does not support a requested setting.
+        """
         return replace(self, common=replace(self.common, storage=self.common.storage.for_store(store)))
 
     @property
     @abstractmethod
     def hidden_chain(self) -> Chain:
-        """Return the filters of segments and dead letters, which no format encrypts."""
+        """Return the filters of segments and dead letters. These files are never encrypted by their format."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows as they come."""
+        """Return the Arrow schema of the input rows."""
         return arrow_schema(self.schema_json)
 
     def log(self, context: Context) -> CommitLog:
@@ -99,7 +102,7 @@ def resolve_column(
     needed: str = "",
     advice: str = "",
 ) -> str:
-    """Return a column in its schema's spelling; a ConfigError if there is none, or its type is not right."""
+    """Return a column with the schema's spelling. If it is missing or its type is wrong, a ConfigError is raised."""
     spelling: dict[str, str] = {field_name.lower(): field_name for field_name in schema.names}
     if name.lower() not in spelling:
         raise ConfigError(
@@ -113,7 +116,7 @@ def resolve_column(
 
 
 def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
-    """Return the user's own identity of a batch write; None without `txnAppId` and `txnVersion`."""
+    """Return the user's identity of a batch write; None without `txnAppId` and `txnVersion`."""
     app_id, version = parsed["txnAppId"], parsed["txnVersion"]
     if (app_id is None) != (version is None):
         present, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
@@ -131,7 +134,7 @@ def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
 
 
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
-    """Raise a ConfigError for names of files that tasks stage, or of dead letters, that the store cannot keep."""
+    """Raise a ConfigError if the store does not support the names of staged files or dead letters."""
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
     for staged_path in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
         if fault := store.fault_of(staged_path, MORE_DIGITS):
@@ -140,15 +143,15 @@ def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """How what is written is encrypted; holds no key."""
+    """The encryption settings of written files. They contain no key."""
 
-    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    kind: str  # `aes-gcm`: every file has an envelope; `parquet`: all files except parts have an envelope
     key_id: str  # of the key-encryption key
     keys: Keys
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
-        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
+        """Check the options, and that the key is available in this process. Return None if nothing is encrypted."""
         kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
         if kind == "none" and key_id is None and reference is None:
             return None
@@ -183,12 +186,12 @@ class Encryption:
 
     @property
     def around_parts(self) -> AesGcm | None:
-        """Return the filter around a whole part; None if the format encrypts it."""
+        """Return the filter for a whole part; None if the format encrypts it."""
         return None if self.kind == "parquet" else self.around_others
 
     @property
     def around_others(self) -> AesGcm:
-        """Return the filter around a whole segment, or around dead letters."""
+        """Return the filter for a whole segment, or for dead letters."""
         from ftfile.filters.aes_gcm import AesGcm  # noqa: PLC0415
 
         return AesGcm(self.key_id, self.keys)
@@ -201,23 +204,23 @@ def open_for_writer(
     encryption: Encryption | None,
     optional_settings: Iterable[tuple[str, str]] = (),
 ) -> FileSystem:
-    """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
+    """Open a directory for a writer with these settings. It need not exist yet. See `open_filesystem`."""
     fs = open_filesystem(url, context, dict(settings), dict(optional_settings))
     return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The options, checked; the log keeps the first two for maintenance."""
+    """The checked storage options. The log records the first two for maintenance."""
 
     file_settings: Settings = ()  # of the file system, for written files
-    durability: str = "auto"  # as it was asked for; see `durability_of`
-    client_settings: Settings = ()  # of the file system, for this writer's processes alone
-    owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
+    durability: str = "auto"  # as requested; see `durability_of`
+    client_settings: Settings = ()  # of the file system, for the processes of this writer only
+    owner_only: bool = False  # make files readable by the owner only, if the store supports it and no permission is set
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings) -> Storage:
-        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
+        """Check the options that need no store; `for_store` checks the others. For `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
@@ -225,7 +228,10 @@ class Storage:
         return cls(_file_settings(parsed), parsed["durability"], clients, owner_only)
 
     def for_store(self, store: Capabilities) -> Storage:
-        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        """Return the settings for this store.
+
+        A ConfigError is raised if the store does not support a requested setting.
+        """
         if self.durability != "auto":
             durability_of(self.durability, store)
         for names, has, what in (
@@ -250,7 +256,7 @@ class Storage:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
-        """Build from `to_json()`; a ValueError for a durability that there is not."""
+        """Build from `to_json()`. An unknown durability raises a ValueError."""
         durability = text["durability"]
         if durability not in {"auto", *_MEANINGS}:
             raise ValueError(f"the durability is {durability!r:.80}")
@@ -259,30 +265,31 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class CommonSettings:
-    """The options that files and stores have in common, checked."""
+    """The checked common options of files and stores."""
 
     policy: Policy
     storage: Storage
     encryption: Encryption | None
     bad_records: Literal["fail", "deadLetter", "drop"]
     max_record_bytes: int | None
-    max_open_bytes: int  # of memory that a task takes for rows it has not written
+    max_open_bytes: int  # memory of a task for rows that are not written yet
     on_schema_change: Literal["fail", "widen", "any"]
     fingerprint: str | None
-    checkpoint: str | None  # the query's directory, when the writer was given it
-    transaction: Transaction | None  # the user's own identity of a batch write
-    user_metadata: str | None  # the user's own text about each commit
-    at_least_version: int | None  # that the directory is known to have had
-    is_attached: bool = False  # a listener tends the directory while no batch comes
+    checkpoint: str | None  # the query's checkpoint location, if the writer received it
+    transaction: Transaction | None  # the user's identity of a batch write
+    user_metadata: str | None  # the user's text for each commit
+    at_least_version: int | None  # lower bound of the directory's version
+    is_attached: bool = False  # a listener maintains the directory while no batch runs
 
     @classmethod
     def from_options(
         cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings, *, stream: bool
     ) -> CommonSettings:
-        """Check the options; for `clients`, see `client_settings`.
+        """Check the options. For `clients`, see `client_settings`.
 
         Raises:
-            ConfigError: an option contradicts another or is not for a stream, or the checkpoint is within a log.
+            ConfigError: an option contradicts another, an option does not support streams, or the checkpoint is within
+                a log.
         """
         checkpoint = parsed.spark.get("checkpointlocation")
         check_checkpoint_location(checkpoint)
@@ -302,14 +309,14 @@ class CommonSettings:
         )
 
     def log_at(self, path: str, context: Context) -> CommitLog:
-        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+        """Return this process's log of a directory. Its cached state is checked before each use. Thread-safe.
 
-        The settings may not be checked against the store yet.
+        The settings need not be checked against the store.
         """
         storage, encryption, at_least_version = self.storage, self.encryption, self.at_least_version
         optional_settings = (*storage.file_settings, *((OWNER_ONLY,) if storage.owner_only else ()))
         key = (path, context, storage.client_settings, encryption, optional_settings, at_least_version)
-        with _lock:  # one log for all who write to the directory: they take turns by its lock
+        with _lock:  # one log for all writers of a directory in this process, because its lock serialises them
             log = _logs.pop(key, None) or CommitLog(
                 open_for_writer(path, context, storage.client_settings, encryption, optional_settings),
                 at_least_version=at_least_version,
@@ -321,12 +328,12 @@ class CommonSettings:
 
 
 def client_settings(parsed: ParsedOptions) -> Settings:
-    """Return the options of the store's client, with this process's surroundings as they are now, for executors."""
+    """Return the client options of the store and this process's environment settings, for executors."""
     return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
 
 
 def _file_settings(parsed: ParsedOptions) -> Settings:
-    """Return the settings that were asked for of what is written."""
+    """Return the requested settings of written files."""
     permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
     for name, least in _PERMISSIONS.items():
@@ -338,7 +345,7 @@ def _file_settings(parsed: ParsedOptions) -> Settings:
 
 
 def durability_of(asked: str, capabilities: Capabilities) -> Durability:
-    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    """Return the durability of data files before the driver commits them; `auto` is the strongest possible."""
     if asked == "auto":
         return capabilities.durability
     durability = next(name for name in _MEANINGS if name == asked)
@@ -352,6 +359,6 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
 
 
 def forget_logs() -> None:
-    """Drop the logs, as a new process would start."""
+    """Drop the logs, to simulate a new process."""
     with _lock:
         _logs.clear()

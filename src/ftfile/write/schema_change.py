@@ -1,4 +1,4 @@
-"""Changes of the schema of rows from batch to batch. Columns match by name."""
+"""Checks of schema changes between batches, where columns match by name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def check_schema_change(
     *,
     has_any: bool = True,
 ) -> None:
-    """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much.
+    """Raise a SchemaError for changes between two Spark schemas as JSON that the policy does not allow.
 
-    Partition columns are `in_paths`; if it `has_any`, the error may propose `onSchemaChange=any`.
+    Columns match by name. `in_paths` are the partition columns. With `has_any`, the error may propose
+    `onSchemaChange=any`.
     """
     if recorded == new:
         return
@@ -55,7 +56,7 @@ def check_schema_change(
 
 
 def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[str]:
-    """Return a clause for each column of both schemas whose old values are not read as the new type everywhere."""
+    """Return a clause for each common column whose old values cannot be read as the new type by all readers."""
     before, after = arrow_schema(recorded), arrow_schema(new)
     path_columns = [name for name in in_paths if name in before.names and name in after.names]
     kinds = [(name, before.field(name).type, after.field(name).type) for name in path_columns]
@@ -64,13 +65,13 @@ def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[
 
 
 def _moves_point(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if Spark's readers move the point of old values in paths: digits there are those of the new scale."""
+    """Return True if Spark reads old values in paths with the new scale, which moves the decimal point."""
     scale = old.scale if pa.types.is_decimal(old) else 0
     return bool(pa.types.is_decimal(new) and new.scale != scale)
 
 
 def check_misfits(clauses: Sequence[str], where: str = "") -> None:
-    """Raise a SchemaError if there are clauses of `misfits_of`; `where` is said of the old values."""
+    """Raise a SchemaError if `misfits_of` returned clauses. The text `where` describes the old values."""
     if clauses:
         raise SchemaError(
             "with onSchemaChange=any, columns may be added and removed, and types may change only to types in which "
@@ -81,12 +82,12 @@ def check_misfits(clauses: Sequence[str], where: str = "") -> None:
 
 
 def respelled_of(recorded: str, new: str) -> list[str]:
-    """Return a clause for each new column whose name differs from a recorded one's by case only."""
+    """Return a clause for each new column whose name differs from a recorded name only by case."""
     return [*respelled(arrow_schema(recorded), arrow_schema(new))]
 
 
 def check_respelled(clauses: Sequence[str], where: str = "") -> None:
-    """Raise a SchemaError if there are clauses of `respelled_of`; `where` is said of the recorded names."""
+    """Raise a SchemaError if `respelled_of` returned clauses. The text `where` describes the recorded names."""
     if clauses:
         raise SchemaError(
             f"names of columns differ from the recorded names only by case: {'; '.join(clauses)}{where}. Spark and "
@@ -99,7 +100,7 @@ def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, h
     settings += ["any"] if has_any else []
     ways = [f"set onSchemaChange={' or '.join(settings)}"] if settings else []
     if gone and not changed:
-        # `widen` refuses these, too.
+        # With `widen`, removed columns also fail.
         ways.append(
             f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} with null values"
         )
@@ -110,10 +111,10 @@ def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, h
 
 
 def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool = False) -> None:
-    """Raise a SchemaError for columns that a reader asks for in types that do not take what is stored.
+    """Raise a SchemaError for requested columns whose types cannot represent the stored values.
 
-    Columns are found by name, case aside, also those within structs; one that is not stored is no error. With
-    `narrower`, a type that only takes some of the values will do.
+    Columns and fields of structs match by name, without regard to case. A requested column that is not stored is not an
+    error. With `narrower`, a type is accepted if it can represent a part of the values.
     """
     clauses = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
     if clauses:

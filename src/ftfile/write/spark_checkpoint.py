@@ -1,4 +1,4 @@
-"""Facts of a query from its Spark checkpoint: its id, the offsets of a batch, and how far Spark has come."""
+"""Facts from the Spark checkpoint of a query: its id, the offsets of a batch, and the newest batches."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Table with the places of queries' checkpoints.
+# Table of the log with the checkpoint locations of queries.
 CHECKPOINTS = "checkpoints"
-# Of a file with offsets, of which Kafka has some 20 bytes for each partition.
+# Limit for a checkpoint file. Kafka offsets have about 20 bytes for each partition.
 OFFSETS_BYTES_MAX = 64 << 20
 
 _WILDCARDS = frozenset("*?[{")
@@ -38,19 +38,19 @@ _log = get_logger(__name__)
 
 
 class BatchOffsets(NamedTuple):
-    """Spark's `offsets/N` file: a hash of all of it, each source's offset, and when the batch was planned."""
+    """The content of Spark's file `offsets/N`: a hash of the file, the offset of each source, and the planning time."""
 
     hash: str
     offsets: list[Any]
-    time_ms: int | None  # by the driver's clock; None where the file does not say it
+    time_ms: int | None  # of the driver's clock; None if the file does not contain it
 
 
 class SparkProgress(NamedTuple):
-    """The newest batches of a query, as its checkpoint has them."""
+    """The newest batches of a query in its checkpoint."""
 
-    planned: int | None  # whose offsets are written; None before the first batch
-    offsets: BatchOffsets | None  # of that batch
-    committed: int | None  # that Spark has noted as done
+    planned: int | None  # newest batch with offsets; None before the first batch
+    offsets: BatchOffsets | None  # of the newest planned batch
+    committed: int | None  # newest batch in Spark's commit log
 
 
 def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
@@ -62,11 +62,11 @@ def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[st
 def read_progress(
     checkpoint: str, query_id: str, context: Context, settings: Mapping[str, str] | None = None
 ) -> SparkProgress:
-    """Return how far Spark has come with a query; the settings are those of the checkpoint's file system.
+    """Return the newest batches of a query. The settings are those of the checkpoint's file system.
 
     Raises:
-        ConfigError: the checkpoint is of another query, or nothing is there.
-        StorageError: it cannot be read.
+        ConfigError: the checkpoint does not exist, or belongs to another query.
+        StorageError: the checkpoint cannot be read.
     """
     fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
@@ -77,14 +77,17 @@ def read_progress(
         raise ConfigError("its file `metadata` names no query")
     if checkpoint_query != query_id:
         raise ConfigError(f"it belongs to another query, {checkpoint_query}")
-    # A batch is planned before it is done.
+    # `commits` is read first, because a batch is planned before it is committed.
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
     offsets = None if planned is None else _parsed(_content(fs, f"offsets/{planned}"))
     return SparkProgress(planned, offsets, committed)
 
 
 def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, head: LogState) -> None:
-    """Raise a ConfigError if a query is to write where it reads, as far as its checkpoint tells: it would never end."""
+    """Raise a ConfigError if a query would read the files that it writes, according to its checkpoint.
+
+    Such a query never ends. If the checkpoint cannot be read, nothing is checked.
+    """
     try:
         offsets = read_progress(checkpoint, query_id, log.fs.context).offsets
     except (ConfigError, StorageError):
@@ -111,8 +114,8 @@ def check_sources(path: str, checkpoint: str, query_id: str, log: CommitLog, hea
 
 
 def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
-    """Return True if an offset names a version of this log."""
-    # Of a version that is read in part, the nonce is its own; see `read.log_positions`.
+    """Return True if an offset refers to a version of this log."""
+    # The nonce of an offset within a version belongs to that version; see `read.log_positions`.
     version = offset.get("snapshot", offset.get("version", -1))
     if type(version) is not int:
         return False
@@ -122,7 +125,7 @@ def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
 
 
 def _files_of(checkpoint: str, offset: Any, context: Context) -> str | None:  # noqa: ANN401 - whatever a checkpoint has
-    """Return the URL of the directory whose files a source reads; None for other sources, and for patterns."""
+    """Return the URL of the directory that an ftfile source of files reads; None for other sources and patterns."""
     from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog  # noqa: PLC0415 - asked once for each query
 
     try:
@@ -135,7 +138,7 @@ def _files_of(checkpoint: str, offset: Any, context: Context) -> str | None:  # 
 
 
 def _files_of_spark(checkpoint: str, number: int, offset: Any, context: Context) -> Iterator[str]:  # noqa: ANN401
-    """Yield the URLs of the files that Spark's own source of files read last; none for other sources."""
+    """Yield the URLs of the last files that Spark's file source read; none for other sources."""
     if not isinstance(offset, dict) or type(batch := offset.get("logOffset")) is not int:
         return
     name = f"sources/{number}/{batch}"
@@ -146,10 +149,10 @@ def _files_of_spark(checkpoint: str, number: int, offset: Any, context: Context)
 
 
 def _is_read_below(path: str, url: str) -> bool:
-    """Return True if a query that reads a file reads the directory `path`: it has it, or partitions with it."""
+    """Return True if a query that reads the file `url` reads `path`, which contains the file or its partition."""
     try:
         directory, file = parse(path), parse(url)
-    except ConfigError:  # no URL that ftfile knows
+    except ConfigError:  # not a URL of a supported scheme
         return False
     if directory.authority != file.authority:
         return False
@@ -159,17 +162,17 @@ def _is_read_below(path: str, url: str) -> bool:
 
 
 def recorded_checkpoint(head: LogState, query_id: str) -> str | None:
-    """Return the URL of a query's checkpoint, as its records have it; None where its writer was not given it."""
+    """Return the URL of a query's checkpoint in the log; None if the writer did not receive it."""
     table = head.tables.get(CHECKPOINTS)
     entry = None if table is None else table.get(query_id)
     return None if entry is None else str(entry[1])
 
 
 def checkpoint_table_change(head: LogState, author: Author, checkpoint: str | None) -> dict[str, Any]:
-    """Return the change of the log's tables by which the checkpoint's place of a query is known; none where it is."""
+    """Return the change of the log's tables that records the checkpoint of a query; empty if it is recorded already."""
     if not isinstance(author, StreamAuthor) or checkpoint is None:
         return {}
-    with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
+    with contextlib.suppress(ConfigError):  # for example, a scheme that only Spark supports
         url = normalise(checkpoint)
         if url != recorded_checkpoint(head, author.query_id):
             return {CHECKPOINTS: {"set": {author.query_id: url}}}
@@ -179,16 +182,16 @@ def checkpoint_table_change(head: LogState, author: Author, checkpoint: str | No
 def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
     """Return the offsets of a batch, or None if the checkpoint is unknown or cannot be read here.
 
-    The file is a version line, a line of batch metadata with its time, and one line per source; in version 2 the name
-    of the source and a colon precede its offset. The hash covers the whole file: a file source's offset alone is equal
-    for other data.
+    The file contains a version line, a line of batch metadata with the time, and one line per source. In version 2, the
+    name of the source and a colon precede its offset. The hash covers the whole file, because offsets of a file source
+    can be equal for different data.
     """
     content = _read(checkpoint, f"offsets/{batch_id}", context)
     return None if content is None else _parsed(content)
 
 
 def _content(fs: FileSystem, name: str) -> bytes:
-    """Return a file of a checkpoint; ConfigError for one that is too long, of which no more is read."""
+    """Return a file of a checkpoint. A file that exceeds the limit raises a ConfigError and is not read further."""
     try:
         return read_within(fs, name, OFFSETS_BYTES_MAX)
     except CorruptData as error:
@@ -205,7 +208,7 @@ def _id_in(metadata: bytes) -> str | None:
 
 
 def _newest(fs: FileSystem, directory: str) -> int | None:
-    """Return the newest batch that has a file in a directory of a checkpoint; others are temporary, or checksums."""
+    """Return the newest batch with a file in a directory of a checkpoint; temporary files and checksums are ignored."""
     names = (info.path.rpartition("/")[2] for info in list_or_empty(fs, directory))
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
@@ -214,7 +217,7 @@ def _parsed(content: bytes) -> BatchOffsets:
     lines = content.decode("utf-8", "replace").splitlines()
     texts = [line.partition(":")[2] if lines[0] == "v2" else line for line in lines[2:]]
     values: list[Any] = [*lines[1:2], *texts]
-    with contextlib.suppress(ValueError):  # what is too deep stays text
+    with contextlib.suppress(ValueError):  # JSON that is nested too deeply stays text
         check_json(content)
         for place, text in enumerate(values):
             with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Staged parts: the files one attempt writes, each complete and durable before the driver hears of it."""
+"""Staged files of one attempt. Each file is complete and durable before the driver receives its name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class StagedFile:
-    """A file being written under a name that no attempt ever had: counts and checksums what goes into it."""
+    """A file under a name that no other attempt uses. It counts the written bytes and computes their checksum."""
 
     def __init__(self, file_id: str, stream: OutputStream) -> None:
         self.id = file_id
@@ -50,12 +50,12 @@ class StagedFile:
 
     @property
     def position(self) -> int:
-        """Return its length in bytes."""
+        """Return the length of the file in bytes."""
         return self._stream.position
 
     @property
     def checksum(self) -> str:
-        """Return the checksum of all bytes so far."""
+        """Return the checksum of all bytes written so far."""
         return self._crc.text()
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -64,27 +64,27 @@ class StagedFile:
         return self._stream.write(data)
 
     def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
-        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        """Append a range of another file with this checksum; see `CopyingStream.copy_from`."""
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
     def part(self, plain_bytes: int, rows: int, directory_key: str, filters: tuple[str, ...]) -> StagedPart:
-        """Return the log's entry of the ended file."""
+        """Return the log entry of the ended file."""
         return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, directory_key, filters)
 
     def end(self, durability: Durability) -> None:
-        """Make the content durable, as far as it is asked for; the driver makes the name so."""
+        """Make the content durable according to the setting. The driver makes the name durable."""
         if durability == "hsync":
             self._stream.hsync()
         self._stream.close()
 
     def abort(self) -> None:
-        """Discard it."""
+        """Discard the file."""
         self._stream.abort()
 
 
 class StagedRange(FilteredFile):
-    """A segment being written at the end of a spool: takes plain bytes, which go through the filters."""
+    """A segment that is written at the end of a spool. Plain bytes pass through the filters."""
 
     def __init__(self, spool: StagedFile, chain: Chain) -> None:
         self._spool, self._offset = spool, spool.position
@@ -92,7 +92,7 @@ class StagedRange(FilteredFile):
         super().__init__(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
 
     def end(self, number: int, rows: int, directory_key: str, stats: dict[str, Any]) -> StagedSegment:
-        """End the segment, which has a number in its spool, and return the log's entry of it."""
+        """End the segment and return its log entry. `number` is the number of the segment in its spool."""
         self.finish()
         return StagedSegment(
             f"{self._spool.id}-{number}",
@@ -109,7 +109,7 @@ class StagedRange(FilteredFile):
 
 
 class _SpoolEnd:
-    """The end of a spool, checksummed from here on."""
+    """The end of a spool, with a checksum of the bytes from this position."""
 
     def __init__(self, spool: StagedFile) -> None:
         self._spool = spool
@@ -125,7 +125,7 @@ class _SpoolEnd:
 
 
 class OpenPart:
-    """One part being written."""
+    """A part that is being written."""
 
     def __init__(
         self, directory_key: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain
@@ -136,7 +136,7 @@ class OpenPart:
         self.directory_key = directory_key
         self.rows = 0
         self._chain = chain
-        # Columnar formats estimate their own size; line formats are measured by frames.
+        # Columnar formats estimate their size; the size of line formats is the size of their frames.
         self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
         identity = layout.storage_identity("part", file.path)
         self._filtered = FilteredFile(file, chain, identity)
@@ -158,7 +158,7 @@ class OpenPart:
         self._filtered.flush()
 
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
-        """Encode rows from the start of the batch; see `Encoder.write`. The limit is of bytes on storage."""
+        """Encode rows from the start of the batch; see `Encoder.write`. The limit counts bytes on storage."""
         if limit_bytes is not None and self._goes_by_frames:
             taken = self._write_about(batch, limit_bytes)
         else:
@@ -167,13 +167,13 @@ class OpenPart:
         return taken
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write rows, and yield them."""
+        """Write batches, and yield each after it is written."""
         for batch in batches:
             self.write(batch, None)
             yield batch
 
     def _write_about(self, batch: pa.RecordBatch, limit_bytes: int) -> int:
-        """Encode as many rows as seem to fit, look how long they became, and go on."""
+        """Encode the estimated number of rows that fit, measure the file, and continue until the limit is reached."""
         taken = 0
         while taken < batch.num_rows:
             plain_limit = self._encoder.size_bytes + self._filtered.room(limit_bytes)
@@ -193,22 +193,22 @@ class OpenPart:
         self._filtered.finish()
 
     def staged(self) -> StagedPart:
-        """Return the log's entry of the ended part."""
+        """Return the log entry of the ended part."""
         return self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
 
 
 class Stage:
-    """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
+    """Opens and finishes the staged files of one attempt, and deletes them if the attempt fails.
 
-    Where closing a file takes long, as on HDFS, several are closed side by side: `wait_closed` waits for them. Where
-    parts are written under their final names, `final_path` makes one of a directory and a file id.
+    Stores on which closing a file is slow, such as HDFS, close several files in parallel; `wait_closed` waits for them.
+    If parts are written under their final names, `final_path` returns the path for a directory and a file id.
     """
 
     def __init__(
         self, fs: FileSystem, identity: TaskIdentity, durability: str = "auto", final_path: FinalPath | None = None
     ) -> None:
         self.fs = fs
-        self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
+        self.file_bytes = fs.capabilities.stream_bytes  # memory of each open file
         self._final_path = final_path
         self.identity = identity
         self.owner = identity.writer.owner
@@ -221,11 +221,11 @@ class Stage:
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
-        self._sync_s: list[float] = []  # of each file that was closed
+        self._sync_s: list[float] = []  # of each closed file
 
     @property
     def sync_s(self) -> float:
-        """Return the seconds in which files were made durable and closed, added up."""
+        """Return the total time of syncing and closing files, in seconds."""
         return sum(self._sync_s)
 
     def create(self, ending: str) -> StagedFile:
@@ -239,7 +239,7 @@ class Stage:
         return file
 
     def end(self, file: StagedFile) -> None:
-        """End a file; raise CorruptData if the store has another length than was written."""
+        """End a file. If its length on the store differs from the written length, a CorruptData is raised."""
         self._mark_ended(file)
         self._close(file)
 
@@ -267,7 +267,7 @@ class Stage:
         return OpenPart(directory_key, file, file_format, schema, chain)
 
     def _create_direct(self, final_path: FinalPath, directory_key: str) -> StagedFile:
-        """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
+        """Start a part under its final name. A note is created first, with which vacuum finds uncommitted parts."""
         file_id = self.fs.context.ids.unique()
         path = final_path(directory_key, file_id)
         note = layout.note_path(self._directory, f"{self._name}-{file_id}")
@@ -277,7 +277,7 @@ class Stage:
         return self._track(file_id, self.fs.create(path))
 
     def finish(self, part: OpenPart) -> None:
-        """End a part; errors of closing it may come later, from `wait_closed`."""
+        """End a part. Errors of closing it may be raised later, by `wait_closed`."""
         part.end()
         self.finished.append(part.staged())
         self._mark_ended(part.file)
@@ -289,7 +289,7 @@ class Stage:
         self._closing.append(start(functools.partial(self._close, part.file)))
 
     def wait_closed(self) -> None:
-        """Wait until all finished parts are closed; raise as `end`."""
+        """Wait until all finished parts are closed. Errors are the same as those of `end`."""
         try:
             while self._closing:
                 self._closing.popleft().result()
@@ -297,13 +297,13 @@ class Stage:
             wait(self._closing)
 
     def read_back(self, file: StagedFile) -> InputFile:
-        """Close a file that nobody else will read, and open it for reading."""
+        """Close a temporary file of this task, and open it for reading."""
         file.end("none")
         self._mark_ended(file)
         return self.fs.open(file.path)
 
     def drop(self, file: StagedFile) -> None:
-        """Remove one file if possible."""
+        """Delete one file if possible."""
         if file in self._opened:
             self._opened.remove(file)
             file.abort()
@@ -312,7 +312,7 @@ class Stage:
             self._delete(file.path)
 
     def discard(self) -> None:
-        """Remove the files of this attempt if possible; nobody refers to them."""
+        """Delete the files of this attempt if possible. No record names them."""
         wait(self._closing)
         self._closing.clear()
         for file in self._opened:
@@ -331,17 +331,17 @@ class Stage:
             try:
                 return self.fs.create(path)
             except NotFound:
-                # The batch's first file; or a publisher of the batch removes the directory while it is empty.
+                # The batch has no file yet, or a publisher of the batch has deleted the empty directory.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
 
 
 @contextlib.contextmanager
 def staging(fs: FileSystem, task: TaskIdentity) -> Iterator[Stage]:
-    """Give a stage whose files are deleted if the block fails."""
+    """Provide a stage whose files are deleted if the block fails."""
     stage = Stage(fs, task)
     try:
         yield stage
-    except BaseException:  # also when the user interrupts it; it is raised again
+    except BaseException:  # including KeyboardInterrupt; raised again below
         stage.discard()
         raise

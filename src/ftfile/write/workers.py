@@ -1,4 +1,4 @@
-"""Those who do the pieces of an operation side by side, in rounds: threads here, or tasks elsewhere."""
+"""Executors for the pieces of an operation, which run in parallel in threads of this process or in Spark tasks."""
 
 from __future__ import annotations
 
@@ -28,41 +28,44 @@ Result = TypeVar("Result")
 
 
 class Work(ABC, Generic[Piece, Result]):
-    """The work on the pieces of an operation. Picklable; it may be done twice, or elsewhere."""
+    """The function to apply to the pieces of an operation. It is picklable, and can run twice or in another process."""
 
     @abstractmethod
     def size_of(self, piece: Piece) -> int:
-        """Return the bytes that a piece reads, on storage."""
+        """Return the number of bytes on storage that a piece reads."""
 
     @abstractmethod
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[Result]:
-        """Yield the result of each piece, in order; from where it ends early, the others are not done."""
+        """Yield the result of each piece, in order.
+
+        If the iterator ends early, the remaining pieces were not processed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Workers(ABC):
-    """Those who do the pieces of one operation."""
+    """The threads or tasks that process the pieces of one operation."""
 
     job_id: str
-    at_once: int  # pieces that are done side by side
+    at_once: int  # number of pieces that run in parallel
 
     @abstractmethod
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results as they come, each with the number of its piece.
+        """Yield each result when it is complete, with the index of its piece.
 
-        The settings `written` are those by which the directory's writers write, such as permissions.
+        `written` contains the settings with which writers of the directory create files, such as permissions.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Threads(Workers):
-    """The threads of this process: one for each core, or as many as are asked for."""
+    """The threads of this process: by default one for each core."""
 
     @classmethod
     def of(cls, job_id: str, threads: int | None, context: Context) -> Threads:
-        """Return the threads for an operation; raise a ConfigError for fewer than one."""
+        """Return the threads for an operation. A number below 1 raises a ConfigError."""
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}: at least one thread is needed")
         return cls(job_id, threads or context.threads or cores())
@@ -70,8 +73,8 @@ class Threads(Workers):
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results as they come; when the first error is raised, what has begun has ended."""
-        del written  # the file system has them
+        """Yield each result when it is complete. An error is raised after all running pieces have ended."""
+        del written  # the file system already has these settings
         task = TaskIdentity(JobIdentity(self.job_id), 0, 0)
         threads = min(self.at_once, len(pieces))
         if threads <= 1:
@@ -100,9 +103,10 @@ def _one_file(_piece: object) -> int:
 def rounds_of(
     pieces: Sequence[Piece], commit_every: int | None, files_of: Callable[[Piece], int] = _one_file
 ) -> Iterator[Sequence[Piece]]:
-    """Yield the pieces for each record: they make about `commit_every` new files. None means one record for all.
+    """Yield the pieces for each record, which create about `commit_every` new files; None means one record for all.
 
-    `files_of` returns the expected number of new files of a piece. A piece that makes more has its own record.
+    `files_of` returns the expected number of new files of a piece. If a piece creates more files, its record contains
+    only this piece.
 
     Raises:
         ConfigError: `commit_every` is below 1.
@@ -122,14 +126,14 @@ def rounds_of(
 
 @contextlib.contextmanager
 def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
-    """Give a set for paths of files that a record may name; if the block fails, delete the others that the job staged.
+    """Provide a set for the paths that a record may name. If the block fails, delete the job's other staged files.
 
-    What cannot be deleted, or is written later by a task that goes on elsewhere, is left to vacuum.
+    Vacuum deletes the files that cannot be deleted here, and files that a task in another process writes later.
     """
     named: set[str] = set()
     try:
         yield named
-    except BaseException as error:  # also when the user interrupts it; it is raised again
+    except BaseException as error:  # including KeyboardInterrupt; raised again below
         if not (isinstance(error, Exception) and is_away(error)):
             with contextlib.suppress(FtfileError):
                 for info in list_or_empty(fs, layout.staged_directory(job_id, JobIdentity.batch_number)):

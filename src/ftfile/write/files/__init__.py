@@ -1,1 +1,1 @@
-"""The write path: Arrow batches to staged parts in the tasks, one commit in the driver. No Spark in sight."""
+"""The write path of files, without Spark APIs: tasks stage parts, and the driver commits them."""

@@ -1,4 +1,4 @@
-"""Assembly: parts are made of the segments of a due job, verified, and proposed; the log decides."""
+"""Assembly of parts from the segments of due jobs, as rewrites that a commit accepts or rejects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _always(_parts: int) -> bool:
 
 
 class _Nowhere:
-    """A stage, and the file on it, that keeps nothing."""
+    """A stage, and a file of it, that discard all bytes."""
 
     path = ""
 
@@ -67,14 +67,15 @@ class _Nowhere:
 class Assembled(NamedTuple):
     """The result of an assembly task."""
 
-    rewrite: Rewrite | None  # None if no segment became part of a file
-    errors: dict[str, Exception]  # by id, of the segments that stay open
+    rewrite: Rewrite | None  # None if no segment was added to a part
+    errors: dict[str, Exception]  # of the segments that stay open, by id
 
 
 class Assembler:
-    """Does due jobs, one after the other.
+    """Runs due jobs one after the other.
 
-    The definitions are those of the encodings, by key; the jobs were due at the version `read_version`.
+    `definitions` contains the definitions of encodings by key. `read_version` is the version at which the jobs were
+    due.
     """
 
     def __init__(self, fs: FileSystem, stage: Stage, definitions: Mapping[str, Any], read_version: int) -> None:
@@ -85,29 +86,29 @@ class Assembler:
         self._copies = True
 
     def assemble(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Rewrite:
-        """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
+        """Assemble parts from the job's segments. Each row is in one part, or in the rest of a segment, exactly once.
 
-        Before each further part, `goes_on` is asked with the number of those made; if it returns False, the other rows
-        stay open.
+        Before each further part, `goes_on` is called with the number of finished parts. If it returns False, the
+        remaining rows stay open.
 
         Raises:
-            FtfileError: a segment is not what was committed, or the store failed; what was staged is dropped.
+            FtfileError: a segment differs from the committed content, or the store failed. Staged files are dropped.
         """
         try:
             return self._assembled(self._stage, job, goes_on, copies=self._copies)
         except Unsupported as error:
             if not self._copies:
                 raise
-            # Some that speak like S3 copy no ranges.
+            # Some S3-compatible stores do not support copying of ranges.
             _log.warning("files are assembled by reading their segments: %s", error)
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 
     def assemble_readable(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Assembled:
-        """Make parts of the segments that can be read; for `goes_on` see `assemble`.
+        """Assemble parts from the readable segments. For `goes_on`, see `assemble`.
 
         Raises:
-            Exception: the store is away, or an error that is no FtfileError prevented all parts.
+            Exception: the store is unavailable, or an error other than FtfileError prevented all parts.
         """
         try:
             return self._without_damaged(job, goes_on)
@@ -117,7 +118,7 @@ class Assembler:
             return Assembled(None, {segment.id: error for segment in job.inputs})
 
     def _without_damaged(self, job: AssemblyTask, goes_on: GoesOn) -> Assembled:
-        """Make parts of the segments that can be read; if each can, raise the error of the first attempt."""
+        """Assemble parts from the readable segments. If all are readable, raise the error of the first attempt."""
         try:
             return Assembled(self.assemble(job, goes_on), {})
         except Exception as error:
@@ -132,7 +133,10 @@ class Assembler:
         return Assembled(self.assemble(structs.replace(job, inputs=readable), goes_on), damaged)
 
     def _damaged(self, job: AssemblyTask) -> dict[str, Exception]:
-        """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
+        """Return the errors of damaged segments by id.
+
+        Each segment is assembled separately, and the result is discarded.
+        """
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
             try:
@@ -158,7 +162,7 @@ class Assembler:
         work = _Job(stage, job, start_part, chain.names, goes_on)
         try:
             while readers and work.wants_more():
-                work.take(readers.popleft())  # its bytes are kept no longer
+                work.take(readers.popleft())  # drops the reference, which frees the memory of the segment
             return work.end(self._read_version)
         except BaseException:
             work.drop()
@@ -177,14 +181,14 @@ class Assembler:
 
 
 class _JoinedPart(NamedTuple):
-    """A part, and where its rows were."""
+    """A part and the source ranges of its rows."""
 
     part: StagedPart
     ranges: tuple[SourceRange, ...]
 
 
 class _Job:
-    """One job under way."""
+    """The state of a running job."""
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class _Job:
         self._limits = limits_of(job)
         self._files: list[StagedFile] = []
         self._open: PartJoiner | None = None
-        self._ranges: list[SourceRange] = []  # of the open part
+        self._ranges: list[SourceRange] = []  # source ranges of the open part
         self._left_bytes = float(sum(map(live_bytes, job.inputs)))
         self._left_rows = sum(segment.rows for segment in job.inputs)
         self._parts: list[_JoinedPart] = []
@@ -210,7 +214,7 @@ class _Job:
         self._rests: list[Add] = []
 
     def wants_more(self) -> bool:
-        """Return True if another segment would be put into a part."""
+        """Return True if another segment would be added to a part."""
         if self._open is not None or not self._parts:
             return True
         if not self._goes_on(len(self._parts)):
@@ -218,7 +222,7 @@ class _Job:
         return self._limits.are_reached(self._left_bytes, self._left_rows) or not self._job.payload["keepTail"]
 
     def take(self, reader: SegmentReader) -> None:
-        """Put a segment's rows into parts, as far as they are wanted."""
+        """Add a segment's rows to parts, until no more rows are wanted."""
         segment = reader.segment
         self._used.append(segment)
         rows, start, skipped = segment.rows, 0, segment.skip_rows
@@ -240,7 +244,7 @@ class _Job:
             rows -= taken.rows
             if part.is_full() and (taken.rows or not is_new):
                 self._finish(part)
-            elif rows:  # a new part has room for one row at least
+            elif rows:  # a new part accepts at least one row, so rows are missing
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")
         if rows == segment.rows:
             self._used.pop()
@@ -254,7 +258,7 @@ class _Job:
             self._rests.append(rest)
 
     def end(self, read_version: int) -> Rewrite:
-        """End the last part and check that no row is missing."""
+        """End the last part, and check that no row is missing."""
         if self._open is not None:
             self._finish(self._open)
         expected = sum(segment.rows for segment in self._used)
@@ -265,7 +269,7 @@ class _Job:
         return Rewrite(used, (*adds, *rests), read_version, self._job.reason)
 
     def _add(self, joined: _JoinedPart) -> Add:
-        """Return a part as the log has it, with the batches of the segments that it is made of."""
+        """Return the log entry of a part, with the batches of its segments."""
         origins = {segment.id: segment.origin for segment in self._used}
         took = [origins[source_range.add_id] for source_range in joined.ranges]
         first, last = (
@@ -276,7 +280,7 @@ class _Job:
         return add_of(joined.part, segment.encoding, Origin(segment.origin.query_id, first, last), joined.ranges)
 
     def drop(self) -> None:
-        """Remove the parts, as far as that can be done: no record will name them."""
+        """Delete the parts if possible. No record will name them."""
         for file in self._files:
             self._stage.drop(file)
 
@@ -294,7 +298,7 @@ class _Job:
 
 
 def _rest_id(segment_id: str, offset: int, skipped: int) -> str:
-    """Return the id of the rest of a segment; it tells where that begins, so that rests of rests have other ids."""
+    """Return the id of the rest of a segment. The id contains the start of the rest, so ids of all rests differ."""
     rest_id, restored = f"{segment_id.partition('.')[0]}.{offset}.{skipped}", restored_version(segment_id)
-    # A segment that came back may leave the same rest a second time.
+    # A restored segment can produce the same rest a second time.
     return rest_id if restored < 0 else restored_id(rest_id, restored)

@@ -1,4 +1,4 @@
-"""Rows to directories: by columns, by paths in a column, by a user's class, and by several of these."""
+"""Assignment of rows to directories by columns, by paths in a column, by a user's class, or by several of these."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _FILE_NAME, _ASSIGNER = "fileNameColumn", "directoryAssigner"
 
 
 class Destination(NamedTuple):
-    """The directory, and the files in it, that rows go to."""
+    """The directory of rows, and the stem of their file names."""
 
-    directory: str  # relative, empty for the directory itself
-    stem: str = ""  # the beginning of the names of the files; empty where rows do not say it
+    directory: str  # relative; empty for the root directory
+    stem: str = ""  # the start of file names; empty if it does not depend on rows
 
 
-# Where rows of a value go, or why they go nowhere: a sentence that names the column, and the value if there is one.
+# The destination of the rows with a value, or a sentence why they have none, with the column and the value if present.
 Outcome: TypeAlias = Destination | str
 
-# Takes rows that cannot be written, with the fault of each; may raise.
+# Handles rows that cannot be written, with one fault for each row. It may raise an error.
 Refuse: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], None]
 
 
@@ -48,26 +48,26 @@ Refuse: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], None]
 class Assignment:
     """The destination of each row."""
 
-    destinations: list[Destination]  # each once, in the order of their first rows; every one has rows
-    codes: NDArray[np.int64]  # of each row: the index of its destination, or -1 - n for the fault n
+    destinations: list[Destination]  # distinct, in the order of their first rows; each has rows
+    codes: NDArray[np.int64]  # for each row, the index of its destination, or -1 - n for the fault n
     faults: list[str] = field(default_factory=list)
 
 
 class DirectoryAssigner(ABC):
-    """Assigns a destination to every row; used by one thread of one task."""
+    """Assigns a destination to each row. An instance is used by one thread of one task."""
 
-    leaving: tuple[str, ...] = ()  # the columns that are not in the files, since the path says them
-    only: Destination | None = None  # of all rows, where it does not depend on them
+    leaving: tuple[str, ...] = ()  # columns that the files do not contain, because paths contain their values
+    only: Destination | None = None  # the destination of all rows, if it does not depend on them
 
     @abstractmethod
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """Return the destinations of the rows of a batch that has some."""
+        """Return the destinations of the rows of a non-empty batch."""
 
 
 def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> Assignment:
-    """Return the assignment of rows by the outcome of each distinct value, and the index of each row's value.
+    """Return the assignment of rows, from the outcomes of distinct values and the index of each row's value.
 
-    Several values may share a destination.
+    Several values may have the same destination.
     """
     places: dict[Destination, int] = {}
     faults: list[str] = []
@@ -84,7 +84,7 @@ def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> As
 
 
 class PartitionColumn(DirectoryAssigner):
-    """One column, which was checked; its values are directories `column=value`."""
+    """A checked partition column. Each value has a directory `column=value`."""
 
     def __init__(self, column: str, time_zone: str) -> None:
         self.leaving = (column,)
@@ -106,7 +106,7 @@ class PartitionColumn(DirectoryAssigner):
 
 
 class FileNames(DirectoryAssigner):
-    """A column of paths: all but the last part are directories, with the last one the names of the files begin."""
+    """A column of paths. The last component is the stem of file names, and the other components are directories."""
 
     def __init__(self, column: str, stem_bytes_max: int) -> None:
         self.leaving = (column,)
@@ -114,7 +114,7 @@ class FileNames(DirectoryAssigner):
         self._stem_bytes_max = stem_bytes_max
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `DirectoryAssigner.assign`; null, the empty string and paths that leave the directory are faults."""
+        """See `DirectoryAssigner.assign`. Null, the empty string and paths outside the directory are faults."""
         return _by_value(batch.column(self._column), lambda values: list(map(self._outcome, _texts_of(values))))
 
     def _outcome(self, text: str | bytes | None) -> Outcome:
@@ -125,14 +125,14 @@ class FileNames(DirectoryAssigner):
 
 
 class UserAssigner(DirectoryAssigner):
-    """An instance of the user's class, made from its options; a ConfigError where that fails, or it lacks a method."""
+    """An instance of the user's class. If its creation fails or a method is missing, a ConfigError is raised."""
 
     def __init__(self, name: str, options: Mapping[str, str], stem_bytes_max: int = NAME_BYTES_MAX) -> None:
         self._option = f"{_ASSIGNER}={name!r}"
         class_ = load(_ASSIGNER, name)
         try:
             self._instance = class_(dict(options))
-        except Exception as error:  # anything may happen in it
+        except Exception as error:  # user code may raise any exception
             raise ConfigError(f"{self._option} cannot be created from {dict(options)}: {error!r}") from error
         if not callable(getattr(self._instance, "paths", None)):
             raise ConfigError(f"{self._option} has no method paths(batch): see docs/directories-and-names.md")
@@ -140,7 +140,7 @@ class UserAssigner(DirectoryAssigner):
         self._last_bytes_max = stem_bytes_max if self._names_files else NAME_BYTES_MAX
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `DirectoryAssigner.assign`; null, and paths that leave the directory, are faults."""
+        """See `DirectoryAssigner.assign`. Null and paths outside the directory are faults."""
         return _by_value(self._keys(batch), lambda values: list(map(self._outcome, _texts_of(values))))
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array:
@@ -167,7 +167,7 @@ class UserAssigner(DirectoryAssigner):
 
 
 def _by_value(array: pa.Array, outcomes_of: Callable[[pa.Array], Sequence[Outcome]]) -> Assignment:
-    """Return the assignment of rows by the outcomes of their distinct values."""
+    """Return the assignment of rows from the outcomes of their distinct values."""
     encoded = plain(array).dictionary_encode(null_encoding="encode")
     return assign_by_value(outcomes_of(encoded.dictionary), values_of(encoded.indices, np.int32).astype(np.int64))
 
@@ -181,7 +181,7 @@ def _path_outcome(giver: str, path: str | bytes, last_bytes_max: int, *, names_f
 
 
 def _texts_of(values: pa.Array) -> list[str | bytes | None]:
-    """Return strings, and as bytes those that are not UTF-8."""
+    """Return the values as strings. Values that are not UTF-8 are returned as bytes."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
@@ -198,7 +198,7 @@ def _text(data: bytes | None) -> str | bytes | None:
 
 
 class DirectoryRows(NamedTuple):
-    """The rows of one directory, neighbours in a batch."""
+    """The rows of one directory, which are consecutive in a batch."""
 
     key: str
     start: int
@@ -206,7 +206,7 @@ class DirectoryRows(NamedTuple):
 
 
 def in_sequence(keys: Sequence[str], counts: Sequence[int]) -> list[DirectoryRows]:
-    """Return the rows of directories whose rows follow each other, given how many each has; without the empty ones."""
+    """Return the rows of consecutive directories with these numbers of rows. Empty directories are left out."""
     starts = [0, *accumulate(counts)][: len(counts)]
     return [DirectoryRows(*place) for place in zip(keys, starts, counts, strict=True) if place[2]]
 
@@ -214,8 +214,8 @@ def in_sequence(keys: Sequence[str], counts: Sequence[int]) -> list[DirectoryRow
 class Router:
     """Sorts rows by destination.
 
-    The assigner of the outermost directory comes first; without any, all rows go to the directory itself. The path
-    check finds destinations whose files could not get names.
+    The assigners are ordered from the outermost directory to the innermost. Without assigners, all rows belong to the
+    root directory. The path check finds destinations for which no valid file names exist.
     """
 
     def __init__(
@@ -226,14 +226,14 @@ class Router:
         self._path_check = path_check
         self._leaving = [column for assigner in assigners for column in assigner.leaving]
         fixed = [assigner.only for assigner in assigners if assigner.only is not None]
-        # The key of the destination of all rows, where it does not depend on them.
+        # The key of the destination of all rows, if it does not depend on them.
         self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
-        """Return the rows by destination, and which are those of each.
+        """Return the rows sorted by destination, and the range of each destination.
 
-        Destinations come in the order of their first rows, and the rows of each in their order. One costs as much as a
-        hundred rows: give it many rows at once.
+        Destinations are in the order of their first rows. Rows of a destination keep their order. A call costs as much
+        as a hundred rows, so it should receive many rows.
         """
         if self.only is not None or not batch.num_rows:
             return batch.drop_columns(self._leaving), in_sequence([self.only or ""], [batch.num_rows])
@@ -241,14 +241,14 @@ class Router:
         batch, codes = self._without_faults(batch, assigned)
         rows = batch.drop_columns(self._leaving)
         if np.any(codes[1:] < codes[:-1]):
-            # A stable sort: rows of one destination stay in their order.
+            # A stable sort, so rows of one destination keep their order.
             rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
         counts = np.bincount(codes, minlength=len(assigned.destinations))
         keys = [directory_key(*destination) for destination in assigned.destinations]
         return rows, in_sequence(keys, counts.tolist())
 
     def _kept(self, assigned: Assignment) -> Assignment:
-        """Make faults of the destinations whose files could not get names: publishing them would fail for ever."""
+        """Replace destinations without valid file names by faults, because publishing them would fail permanently."""
         if self._path_check is None:
             return assigned
         faults = [self._path_check.fault_of(*destination) for destination in assigned.destinations]
@@ -274,7 +274,10 @@ def _below(outer: Destination, inner: Destination) -> Destination:
 
 
 def _combined(outer: Assignment, inner: Assignment) -> Assignment:
-    """Put the directories of the second below those of the first; of two faults of a row, the first counts."""
+    """Combine the directories of the second assignment below the first.
+
+    If both have faults for a row, the first counts.
+    """
     count = len(inner.destinations)
     is_good = (outer.codes >= 0) & (inner.codes >= 0)
     pairs = from_numpy((outer.codes * count + inner.codes)[is_good], pa.int64()).dictionary_encode()

@@ -1,4 +1,4 @@
-"""The options that choose directories, checked against the schema; and directories by date and time."""
+"""The options that choose directories, including directories by date and time, and their checks against the schema."""
 
 from __future__ import annotations
 
@@ -45,15 +45,18 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPattern:
-    """The option's value, checked."""
+    """The checked value of `directoryPattern`."""
 
-    column: str | None  # None for the time at which the batch was planned
-    pattern: TimePattern  # of the directories, separated by slashes
-    time_zone: str  # whose clocks show instants
+    column: str | None  # None for the planning time of the batch
+    pattern: TimePattern  # of directory names, separated by slashes
+    time_zone: str  # for the conversion of instants to local times
 
     @classmethod
     def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> DirectoryPattern:
-        """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
+        """Parse `pattern` or `column:pattern`.
+
+        A column without time, or an invalid directory name, raises a ConfigError.
+        """
         name, colon, pattern_text = text.rpartition(":")
         column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
         kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
@@ -66,11 +69,11 @@ class DirectoryPattern:
 
     @classmethod
     def of_directories(cls, text: str, time_zone: str = "UTC") -> DirectoryPattern:
-        """Read a pattern for the times of directories, whichever time they were made of; a `column:` is passed over."""
+        """Parse the pattern of existing directories for any source of the time. A prefix `column:` is ignored."""
         return cls.parse(text.rpartition(":")[2], pa.schema([]), time_zone)
 
     def begins(self, directories: Sequence[str]) -> pa.Array:
-        """Return the begin of the time of each, by its own clocks; null where it is of another pattern."""
+        """Return the start of each directory's time, as local time; null if a directory does not match the pattern."""
         return pa.array([self._begin(directory) for directory in directories], _CLOCK)
 
     def _begin(self, directory: str) -> pa.Scalar | None:
@@ -81,24 +84,24 @@ class DirectoryPattern:
 
     @property
     def depth(self) -> int:
-        """Return the number of directories that it makes."""
+        """Return the number of directory levels of the pattern."""
         return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
 
     def end_ms(self, directories: str) -> int | None:
-        """Return the end of the time that directories stand for, in ms since 1970 UTC; None if of another pattern."""
+        """Return the end of the directories' time in ms since 1970 UTC; None if they do not match the pattern."""
         begin = self._begin(directories)
         if begin is None:
             return None
         clock = begin.value
         unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
-        # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
+        # Computed with integers, because numpy adds 1 only in a given unit and requires a literal unit.
         following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
         last = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64) - 1
-        # It is over when its last moment is, the second time where clocks show it twice.
+        # The time ends with its last moment. If clocks show that moment twice, the second one counts.
         return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
 
     def at(self, planned_ms: int) -> DirectoryAssigner:
-        """Return the assigner of a batch that was planned then, in milliseconds since 1970 UTC."""
+        """Return the assigner for a batch with this planning time, in milliseconds since 1970 UTC."""
         if self.column is not None:
             return _ColumnTime(self.column, self.pattern, self.time_zone)
         clock = clocks_of(from_numpy(np.array([planned_ms * 1000]), _INSTANT), self.time_zone)
@@ -118,7 +121,7 @@ class _BatchTime(DirectoryAssigner):
 
 
 class _ColumnTime(DirectoryAssigner):
-    """Directories by the time in a column of dates or timestamps; rows keep it."""
+    """Directories by the time in a column of dates or timestamps. Files keep the column."""
 
     def __init__(self, column: str, pattern: TimePattern, time_zone: str) -> None:
         self._column = column
@@ -126,7 +129,7 @@ class _ColumnTime(DirectoryAssigner):
         self._time_zone = time_zone
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `DirectoryAssigner.assign`; a time that is null, or needs more digits for its year, is a fault."""
+        """See `DirectoryAssigner.assign`. A null time and a year with more than four digits are faults."""
         values = plain(batch.column(self._column))
         clocks = self._clocks(values)
         texts = self._pattern.format(clocks, "UTC").dictionary_encode()
@@ -142,13 +145,13 @@ class _ColumnTime(DirectoryAssigner):
         return assign_by_value(outcomes, codes)
 
     def _clocks(self, values: pa.Array) -> pa.Array:
-        """Return dates, or what the clocks show; null where no directory can say it."""
+        """Return dates or local times; null for values that a directory name cannot represent."""
         if pa.types.is_date(values.type):
             days = values_of(values, np.int32)
             return from_numpy(days, _DATE, is_valid(values) & _is_within(days, 1))
         zone = values.type.tz
         clocks = values_of(values.cast(pa.timestamp("us", zone)), np.int64)
-        # Some days more, since only the local time matters; much more has no local time.
+        # Two more days are allowed before the conversion to local time. Values far outside have no local time.
         is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
         if zone is not None:
             instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
@@ -173,22 +176,23 @@ def _is_time(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
-    """How rows are dealt to directories; the directories of each option lie below those of the one before."""
+    """The assignment of rows to directories. The directories of each option are below those of the previous option."""
 
-    partition_by: tuple[str, ...]  # columns in their schema's spelling
+    partition_by: tuple[str, ...]  # with the spelling of the schema
     pattern: DirectoryPattern | None  # of directories by date and time
-    user_class: str | None  # `module:Class`, which gives directories, or paths of files
-    user_options: Settings  # of the class: `directoryAssigner.<name>` by name
+    user_class: str | None  # `module:Class`, which returns directories or paths of files
+    user_options: Settings  # options of the class, `directoryAssigner.<name>`, by name
     file_name: str | None  # the column with paths of files
     time_zone: str  # of timestamps in directory names
-    takes_zone: bool  # no option says the zone, and names show instants: it is that of the directory, or of the session
-    stem_bytes_max: int  # of the part of a file's name that rows say
+    # no option sets the zone, and names contain instants: use the zone of the directory or of the session
+    takes_zone: bool
+    stem_bytes_max: int  # of the part of a file name that rows set
 
     @classmethod
     def from_options(
         cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int, asked_zone: str | None
     ) -> DirectorySettings:
-        """Return the options, checked against the schema and each other; without a zone that was asked for, UTC."""
+        """Return the options, checked against the schema and each other. The default time zone is UTC."""
         time_zone = asked_zone or UTC
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["directoryPattern"]
@@ -216,28 +220,29 @@ class DirectorySettings:
         )
 
     def in_zone(self, time_zone: str) -> DirectorySettings:
-        """Return the settings with the zone that names are written by."""
+        """Return the settings with this time zone for names."""
         pattern = None if self.pattern is None else replace(self.pattern, time_zone=time_zone)
         return replace(self, pattern=pattern, time_zone=time_zone, takes_zone=False)
 
     def has_instants(self, schema: pa.Schema) -> bool:
-        """Return True if readers find instants in paths, by the clocks of a zone that paths do not say."""
+        """Return True if paths contain instants as local times, whose zone the paths do not contain."""
         return _show_instants(schema, self.partition_by)
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """Return the columns that are not in the files, since the directories say them."""
+        """Return the columns that the files do not contain, because directory names contain their values."""
         return (*self.partition_by, self.file_name) if self.file_name else self.partition_by
 
     @property
     def is_single(self) -> bool:
-        """Return True if all rows go to one directory, the directory itself."""
+        """Return True if all rows belong to the root directory."""
         return not (self.partition_by or self.pattern or self.user_class or self.file_name)
 
     def definition(self) -> dict[str, Any]:
-        """Return the definition by which readers find these columns in a directory."""
+        """Return the definition with which readers derive these columns from a directory name."""
         definition: dict[str, Any] = {"partitionBy": list(self.partition_by)}
-        if not self.takes_zone:  # else no rows came to say it, and the next record with rows does
+        # without a zone, the batch has no rows, and the next record with rows contains the zone
+        if not self.takes_zone:
             definition["timeZone"] = self.time_zone
         if self.file_name:
             above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
@@ -245,21 +250,21 @@ class DirectorySettings:
         return definition
 
     def end_ms(self, directory: str) -> int | None:
-        """Return the end of the time that a directory stands for, milliseconds since 1970 UTC; None without a time."""
+        """Return the end of a directory's time in milliseconds since 1970 UTC; None without a time."""
         if self.pattern is None:
             return None
         start = len(self.partition_by)
         return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
 
     def only_directory(self, planned_ms: int) -> str:
-        """Return the directory of all rows of a batch that was planned then; empty where they choose their own."""
+        """Return the directory of all rows of a batch with this planning time; empty if rows choose directories."""
         if self.pattern is None or self.leaving or self.user_class is not None:
             return ""
         only = self.pattern.at(planned_ms).only
         return "" if only is None else only.directory
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
-        """Return the router of one task's rows, for a batch that was planned then; see `Router`."""
+        """Return the router for the rows of one task, for a batch with this planning time; see `Router`."""
         assigners: list[DirectoryAssigner] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
             assigners.append(self.pattern.at(planned_ms))
@@ -276,7 +281,7 @@ def _show_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
-    """Return the class, which was made once and asked for the directories of no rows."""
+    """Return the class, after a check that creates an instance and assigns directories to an empty batch."""
     name, options = parsed["directoryAssigner"], parsed.prefixed("directoryAssigner")
     if name is None and options:
         raise ConfigError(

@@ -1,6 +1,7 @@
-"""A sink's settings: checked once on the driver, then frozen data that travels to the tasks.
+"""The settings of a sink for files, which the driver checks once and sends to the tasks as frozen data.
 
-An overwrite of some partitions has a `Replacement`: of those that the rows have, or those that match a condition.
+An overwrite of some partitions has a `Replacement`: either the partitions of the written rows, or the partitions that
+match a condition.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import Capabilities
 
 
-# Of queries that share a process, and of batch writes with options of their own.
+# For several queries in a process, and for batch writes with different options.
 CONFIGS_KEPT = 16
 
 
@@ -52,23 +53,23 @@ class SinkConfig(WriteConfig):
     max_bytes_per_file: int | None
     max_records_per_file: int | None
     on_format_change: Literal["fail", "accept"]
-    rolling: RollingSettings | None  # None if every part ends with its batch
-    overwrite_mode: Literal["static", "dynamic"] | None  # as the option has it; None for that of the session
-    replacement: Replacement | None  # the partitions that an overwrite replaces; None for everything
-    # What follows from the others, made once.
-    extension: str = field(compare=False)  # the ending of the names of parts
-    file_schema: pa.Schema = field(compare=False)  # within the files, everything nullable
-    recorded_schema_json: str = field(compare=False)  # that readers see: of the files, and of the columns in the path
-    encoding: dict[str, Any] = field(compare=False)  # the log's description of the files for readers
-    encoding_key: str = field(compare=False)  # of `encoding` in the log
+    rolling: RollingSettings | None  # None if all parts end with their batch
+    overwrite_mode: Literal["static", "dynamic"] | None  # the option's value; None for the mode of the session
+    replacement: Replacement | None  # the partitions that an overwrite replaces; None for all rows
+    # Derived from the other fields.
+    extension: str = field(compare=False)  # the end of part names
+    file_schema: pa.Schema = field(compare=False)  # of the file content, with all columns nullable
+    recorded_schema_json: str = field(compare=False)  # the schema for readers: columns of the files and of the path
+    encoding: dict[str, Any] = field(compare=False)  # the description of the files for readers, in the log
+    encoding_key: str = field(compare=False)  # the key of `encoding` in the log
 
     @classmethod
     def from_options(
         cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False, stream: bool = False
     ) -> SinkConfig:
-        """Check options and schema; nothing but a key and the store's surroundings is read, and nothing is written.
+        """Check options and schema. Only a key and the store's environment settings are read; nothing is written.
 
-        The options of one query are checked once in a process, as long as keys and surroundings stay as they are.
+        The checked options of a query are cached in the process while its keys and environment settings are unchanged.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -87,7 +88,10 @@ class SinkConfig(WriteConfig):
         )
 
     def for_store(self, store: Capabilities) -> SinkConfig:
-        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        """Return the settings for this store.
+
+        A ConfigError is raised if the store does not support a requested setting.
+        """
         self.publishing.check_store(store)
         return WriteConfig.for_store(self, store)
 
@@ -101,7 +105,7 @@ class SinkConfig(WriteConfig):
         return replace(self, replacement=partition_replacement)
 
     def in_zone(self, time_zone: str | None) -> SinkConfig:
-        """Return the settings with the zone of names that no option says, once it is known."""
+        """Return the settings with the time zone of directory names, if it is known and no option sets it."""
         if time_zone is None or not self.directories.takes_zone:
             return self
         directories = self.directories.in_zone(time_zone)
@@ -121,7 +125,7 @@ class SinkConfig(WriteConfig):
 
     @property
     def hidden_chain(self) -> Chain:
-        """Return the filters of segments and dead letters, which no format encrypts."""
+        """Return the filters of segments and dead letters. These files are never encrypted by their format."""
         encryption = self.common.encryption
         if encryption is None or encryption.kind != "parquet":
             return self.chain
@@ -129,7 +133,7 @@ class SinkConfig(WriteConfig):
 
 
 def forget_configs() -> None:
-    """Drop the settings that this process has checked, as a new process would start."""
+    """Drop the cached settings, to simulate a new process."""
     _checked.cache_clear()
 
 
@@ -142,7 +146,7 @@ def _checked(
     encryption: Encryption | None,
     clients: Settings,
 ) -> SinkConfig:
-    """Return the settings; pure, since what may change meanwhile, keys and the settings of clients, is passed in."""
+    """Return the checked settings. A pure function: keys and client settings, which can change, are arguments."""
     parsed = parse_options(dict(options), "write")
     asked_zone, zone = parsed.given.get("timeZone"), parsed["timeZone"]
     file_format = _format(parsed, encryption, zone)
@@ -159,7 +163,7 @@ def _checked(
     in_paths_or_final, nullable = {*directories.leaving, final}, arrow_schema(nullable_json)
     if (publishing.direct or overwrite) and rolling is not None:
         raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
-    # The schema as it came: columns that are never null fit formats without null.
+    # The schema before columns became nullable: columns without null fit formats without null.
     file_format.check_schema(_without(schema, in_paths_or_final))
     file_schema = _without(nullable, in_paths_or_final)
     encoding = _encoding(file_format, chain, directories, file_schema)
@@ -200,7 +204,7 @@ def _encoding(
         "format": {"name": file_format.name, **file_format.definition(file_schema)},
         "filters": chain.definition(),
         **directories.definition(),
-        # Segments do not say what their columns are, and only what is of one schema is merged.
+        # The schema is a part of the encoding, because segments do not contain it and only equal schemas are merged.
         "schema": spark_schema_json(file_schema),
     }
 
@@ -230,7 +234,7 @@ _NOTHING_STAYS_OPEN = (
 
 
 def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
-    """Return the filters; a format that compresses by itself leaves only those that do something else."""
+    """Return the filters. For a format with built-in compression, the compression options are not used."""
     envelope = encryption.around_parts if encryption is not None else None
     if encryption is not None and envelope is None and parsed["filters"]:
         raise ConfigError(
@@ -243,7 +247,7 @@ def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | 
 
 
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
-    """Return the options of the format, and those of the user's encoder or format, if there is one."""
+    """Return the options of the format, and the options of the user's encoder or format, if present."""
     options, encoder_options, formats_own = (
         parsed.for_format(name),
         parsed.prefixed("encoder"),
@@ -278,27 +282,27 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySet
 
 
 _OPTION = "replaceWhere"
-BY_ROWS = "partitions of the rows"  # of `Body.replaces`, which is else the text of a condition
+BY_ROWS = "partitions of the rows"  # value of `Body.replaces`; for other overwrites it is the text of a condition
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Which partitions an overwrite replaces."""
+    """The partitions that an overwrite replaces."""
 
     schema: pa.Schema  # of the partition columns
-    time_zone: str  # of the directories that are written
-    where: str | None  # a condition on partition columns; None for the partitions that the written rows have
+    time_zone: str  # of the written directories
+    where: str | None  # a condition on partition columns; None for the partitions of the written rows
 
     @property
     def recorded(self) -> str:
-        """Return its text in the log."""
+        """Return the text for the log."""
         return BY_ROWS if self.where is None else self.where
 
     def with_clock_values(self, planned_ms: int) -> Replacement:
-        """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC.
+        """Return a copy whose condition has clock values for this planning time, in milliseconds since 1970 UTC.
 
         Raises:
-            ConfigError: the condition is none, or none on the partition columns.
+            ConfigError: the condition is invalid, or uses a column that is not a partition column.
         """
         if self.where is None:
             return self
@@ -310,7 +314,7 @@ class Replacement:
         return replace(self, where=where)
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
-        """Return the live adds that go; `definitions` has their encodings.
+        """Return the live adds that are replaced. `definitions` contains their encodings.
 
         Raises:
             ConfigError: rows were written to a partition that does not match the condition.
@@ -335,7 +339,7 @@ class Replacement:
 def replacement_from_options(
     parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
 ) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
-    """Return the mode of overwrites that was asked for, and the partitions that are replaced; None for everything.
+    """Return the requested overwrite mode and the replaced partitions; None for all rows.
 
     Raises:
         ConfigError: the options contradict each other or the kind of write.

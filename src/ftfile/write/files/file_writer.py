@@ -1,4 +1,4 @@
-"""A batch of files, see `write.batch`."""
+"""The sink for files, which implements the steps of `write.batch`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _planners_lock = threading.Lock()
 
 
 def forget_caches() -> None:
-    """Drop this process's caches, as a new process would start."""
+    """Drop this process's caches, to simulate a new process."""
     forget_logs()
     forget_configs()
     with _planners_lock:
@@ -51,7 +51,7 @@ def forget_caches() -> None:
 
 
 class FileWrites(Writes[SinkConfig]):
-    """Writes rows as parts, or as segments of files that stay open; after a commit it announces the files."""
+    """Writes rows as parts, or as segments of open files. After a commit, it announces the files."""
 
     __slots__ = ()
 
@@ -72,7 +72,10 @@ class FileWrites(Writes[SinkConfig]):
         return DirectoryCheck(config.in_zone(recorded_zone(head)), head, {key: head.definitions[key] for key in needed})
 
     def task_input(self, config: SinkConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[SinkConfig]:
-        """Return the rows; tasks alone know the time zone of the session, by the types of what Spark sends them."""
+        """Return the rows.
+
+        Only tasks can read the time zone of the session, from the types of the columns that Spark sends.
+        """
         directories = config.directories
         if not directories.takes_zone:
             return TaskInput(config, batches, directories.time_zone)
@@ -95,7 +98,7 @@ class FileWrites(Writes[SinkConfig]):
         self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
         """See `Writes.write_rows`."""
-        from ftfile.write.files.task import write_rows  # noqa: PLC0415 - tasks alone need it
+        from ftfile.write.files.task import write_rows  # noqa: PLC0415 - only tasks need it
 
         return write_rows(plan, rows, stage, bad)
 
@@ -113,7 +116,7 @@ class FileWrites(Writes[SinkConfig]):
 
 
 def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
-    """Return the error of the commit in a session with this `partitionOverwriteMode`, as far as the log tells."""
+    """Return the error of a commit in a session with this `partitionOverwriteMode`, if the log shows it."""
     in_session = config.for_session(overwrite_mode)
     if in_session is config:
         return None
@@ -126,14 +129,14 @@ def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -
 
 
 def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
-    """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
+    """Return the planner that ends open parts; None for a batch write, because only a query ends its open parts."""
     if not isinstance(writer, StreamIdentity):
         return None
-    from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
+    from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
 
     encoding, rolling = config.encoding_key, config.rolling or ALL_END
     key = (config.path, writer.query_id, encoding, rolling, ids)
-    # Queries that share a directory may share a process, too.
+    # Cached per query, because queries in one process can write to the same directory.
     with _planners_lock:
         planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
         _planners[key] = planner
@@ -149,12 +152,12 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
 
 
 def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
-    """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
+    """Reject tables of other formats and unknown layouts before the first commit, and warn about existing files."""
     check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
     foreign_entries = [info.path for info in list_new_directory(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
         log.check_layout()
-    # Written under their names, own files may be there before the first commit.
+    # Files that are written under their final names can exist before the first commit.
     if foreign_entries and not config.publishing.direct:
         _log.warning(
             "%s is not empty: it contains %d entries that ftfile did not write, such as %r. Plain readers also read "

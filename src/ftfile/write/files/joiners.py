@@ -1,4 +1,4 @@
-"""How one part takes in segments: as plain data, or as the compressed frames that they are."""
+"""Joiners that append segments to a part, as plain data or as unchanged compressed frames."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ftfile.write.stage import StagedFile
 
 
-# Read to decide whether frames are small.
+# The amount of data that is read to decide whether frames are small.
 SAMPLE_BYTES = 256 << 10
-# Merging costs decompressing and compressing everything.
+# Merging has the cost of decompressing and compressing all data.
 MERGED_SHARE_MAX = 0.9
 
 # How often a part that must not pass its limit is filled up, each time with rows for what the last frame left.
@@ -34,9 +34,9 @@ _STRICT_ROUNDS = 4
 
 
 class SegmentReader:
-    """One segment on its way into parts: read where somebody must see the bytes, else copied by the store.
+    """A segment to append to parts. The store copies it if possible; otherwise it is read.
 
-    The store copies ranges of `copied_from` bytes and more; None where it copies nothing.
+    The store copies ranges of at least `copied_from` bytes; None if it does not support copying.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class SegmentReader:
         self._format = file_format
         self._chain = chain
         self._data: bytes | None = None
-        # An envelope binds bytes to their place.
+        # Encrypted content is bound to its path and offset, so it cannot be copied.
         self.may_be_copied = (
             copied_from is not None and segment.length >= copied_from and chain.framing == chain.filters
         )
 
     @property
     def data(self) -> bytes:
-        """Return the verified segment as joiners take it: frames of lines, or the plain bytes of other formats."""
+        """Return the verified segment in the form for joiners: frames of lines, or plain bytes for other formats."""
         if self._data is None:
             framed = isinstance(self._format, LineFormat)
             with self._fs.open(self.segment.path) as file:
@@ -64,13 +64,13 @@ class SegmentReader:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The file of a part, and the filters on the way to it."""
+    """The file of a part, and the filters that its content passes."""
 
     file: StagedFile
     filtered: FilteredFile
 
     def copy(self, segment: Add) -> None:
-        """Append a segment without reading it; the file's checksum counts on the log's."""
+        """Append a segment without reading it. The checksum of the file uses the segment's checksum in the log."""
         source = (segment.path, segment.offset, segment.length, segment.checksum)
         self.filtered.write_beside(lambda: self.file.copy_from(*source), segment.logical_length)
 
@@ -78,10 +78,10 @@ class Target:
 def make_joiner(
     file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
 ) -> PartJoiner:
-    """Return a joiner that takes in the segments of a new part, and merges small frames if asked to.
+    """Return a joiner that appends segments to a new part. With `merge`, it merges small frames.
 
-    `take(reader, start, rows, skip_rows)` takes rows until the part is full, and returns what it took: `start` is where
-    the data of the `rows` that are in no part begins, `skip_rows` of them are in another part.
+    `take(reader, start, rows, skip_rows)` appends rows until the part is full, and returns what was appended. `start`
+    is the offset of the data of the remaining `rows`; the first `skip_rows` rows of the data are in another part.
     """
     if chain.filters and isinstance(file_format, LineFormat):
         return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
@@ -89,7 +89,7 @@ def make_joiner(
 
 
 def sample_of(readers: Iterable[SegmentReader]) -> list[bytes]:
-    """Return the data of the first segments that must be read, until it has `SAMPLE_BYTES`."""
+    """Return the data of the first segments that must be read, up to `SAMPLE_BYTES`."""
     sample: list[bytes] = []
     for reader in readers:
         if reader.may_be_copied or sum(map(len, sample)) >= SAMPLE_BYTES:
@@ -99,18 +99,18 @@ def sample_of(readers: Iterable[SegmentReader]) -> list[bytes]:
 
 
 def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
-    """Return True if one frame of all sampled data is a tenth smaller than the samples."""
+    """Return True if a single frame of all sampled data is at least a tenth smaller than the samples."""
     if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
         return False
     try:
         merged = chain.frame(b"".join(map(chain.open_frames, sample)))
     except BadStream:
-        return False  # the joiner that takes it names the segment
+        return False  # the joiner reads the segment again and raises an error with its path
     return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
 
 
 class _PlainJoiner:
-    """Makes a part of plain data, by the joiner of the format."""
+    """Assembles a part from plain data, with the joiner of the format."""
 
     def __init__(self, joiner: Joiner, target: Target) -> None:
         self._joiner = joiner
@@ -138,7 +138,10 @@ class _PlainJoiner:
 
 
 class _FrameJoiner:
-    """Makes a part of frames as they are, but where it must end within one, or where small ones are merged."""
+    """Assembles a part from unchanged frames.
+
+    A frame is only rewritten to end the part within it, or to merge small frames.
+    """
 
     def __init__(
         self, file_format: LineFormat, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
@@ -151,7 +154,7 @@ class _FrameJoiner:
         self._limits = limits
         self._merge = merge
         self._is_full = False
-        file_format.encoder(schema, target.filtered)  # writes what stands at the head
+        file_format.encoder(schema, target.filtered)  # writes the header of the format
 
     def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
         assert not start, "the rest of a filtered segment is found by its rows"
@@ -184,7 +187,7 @@ class _FrameJoiner:
     def _has_room(self, rows: int, data_bytes: int) -> bool:
         max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
         if self._limits.strict:
-            self._filtered.flush()  # an estimate may be too small
+            self._filtered.flush()  # the estimate of buffered data may be too small
         return (max_rows is None or self.rows + rows <= max_rows) and (
             max_bytes is None or self._filtered.size_bytes_with(data_bytes) <= max_bytes
         )
@@ -203,7 +206,7 @@ class _FrameJoiner:
         return taken
 
     def _take_about(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
-        """Write rows until the part is as long as that."""
+        """Write rows until the part has about this length."""
         taken = 0
         while taken < len(ends) - 1:
             fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.room(max_bytes)))
@@ -213,7 +216,7 @@ class _FrameJoiner:
         return taken
 
     def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
-        """Write as many rows as a part takes that must not become longer than that; at least one to an empty part."""
+        """Write as many rows as fit into a part with this strict limit, but at least one row to an empty part."""
         target, count, taken = self._filtered, len(ends) - 1, 0
         if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
             return self._write(plain, ends, 0, count)

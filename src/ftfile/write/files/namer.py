@@ -1,4 +1,4 @@
-"""Final names for the parts of a commit, as they are at the head that it follows."""
+"""Final names for the parts of a commit, based on the head that it follows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.write.files.naming import Naming
 
 
-NUMBERS = "partNumbers"  # a table of the log: by directory, the number of its next part
+NUMBERS = "partNumbers"  # a table of the log: the number of the next part by directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Named:
     """Parts with their final names."""
 
     adds: tuple[Add, ...]
-    rewrites: tuple[Rewrite, ...]  # for which names could be made
-    refused: tuple[Refused, ...]  # the others: their rows stay where they are
-    tables: dict[str, Any]  # changes of the log's tables: the numbers
+    rewrites: tuple[Rewrite, ...]  # with names
+    refused: tuple[Refused, ...]  # rewrites for which no name exists; their rows stay in the existing files
+    tables: dict[str, Any]  # changes of the log's tables: the next numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,16 @@ class Namer:
     """Names the parts of one commit."""
 
     naming: Naming
-    batch: str  # the middle of the names; sorts as commits do
-    time_ms: int  # when the batch was planned
+    batch: str  # the middle of the names, which sorts in the order of commits
+    time_ms: int  # planning time of the batch
     query_id: str  # or the id of the batch write
-    extensions: Mapping[str, str]  # the endings of names by the keys of encodings; those of others are made
+    extensions: Mapping[str, str]  # the extensions of names by encoding key; other extensions are computed
     first_index: int = 0  # of the parts of each directory
 
     def path(
         self, directory_key: str, part_id: str, extension: str, index: int, number: int = 0, add: Add | None = None
     ) -> str:
-        """Return the final path of a part; without its add, numbers of it are 0. Raises as `Naming.name`."""
+        """Return the final path of a part. Without its add, its numbers are 0. Errors are those of `Naming.name`."""
         directory = layout.directory_of(directory_key)
         facts = PartFacts(
             name=layout.stem_of(directory_key) or self.naming.prefix,
@@ -78,11 +78,11 @@ class Namer:
         adds: tuple[Add, ...] = (),
         definitions: Mapping[str, Any] | None = None,
     ) -> Named:
-        """Return final names for a record's adds and rewrites that have none, as of the head that it follows.
+        """Return final names for the adds and rewrites of a record that have none, based on the head that it follows.
 
-        Rewrites come first: their rows are older; one for which no names can be made never fails a batch. Definitions
-        are those that the record brings. The creation of the record checks that names are free. Raises as
-        `Naming.name`.
+        Rewrites are named first, because their rows are older. A rewrite without a valid name does not fail the batch.
+        `definitions` contains the new definitions of the record. The creation of the record checks that names are
+        unused. Errors are those of `Naming.name`.
         """
         round_ = _NamesOfRecord(self, log, head, {**head.definitions, **(definitions or {})})
         named, refused = [], []
@@ -113,7 +113,7 @@ class _NamesOfRecord:
         self.numbers: dict[str, int] = {}
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
-        """Return the rewrite with names; where none can be made, its numbers are not used up."""
+        """Return the rewrite with names. If a name is invalid, the numbers of its parts are not used."""
         before = {add.directory_key: self._number(add.directory_key) for add in rewrite.adds}
         try:
             return replace(rewrite, adds=self.named(rewrite.adds))
@@ -129,7 +129,7 @@ class _NamesOfRecord:
         path = self._path(add, number)
         naming = self._namer.naming
         if add.directory_key in self._forgotten and naming.uses_numbers and naming.if_exists == "fail":
-            # It had parts before: their numbers are passed over, or none of its batches could be committed any more.
+            # After lost numbers, existing names are skipped. Otherwise, no batch could be committed any more.
             while self._is_used(path) and (following := self._path(add, number + 1)) != path:
                 number, path = number + 1, following
         self._indexes[add.directory_key] += 1
@@ -141,13 +141,13 @@ class _NamesOfRecord:
         return self._namer.path(add.directory_key, add.id, extension, index, number, add)
 
     def _is_used(self, path: str) -> bool:
-        """Return True if a live part has the name, or a removed one for which it is reserved."""
+        """Return True if a live part has the name, or if it is reserved for a removed part."""
         if self._live is None:
             self._live = live_names(self._log, self._head)
         return path in self._live or path in self._head.reserved
 
     def _extension(self, encoding: str) -> str:
-        """Return the ending of the format in which the part was written, which need not be today's."""
+        """Return the extension of the format of the part, which can differ from the current format."""
         if encoding not in self._extensions:
             self._extensions[encoding] = extension_of(self._definitions[encoding])
         return self._extensions[encoding]

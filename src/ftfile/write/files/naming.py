@@ -43,7 +43,7 @@ __all__ = (
 )
 
 
-PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
+PATH_BYTES_MAX = 1_000  # some stores support only 1,024, or less below a directory: see `PathCheck`
 
 _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"
@@ -51,7 +51,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
 
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """Return the defect of a path below the directory, as in "it … ", or None."""
+    """Return why a path below the directory is invalid, as in "it … ", or None."""
     if path.startswith("/"):
         return "is absolute, but files must be below the directory"
     size_bytes = len(path.encode(errors="surrogatepass"))
@@ -62,7 +62,7 @@ def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """Return the defect of the name of a file or directory, as in "it … ", or None."""
+    """Return why the name of a file or directory is invalid, as in "it … ", or None."""
     if not name:
         return "has an empty part"
     if name in {".", ".."}:
@@ -79,7 +79,7 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 
 def check_extension(extension: str, chain: Chain) -> None:
-    """Raise a ConfigError for the extension of a codec that is not the last filter: one of the user's asked for it."""
+    """Raise a ConfigError if an extension from user code belongs to a codec that is not the last filter."""
     last = next((filter_ for filter_ in reversed(chain.filters) if filter_.extension), None)
     fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
     if fault is not None:
@@ -89,7 +89,7 @@ def check_extension(extension: str, chain: Chain) -> None:
 
 
 def ending_fault(name: str, extension: str) -> str | None:
-    """Return the defect of the end of a file's name, as in "it … ", or None; the extension of such files is right."""
+    """Return why the end of a file name is invalid, as in "it … ", or None. `extension` is allowed."""
     ending = "." + name.rpartition(".")[2]
     if ending.lower() not in READERS_ENDINGS or extension.endswith(ending.lower()):
         return None
@@ -98,16 +98,16 @@ def ending_fault(name: str, extension: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """The facts that make a name; the user's naming function gets one."""
+    """The facts from which a name is built. The user's naming function receives them."""
 
-    name: str  # what the records say in `fileNameColumn` or an assigner of the user's; else `partPrefix`
-    directory: str  # relative; empty for the directory itself
+    name: str  # from `fileNameColumn` or a user's assigner; otherwise `partPrefix`
+    directory: str  # relative; empty for the root directory
     batch: str  # the batch id in ten digits; for a batch write, `w` and twelve characters
-    index: int  # among the parts of the directory in this batch, from 0
-    number: int  # among all parts of the directory, from 0, while the directory is remembered
-    unique: str  # twelve characters that no other part has
+    index: int  # index among the parts of the directory in this batch, from 0
+    number: int  # number among all parts of the directory, from 0, while the log keeps the number
+    unique: str  # twelve unique characters
     extension: str  # of the file format, with its dot
-    time_ms: int  # the driver's clock when the batch was planned, in milliseconds since 1970 UTC
+    time_ms: int  # planning time of the batch by the driver's clock, in milliseconds since 1970 UTC
     rows: int
     size_bytes: int
     query_id: str  # the streaming query, or the id of the batch write
@@ -125,7 +125,7 @@ _DIGITS = {"batch": 10, "index": 5, "number": 1}
 _PLAIN = ("name", "directory", "unique", "ext")
 _DIGITS_MAX = 20
 
-# What stands for a placeholder, by its name; of `time`, its pattern says that.
+# The value of each placeholder by name. The placeholder `time` has a pattern instead.
 _TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
     "name": lambda part, _: part.name,
     "directory": lambda part, _: part.directory.replace("/", "-"),
@@ -139,14 +139,14 @@ _TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A checked template, with placeholders and doubled braces as Python's `str.format` has them."""
+    """A checked template, with placeholders and doubled braces as in Python's `str.format`."""
 
     text: str
-    time_zone: str  # whose clocks `time` shows
+    time_zone: str  # for the local time of `time`
 
     @classmethod
     def parse(cls, text: str, time_zone: str) -> Template:
-        """Read a template; a ConfigError if it is empty, or has a placeholder that is not understood."""
+        """Parse a template. An empty template or an unknown placeholder raises a ConfigError."""
         if not text:
             raise ConfigError(f"{_OPTION} is empty: leave it out to get names such as {DEFAULT_TEMPLATE}")
         try:
@@ -180,7 +180,7 @@ class Template:
 
 
 def _check_placeholder(name: str | None, argument: str, conversion: str | None) -> None:
-    """Raise a ValueError for a placeholder that is not understood, and a ConfigError for a pattern of time."""
+    """Raise a ValueError for an unknown placeholder, and a ConfigError for an invalid time pattern."""
     if name == "time" and argument and "{" not in argument and conversion is None:
         _time_pattern(argument)
         return
@@ -196,7 +196,7 @@ def _time_pattern(text: str) -> TimePattern:
 
 
 def _before_ending(template: str, added: str) -> str:
-    """Return a template with more before the ending of its names."""
+    """Return a template with more text before the extension of its names."""
     stem, dot, ending = template.rpartition(".")
     if template.endswith("{ext}"):
         stem, dot, ending = template.removesuffix("{ext}"), "", "{ext}"
@@ -205,7 +205,7 @@ def _before_ending(template: str, added: str) -> str:
     return f"{stem}{added}{dot}{ending}"
 
 
-# In the log, by attribute.
+# Keys in the log by attribute.
 _GIVEN = {
     "text": "partFileName",
     "prefix": "partPrefix",
@@ -215,22 +215,22 @@ _GIVEN = {
     "time_zone": "timeZone",
 }
 
-# Stand in the example for the stem and the directory, and are in no name.
+# Examples of the stem and the directory, which no real name contains.
 _NAME, _DIRECTORY = "\0", "\1"
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How parts are named."""
+    """The settings for the names of parts."""
 
     text: str | None  # `partFileName`, None for the default
-    prefix: str  # the name where records do not say one
-    suffix: str  # stands before the ending
-    if_exists: Literal["newName", "fail"]  # `newName` makes all names unique
-    ttl_ms: int  # for which the number of a directory's parts is remembered after its last
-    time_zone: str  # whose clocks show times
-    template: Template = field(init=False)  # used unless there is a function
-    function: str | None = field(init=False)  # of the user's, as `module:function`
+    prefix: str  # the stem of names without a stem from rows
+    suffix: str  # text before the extension
+    if_exists: Literal["newName", "fail"]  # with `newName`, all names are unique
+    ttl_ms: int  # how long the log keeps the number of a directory's parts after its last part
+    time_zone: str  # for local times
+    template: Template = field(init=False)  # used if there is no function
+    function: str | None = field(init=False)  # the user's function, as `module:function`
 
     def __post_init__(self) -> None:
         is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
@@ -245,7 +245,7 @@ class Naming:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str, time_zone: str) -> Naming:
-        """Return the options, checked with an example of the file format's extension."""
+        """Return the options, checked with an example name that has this extension."""
         _check_contradictions(parsed)
         naming = cls(
             text=parsed["partFileName"],
@@ -277,16 +277,16 @@ class Naming:
 
     @property
     def uses_numbers(self) -> bool:
-        """Return True if the log must count the parts of each directory; a function may ask for the number."""
+        """Return True if the log must count the parts of each directory. A function may use the number."""
         return self.function is not None or self.template.uses("number")
 
     @property
     def more_bytes(self) -> int:
-        """Return the bytes by which names of the template may be longer than that of a first part."""
+        """Return the number of bytes by which later names can be longer than the first name of a directory."""
         return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
 
     def stem_bytes_max(self, extension: str) -> int:
-        """Return the bytes that records may give to a name; the limit of names where a function makes them."""
+        """Return the maximum size of a stem from rows in bytes. With a function, it is the maximum size of a name."""
         if self.function is not None:
             return NAME_BYTES_MAX
         around = self.template.fill(first_part("", "directory", extension))
@@ -296,8 +296,8 @@ class Naming:
         """Return the name of a part, without its directory.
 
         Raises:
-            ConfigError: the template makes no name.
-            UserCodeError: the function failed, or makes no name.
+            ConfigError: the template results in an invalid name.
+            UserCodeError: the function failed, or returned an invalid name.
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
         fault = "has a slash, but only rows choose directories" if "/" in name else name_fault(name)
@@ -324,13 +324,13 @@ class Naming:
         return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
 
     def examples(self, extension: str, directory: str = "directory") -> list[str]:
-        """Return the first names, with a stem from records and without; a ConfigError where they cannot be names."""
+        """Return example names with and without a stem from rows. Invalid names raise a ConfigError."""
         names = []
         try:
             for name in ("x", self.prefix):
                 part = first_part(name, directory, extension)
                 names.append(self.name(part))
-                # Only here: later, a template is filled with what records say, and no batch is to fail for that.
+                # Checked only here: later names contain stems from rows, which must not fail a batch.
                 if fault := ending_fault(names[-1], extension):
                     raise ConfigError(_refusal(names[-1], part, fault))
         except UserCodeError as error:
@@ -339,7 +339,7 @@ class Naming:
 
 
 class PathCheck:
-    """Checks the path that a directory's first file would have, with room for longer ones of later files."""
+    """Checks the path of a directory's first file, with room for longer names of later files."""
 
     def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
         self._naming = naming
@@ -347,13 +347,13 @@ class PathCheck:
         self._store = store
 
     def fault_of(self, directory: str, stem: str) -> str | None:
-        """Return why the files of a directory cannot get their names, as in "it … ", or None."""
+        """Return why the files of a directory cannot have valid names, as in "it … ", or None."""
         if self._naming.function is None:
             example, more_bytes = self._example
             name = example.replace(_DIRECTORY, directory.replace("/", "-"))
             name = name.replace(_NAME, stem or self._naming.prefix)
         else:
-            # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
+            # The names of a function are unknown: they can start with the given name, and have the maximum length.
             name = stem.rstrip() or self._naming.prefix
             more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
         path = join(directory, name)
@@ -365,7 +365,7 @@ class PathCheck:
         return self._naming.template.fill(first_part(_NAME, _DIRECTORY, self._extension)), self._naming.more_bytes
 
     def check(self, directory: str) -> None:
-        """Raise a ConfigError if the store does not keep the names of examples in a directory."""
+        """Raise a ConfigError if the store does not support the names of examples in a directory."""
         more_bytes = self._naming.more_bytes if self._naming.function is None else 0
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)

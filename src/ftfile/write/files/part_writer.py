@@ -1,4 +1,4 @@
-"""Rows to parts: which directory, when a part is full, and which rows cannot be encoded."""
+"""Writes rows to the open parts of directories, ends full parts, and separates the rows that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ftfile.write.stage import OpenPart, Stage, StagedFile
 
 
-# Characters of a value in the text of a fault.
+# Maximum length of a value in the text of a fault, in characters.
 SHOWN = 80
 
 
 class EncodableRows:
-    """Gives the rows of an attempt that cannot be encoded to `take`, which is that of its `BadRecords`."""
+    """Passes the rows of an attempt that cannot be encoded to `take`, a method of its `BadRecords`."""
 
     def __init__(self, config: SinkConfig, take: Refuse) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class EncodableRows:
         self._take = take
 
     def rows_to_encode(self, directory_key: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows of a directory, without the columns in its path, that cannot be encoded; return the others."""
+        """Pass the rows that cannot be encoded to `take`, and return the others. `rows` are without path columns."""
         faults = unencodable_rows(self._config.format, rows.select(self._file_columns))
         if not faults:
             return rows
@@ -60,9 +60,9 @@ class EncodableRows:
 
 
 def unencodable_rows(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
-    """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
+    """Return the index and the fault of each row that cannot be encoded, in order. Rows are found by bisection."""
     faults: dict[int, str] = {}
-    # Ranges to try, the first one last.
+    # A stack of ranges to encode; the first range is on top.
     waiting = [(0, rows.num_rows)] if rows.num_rows else []
     while waiting:
         start, count = waiting.pop()
@@ -78,7 +78,7 @@ def unencodable_rows(file_format: Format, rows: pa.RecordBatch) -> dict[int, str
 
 
 class _Nowhere:
-    """Takes bytes and keeps nothing."""
+    """Discards all bytes."""
 
     position = 0
 
@@ -96,13 +96,13 @@ def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
 
 
 def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
-    """Return a sentence that names the value, if a column cannot be encoded by itself."""
+    """Return a sentence with the value of the first column that cannot be encoded separately, if there is one."""
     for name in row.schema.names:
         alone = row.select([name])
         try:
             _encode(file_format, alone)
         except UserCodeError:
-            break  # a class of the user's wants whole rows
+            break  # a user's class may require whole rows
         except EncodingError as of_column:
             text = str(row_to_json(alone)[name])
             shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
@@ -114,20 +114,20 @@ _CODEC = "lz4"
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of one or more batches as one batch; empties the list, to free their memory."""
+    """Return the rows of one or more batches as one batch. The list is emptied to free memory."""
     table = pa.Table.from_batches(batches)
     batches.clear()
     return table.combine_chunks().to_batches()[0]
 
 
 class RowCollector:
-    """Collects rows, and routes them when they are many or large: one route costs as much as a hundred rows.
+    """Collects rows and routes many at once, because a call of the router costs as much as a hundred rows.
 
     Args:
-        router: says which directory each row is for.
-        take: takes what the router returns, of the rows of some calls of `add`.
-        bytes_max: at most one row more is routed at once.
-        rows_max: likewise.
+        router: returns the directory of each row.
+        take: receives the routed rows of several calls of `add`.
+        bytes_max: limit for the rows of a call in bytes, which one row may exceed.
+        rows_max: limit for the rows of a call, which one row may exceed.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class RowCollector:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add rows."""
         step = min(self._rows_max, int(self._bytes_max * batch.num_rows / (batch.nbytes + 1)) + 1)
         for start in range(0, batch.num_rows, step):
             rows = batch.slice(start, step)
@@ -153,25 +153,25 @@ class RowCollector:
                 self.flush()
 
     def flush(self) -> None:
-        """Route what is collected, if anything."""
+        """Route the collected rows, if there are any."""
         if self._batches:
             self._rows = self._bytes = 0
             self._take(*self._router.route(as_one(self._batches)))
 
 
 class _Block(NamedTuple):
-    """Rows of one directory in the spill file."""
+    """A range of the spill file with rows of one directory."""
 
     offset: int
     length: int
-    plain_bytes: int  # when decompressed
+    plain_bytes: int  # after decompression
 
 
 class SpilledRows:
-    """Keeps rows by directory until they are taken, each directory's in their order.
+    """Stores rows by directory until they are read. Rows of a directory keep their order.
 
-    The spill file is staged beside the parts, and gone when the rows were taken. If it is encrypted, only this object
-    ever has the key.
+    The spill file is staged like parts, and deleted after it is read. If it is encrypted, the key exists only in this
+    object.
     """
 
     def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
@@ -184,7 +184,7 @@ class SpilledRows:
         self.held_bytes = 0
 
     def add(self, directory_key: str, rows: pa.RecordBatch) -> None:
-        """Take rows; they are copied, since a slice would keep the memory of all rows that it was cut from."""
+        """Add rows. They are copied, because a slice would keep the memory of the whole batch."""
         rows = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in rows.columns], schema=rows.schema)
         self._held.setdefault(directory_key, []).append(rows)
         self.held_bytes += rows.get_total_buffer_size()
@@ -203,7 +203,7 @@ class SpilledRows:
         self._held, self.held_bytes = {}, 0
 
     def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield all rows, directory by directory, and keep nothing."""
+        """Yield all rows by directory, and remove them."""
         held, self._held, self.held_bytes = self._held, {}, 0
         if self._file is not None:
             with self._stage.read_back(self._file) as file:
@@ -233,11 +233,11 @@ ROUTE_ROWS = 100_000
 
 
 class PartWriter:
-    """Spreads the rows of one attempt over parts: one for each directory, more where one would pass a limit.
+    """Writes the rows of one attempt to parts: one per directory, or more if a part would exceed a limit.
 
-    Where rows choose directories, they are collected and routed many at a time: routing a few is slow. Then the rows of
-    each go to its open part. When more parts would take too much memory or too many files, the rows of further
-    directories wait for the end, and their parts are written one after the other.
+    If rows choose directories, many rows are collected and routed at once, because routing a few rows is slow. The rows
+    of each directory are written to its open part. If more open parts would need too much memory or too many files, the
+    rows of further directories are kept until the end. Their parts are then written one after the other.
     """
 
     def __init__(self, config: SinkConfig, router: Router, stage: Stage, encodable: EncodableRows) -> None:
@@ -250,13 +250,13 @@ class PartWriter:
         self._stage = stage
         self._encodable = encodable
         self._open: dict[str, OpenPart] = {}
-        # Half of the files are left to the rest of the process.
+        # The other half of the file descriptors is reserved for the rest of the process.
         files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-        # What a store buffers of each file comes on top of the rows.
+        # A store's buffers for each file need memory in addition to the rows.
         self._open_max = files_max
         if stage.file_bytes:
             self._open_max = max(1, min(files_max, config.common.max_open_bytes // stage.file_bytes))
-        # Rows are there twice while they are sorted, and what is held comes on top.
+        # Sorting needs the memory of the rows twice, in addition to the stored rows.
         self._held_max = config.common.max_open_bytes // 2
         self._parts_bytes = 0
         self._direct: set[str] = set()
@@ -264,7 +264,7 @@ class PartWriter:
         self._collector = RowCollector(router, self._write_routed, config.common.max_open_bytes // 4, ROUTE_ROWS)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add rows."""
         if self._router.only is None:
             self._collector.add(batch)
         else:
@@ -272,7 +272,7 @@ class PartWriter:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the bytes that unwritten rows of all directories take in memory."""
+        """Return the memory of the unwritten rows of all directories, in bytes."""
         return self._later.held_bytes + self._parts_bytes
 
     def has_room_for(self, directory_key: str) -> bool:
@@ -280,7 +280,7 @@ class PartWriter:
         return directory_key in self._open or len(self._open) < self._open_max
 
     def finish(self) -> None:
-        """End every part."""
+        """End all parts."""
         self._collector.flush()
         self._finish_all()
         for directory_key, rows in self._later.take_all():
@@ -300,8 +300,8 @@ class PartWriter:
                 self._bound_memory()
 
     def _bound_memory(self) -> None:
-        """When memory is short, spill the rows that wait, then write those of the parts that hold most."""
-        alone = len(self._open) == 1 and not self._later.held_bytes  # its encoder has bounds of its own
+        """If memory is short, spill the waiting rows, then write the rows of the parts that buffer most."""
+        alone = len(self._open) == 1 and not self._later.held_bytes  # a single encoder limits its own memory
         if alone or self.buffered_bytes <= self._held_max:
             return
         self._later.spill()
@@ -312,7 +312,7 @@ class PartWriter:
             part.flush()
 
     def write_rows(self, directory_key: str, batch: pa.RecordBatch) -> None:
-        """Take rows of one directory, without the columns that are in its path."""
+        """Write rows of one directory, without the columns in its path."""
         limit_rows, limit_bytes = self._max_rows, self._max_bytes
         offset = 0
         while offset < batch.num_rows:
@@ -346,4 +346,4 @@ class PartWriter:
         if part.rows:
             self._stage.finish(part)
         else:
-            self._stage.drop(part.file)  # none of its rows could be encoded
+            self._stage.drop(part.file)  # no row could be encoded

@@ -1,4 +1,4 @@
-"""The driver's side: the head of the log compared with the settings, and from messages to one record."""
+"""The driver's part of a commit, which checks the settings against the head and builds one record from the messages."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _SOME_STAY = (
 
 
 def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:
-    """Refuse to follow records of a schema or of partition columns that do not agree with these.
+    """Raise an error if the recorded schema or partition columns do not allow these settings.
 
-    The snapshot is only taken where the schema changes, and a column was of another type before the newest rows.
+    The snapshot is only created if the schema changes and a column had another type before the newest rows.
 
     Raises:
         SchemaError: see `check_schema_change`.
@@ -61,7 +61,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
     """
     check_is_files(head, config.path)
     if config.overwrite and config.replacement is None:
-        return  # nothing that was written before stays
+        return  # all existing rows are replaced
     try:
         _check_followed(config, head, snapshot)
     except (ConfigError, SchemaError) as error:
@@ -86,7 +86,7 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
             f"fail at files of two formats, or read only the files of one format. Set fileFormat={recorded_format}, "
             "use a new directory, or overwrite this directory. If only ftfile reads it, set onFormatChange=accept"
         )
-    # That of the newest rows is that of all rows: only an overwrite may change it.
+    # The partition columns of the newest rows are those of all rows, because only an overwrite can change them.
     recorded, partition_by = encoding["partitionBy"], list(config.directories.partition_by)
     if recorded != partition_by:
         raise ConfigError(
@@ -110,16 +110,16 @@ def _check_zone(config: SinkConfig, recorded: str | None) -> None:
 
 
 def recorded_zone(head: LogState) -> str | None:
-    """Return the zone by which names of directories are written; None in a directory without rows."""
+    """Return the time zone of directory names; None for a directory without rows."""
     zone: str | None = None if head.encoding is None else head.definitions[head.encoding].get("timeZone")
     return zone
 
 
 def session_zone(schema: pa.Schema) -> str:
-    """Return the zone of the session, by the types of columns that Spark sends; UTC where no type says it.
+    """Return the time zone of the session from the types of columns that Spark sends; UTC if no type contains it.
 
     Raises:
-        ConfigError: Arrow does not know it.
+        ConfigError: Arrow does not support the zone.
     """
     name = next((kind.tz for kind in schema.types if pa.types.is_timestamp(kind) and kind.tz is not None), UTC)
     try:
@@ -153,7 +153,7 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-    """Raise a ConfigError for names, of parts or of the sink's own files, that the store keeps for no rows at all."""
+    """Raise a ConfigError if the store does not support the names of parts or of the sink's other files."""
     check_staged_names(config.path, config.hidden_chain, store)
     success = config.publishing.success
     if success is not None and (fault := store.fault_of(success.name)):
@@ -161,12 +161,12 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
     config.path_check(store).check(config.directories.only_directory(planned_ms))
 
 
-# Why parts ended that a task wrote at once, where others stay open.
+# The reason of a part that a task wrote directly because it was large, although other files stay open.
 LARGE = "large"
 
 
 class PreparedFiles(PreparedBatch[SinkConfig]):
-    """The parts and segments of the checked messages of all tasks; without a planner, due jobs stay due."""
+    """The parts and segments of the checked messages of all tasks. Without a planner, due jobs stay due."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
     def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         """See `PreparedBatch.body`."""
         config, messages, letters, log = self.config, self.messages, self.letters, self.log
-        if config.directories.takes_zone:  # no task has rows, and so none knows the zone: the recorded one is kept
+        if config.directories.takes_zone:  # if no task had rows, the zone is not known, and the recorded zone is used
             config = config.in_zone(recorded_zone(head))
         check_head(config, head, snapshot)
         is_stream = isinstance(self.author, StreamAuthor)
@@ -230,7 +230,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         return structs.replace(body, assembly_tasks=jobs)
 
     def after_commit(self, done: Committed) -> None:
-        """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
+        """Write the marker of a batch write, and call the user's function, also for replays and unreported flushes."""
         config, writer, log = self.config, self.messages[0].identity.writer, self.log
         if self._planner is not None and self._planner.in_progress and config.rolling is not None:
             _log_files_in_progress(config, self._planner)
@@ -247,7 +247,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             call_on_publish(hook, path, done.version, done.record.adds)
         elif isinstance(writer, StreamIdentity):
             last = log.refresh().queries[writer.query_id]
-            # Spark begins a batch when the function has heard of the one before it.
+            # Spark starts a batch only after the function of the previous batch was called.
             if last.last_batch == writer.batch_id:
                 call_on_publish(hook, path, last.version, added_by(log, last.version))
         if is_stream:
@@ -256,7 +256,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
 
 
 def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
-    """Log the number of files that no plain reader sees yet: a warning the first time, if nothing ends them."""
+    """Log the number of files that are not visible yet; with a warning the first time, if no listener ends them."""
     if config.common.is_attached:
         _log.info("%d files are in progress", planner.in_progress)
         return
@@ -287,7 +287,7 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     definitions: dict[str, Any] = {key: config.encoding, schema_key: schema}
     if not is_stream:
         return schema_key, key, None, definitions
-    # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
+    # Recorded for all queries, because segments of an earlier configuration may still be open.
     rolling = msgspec.to_builtins(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json(), **config.common.storage.to_json()}
     settings_key = definition_key(settings)

@@ -1,7 +1,8 @@
-"""Treatment of finished parts: names, markers, storage, and `onPublish`, a function of the user's.
+"""The treatment of finished parts: their names, markers, storage, and the user's function `onPublish`.
 
-A batch that dies before its function was called is run again by Spark, finds itself in the log, and calls it then. A
-flush is not run again: its record notes that its parts are untold, and a later flush, or the next batch, tells of them.
+If a batch fails before its function was called, Spark runs the batch again. The batch is already in the log, so only
+its function is called. A flush is not run again. Its record notes that its parts are unreported, and a later flush or
+the next batch reports them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = (
 )
 
 
-# A table of the log: the directories that were written to and have not been marked since.
+# A table of the log: the written directories that have no newer marker.
 UNMARKED = "unmarkedDirectories"
 
 _HIDING = "_."
@@ -56,12 +57,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SuccessFile:
-    """The options of the marker in each directory of a stream that is done, and in the root after a batch write.
+    """Options of the marker in completed directories of a stream, and in the root directory after a batch write.
 
-    A directory is done when `successDelay` has passed since the last commit that wrote into it and, with
-    `directoryPattern`, since the end of the time that it stands for, and all of its parts are published. The first
-    commit after that writes the marker, and says so in its record. Rows that come later leave the marker there; it is
-    written again when the directory is done again.
+    A directory is complete if all of its parts are published and `successDelay` has passed since the last commit to it.
+    With `directoryPattern`, the delay must also have passed since the end of the directory's time. The next commit
+    writes the marker and records it. Later rows do not delete the marker; it is written again when the directory is
+    complete again.
     """
 
     name: str
@@ -69,7 +70,7 @@ class SuccessFile:
 
     @classmethod
     def checked(cls, name: str, delay_s: float, extension: str) -> SuccessFile:
-        """Return the checked options; a ConfigError where readers would take the marker for data."""
+        """Return the checked options. If readers would read the marker as data, a ConfigError is raised."""
         hidden = name[:1] in _HIDING and name != layout.META and "/" not in name and not name.endswith(extension)
         if not name or not hidden or name_fault(name[1:]) is not None:
             raise ConfigError(
@@ -80,9 +81,9 @@ class SuccessFile:
     def mark(
         self, log: CommitLog, head: LogState, adds: Iterable[Add], end_ms: Callable[[str], int | None]
     ) -> dict[str, Any]:
-        """Mark the directories that are done before a record with these adds; return its changes of the log's tables.
+        """Mark the complete directories before a record with these adds, and return its changes of the log's tables.
 
-        `end_ms` returns the end of the time that a directory stands for, if it stands for any.
+        `end_ms` returns the end of a directory's time, or None.
         """
         now_ms = log.clock.now_ms()
         busy = {layout.directory_of(add.directory_key) for add in adds}
@@ -91,7 +92,7 @@ class SuccessFile:
         marked = []
         for directory, (written_ms, _) in head.tables.get(UNMARKED, {}).items():
             if written_ms + self.delay_ms > now_ms:
-                break  # so were all that follow
+                break  # all later directories are too new as well
             end = end_ms(directory)
             is_over = end is None or end + self.delay_ms <= now_ms
             if is_over and directory not in busy | open_directories | waiting and self._mark(log.fs, directory, head):
@@ -109,7 +110,7 @@ class SuccessFile:
         return True
 
     def put(self, fs: FileSystem, directory: str, version: int) -> None:
-        """Write the marker into a directory, as of a version."""
+        """Write the marker with this version into a directory."""
         fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")
 
 
@@ -118,19 +119,19 @@ _OUT = "leave publish out"
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The options, checked; the log keeps the first two for a flush."""
+    """The checked options. The log keeps the first two for a flush."""
 
     naming: Naming
     on_publish: str | None  # `module:function`
     success: SuccessFile | None = None
-    publish: str | None = None  # as it was asked for
-    export_to: tuple[str, ...] = ()  # formats of tables
+    publish: str | None = None  # as requested
+    export_to: tuple[str, ...] = ()  # table formats
 
     @classmethod
     def from_options(
         cls, parsed: ParsedOptions, extension: str, encryption: Encryption | None, time_zone: str
     ) -> Publishing:
-        """Check the options, as far as that needs no store: see `check_store`. Names have times of that zone."""
+        """Check the options that need no store; see `check_store`. Names contain times of this zone."""
         if (on_publish := parsed["onPublish"]) is not None:
             check_hook(on_publish)
         naming = Naming.from_options(parsed, extension, time_zone)
@@ -138,7 +139,7 @@ class Publishing:
         return cls(naming, on_publish, success, publish, parsed["exportTo"])
 
     def check_store(self, store: Capabilities) -> None:
-        """Raise a ConfigError for a way to publish that this store does not have."""
+        """Raise a ConfigError if the store does not support the requested way to publish."""
         how = self.publish
         if how == "rename" and not store.atomic_rename:
             raise ConfigError(f"publish=rename: the file system {store.driver!r} has no atomic rename; {_OUT}")
@@ -165,7 +166,7 @@ class Publishing:
 
 
 def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the code of users that the settings of a query in the log name, by option; nothing is imported."""
+    """Return the user code that a query's settings in the log name, by option. Nothing is imported."""
     publishing = Publishing.from_json(settings)
     names = {
         "onPublish": publishing.on_publish,
@@ -203,7 +204,7 @@ def _publish(parsed: ParsedOptions, naming: Naming, encryption: Encryption | Non
     return how
 
 
-# A table of the log: by version of a flush's record, the query whose function is to hear of it.
+# A table of the log: by version of a flush's record, the query whose function must still be called.
 UNREPORTED_FLUSHES = "unreportedFlushes"
 
 _OPTION = "onPublish"
@@ -214,23 +215,26 @@ class PublishedPart:
     """One finished file."""
 
     url: str
-    path: str  # relative to the directory of the sink
-    directory: str  # relative; empty for the directory itself
+    path: str  # relative to the root directory
+    directory: str  # relative; empty for the root directory
     rows: int
     size_bytes: int
     query_id: str  # the streaming query that wrote it, or the id of a batch write
-    batch_id: int  # the last micro-batch whose records are in it; 0 for a batch write
+    batch_id: int  # the last micro-batch with records in the file; 0 for a batch write
     version: int  # of the commit
 
 
 def check_hook(name: str) -> None:
-    """Raise a ConfigError unless there is such a function."""
+    """Raise a ConfigError if the function does not exist."""
     if not callable(load(_OPTION, name)):
         raise ConfigError(f"{_OPTION}={name!r} is not a function")
 
 
 def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
-    """Call the function with the parts of a published record, if it has any; `url` is that of the sink's directory."""
+    """Call the function with the parts of a published record, if there are any.
+
+    `url` is the URL of the sink's directory.
+    """
     parts = tuple(
         PublishedPart(
             url=f"{url}/{add.final_path}",
@@ -262,14 +266,14 @@ def mark_unreported(version: int, query_id: str) -> dict[str, Any]:
 
 
 def queries_with_unreported(head: LogState) -> set[str]:
-    """Return the queries whose functions have not heard of all that was flushed."""
+    """Return the queries with flushed parts for which their functions were not called."""
     return {query_id for _, query_id in head.tables.get(UNREPORTED_FLUSHES, {}).values()}
 
 
 def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -> None:
-    """Call the function with the parts of flushes that it has not heard of, and record that it has.
+    """Call the function with the unreported parts of flushes, and record the call.
 
-    Parts that are not published yet wait for the next time; the function hears again of what was not recorded.
+    Parts that are not published yet are reported later. If the call is not recorded, it is repeated.
     """
     from ftfile.log.protocol import commit  # noqa: PLC0415 - for the driver, and only with a hook
     from ftfile.log.read.snapshot import added_by  # noqa: PLC0415

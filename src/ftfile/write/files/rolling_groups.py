@@ -1,7 +1,7 @@
-"""Groups: the free segments of one query by directory, encoding and window of event time, kept in step with the log.
+"""Groups: the free segments of one query by directory, encoding and window of event time.
 
-A segment is free while no due job names it. The index is derived from the segments and jobs of a state and follows it
-record by record, so that a commit costs what it changes and not what is open.
+A segment is free while no due job names it. The index is derived from the segments and jobs of a log state. It follows
+the log record by record, so the cost of a commit depends on the changes, not on the open segments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GroupKey(NamedTuple):
-    """The group of a query that a segment belongs to: the segments of a group go into one file."""
+    """The key of a group of segments. The segments of a group are assembled into the same file."""
 
     directory_key: str
     encoding: str
@@ -40,24 +40,24 @@ _Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
 
 
 class SegmentStats(Value, frozen=True):
-    """The facts of a segment that its record has, for the rules by which its file ends."""
+    """The facts about a segment in its record, which the rules for the end of its file use."""
 
     partition: Count  # of the task
     index: Count  # among the segments of the task
-    committed_ms: Count  # by the driver's clock
-    event_time_us: _Times = ()  # least and greatest; empty without a column of event time
+    committed_ms: Count  # time of the driver's clock
+    event_time_us: _Times = ()  # minimum and maximum; empty without a column of event time
     window_us: _Times = ()  # start and end; empty without `eventTimeInterval`
-    ends_part: bool = False  # the part ends behind this segment
+    ends_part: bool = False  # the part ends after this segment
 
 
 def stats_of(segment: Add) -> SegmentStats:
-    """Return the statistics of a segment; CorruptData for others than a writer of files records."""
+    """Return the statistics of a segment. A segment without valid statistics raises a CorruptData."""
     with Decoding(layout.LOG, "the statistics of a file that stays open"):
         return msgspec.convert(segment.rolling_stats, SegmentStats)
 
 
 def key_of(segment: Add) -> GroupKey:
-    """Return which group of its query a segment belongs to."""
+    """Return the group key of a segment."""
     return GroupKey(segment.directory_key, segment.encoding, stats_of(segment).window_us)
 
 
@@ -70,34 +70,34 @@ def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
 
 
 def order_of(segment: Add) -> tuple[int, int, int]:
-    """Return where a segment stands in its group: by batch, partition, and place within its attempt."""
+    """Return the sort key of a segment in its group: batch, partition, and index within its attempt."""
     stats = stats_of(segment)
     return segment.origin.last_batch, stats.partition, stats.index
 
 
 def live_bytes(segment: Add) -> float:
-    """Return an estimate of a segment's bytes whose rows are in no part yet."""
+    """Return the estimated size of the segment's rows that are in no part yet, in bytes."""
     return segment.length * segment.rows / max(segment.rows + segment.skip_rows, 1)
 
 
 def size_of(segment: Add) -> int:
-    """Return `live_bytes` in whole bytes, for the size of a part."""
+    """Return `live_bytes` as an integer, for the size of a part."""
     return round(live_bytes(segment))
 
 
 class Moment(NamedTuple):
-    """When a record is made: all that rules may count by."""
+    """The time of a record, in each unit that rules can use."""
 
-    now_ms: int  # by the driver's clock
+    now_ms: int  # time of the driver's clock
     version: int  # of the record
 
     def stats(self) -> dict[str, int]:
-        """Return the facts that a segment keeps of it, from which `GroupTotals` come."""
+        """Return the facts that a segment stores, from which `GroupTotals` are computed."""
         return {"committedMs": self.now_ms}
 
 
 class Deadline(NamedTuple):
-    """When a group is due if nothing more comes: as soon as one field of the moment has come; None for never."""
+    """The moment when an unchanged group becomes due: the first field that is reached. None means never."""
 
     now_ms: int | None = None
     version: int | None = None
@@ -108,21 +108,21 @@ AT_ONCE = Deadline(now_ms=0)
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """A group's facts for a rolling policy."""
+    """The totals of a group for a rolling policy."""
 
-    directory: str  # relative; empty for the directory itself
-    segments: int = 0  # number of pieces
-    size_bytes: int = 0  # for columnar formats an estimate of the part's size
+    directory: str  # relative; empty for the root directory
+    segments: int = 0  # number of segments
+    size_bytes: int = 0  # for columnar formats, an estimate of the part's size
     rows: int = 0
-    batches: int = 0  # with rows in it
-    first_ms: int = 0  # when its oldest rows were committed, by the driver's clock
-    last_ms: int = 0  # when its last rows were; earlier than older ones if the clock was set back
-    event_min_us: int | None = None  # of the column of `eventTimeInterval`; None without one
+    batches: int = 0  # number of batches with rows
+    first_ms: int = 0  # commit time of its oldest rows, by the driver's clock
+    last_ms: int = 0  # commit time of its last rows; before `first_ms` only if the clock was set back
+    event_min_us: int | None = None  # of the column of `eventTimeInterval`; None without the option
     event_max_us: int | None = None
     is_final: bool = False  # the last row ends the part
 
     def plus(self, segment: Add, *, is_other_batch: bool) -> GroupTotals:
-        """Return the totals with one segment more."""
+        """Return the totals with one more segment."""
         stats = stats_of(segment)
         low, high = stats.event_time_us or (None, None)
         last_ms = stats.committed_ms
@@ -140,18 +140,18 @@ class GroupTotals:
         )
 
 
-# Why a group was over when rows of a later time came, which no later look shows; None if it was not.
+# Returns why a group had ended before later rows arrived, which its new totals no longer show; None if it had not.
 OverReason = Callable[[GroupTotals, int], "str | None"]
 
 
 class _Group:
-    """The segments of a group in their order, and what they come to."""
+    """The segments of a group in order, and their totals."""
 
     def __init__(self, key: GroupKey, reason_it_was_over: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
         self.totals = self._since = GroupTotals(directory_of(key[0]))
-        # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
-        # or had no room.
+        # The last batch that ended a file although its segments are still open, and the reason. The jobs of these
+        # segments were dropped, or a record had no room for them.
         self.over: tuple[int, str] | None = None
         self.newest = -1
         self._over_reason = reason_it_was_over
@@ -160,7 +160,7 @@ class _Group:
             self.open(segment)
 
     def open(self, segment: Add) -> None:
-        """Take in a segment that comes after all others."""
+        """Add a segment that follows all others."""
         batch = segment.origin.last_batch
         is_later = batch != self.newest
         if is_later and self.segments:
@@ -174,7 +174,7 @@ class _Group:
         self.segments[segment.id] = segment
 
     def totals_with(self, segments: Iterable[Add]) -> GroupTotals:
-        """Return the totals with these segments, too."""
+        """Return the totals with these additional segments."""
         totals, more = self.totals, set[int]()
         for segment in segments:
             batch = segment.origin.last_batch
@@ -185,37 +185,37 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Segments of a group that may become parts, as they are once a record is created."""
+    """Segments of a group that may become parts, as of the next record."""
 
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
-    # The last batch that was over before the next one came, and why; None if there is none.
+    # The last batch whose file had ended before the next batch, and the reason; None if there is no such batch.
     over: tuple[int, str] | None
 
     @property
     def segments_over(self) -> list[Add]:
-        """Return the segments that were over before others came."""
+        """Return the segments whose file had ended before later segments arrived."""
         return [
             segment for segment in self.segments if self.over is not None and segment.origin.last_batch <= self.over[0]
         ]
 
 
 class _Deadlines:
-    """When to look at groups, by one field of a moment."""
+    """Times at which groups must be checked, for one field of a moment."""
 
     def __init__(self) -> None:
         self.noted: dict[GroupKey, int] = {}
         self._in_order: list[tuple[int, GroupKey]] = []
 
     def note(self, key: GroupKey, at: int | None) -> None:
-        """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
+        """Note when to check a group. An earlier note is kept, so a group that changes often has one note."""
         if at is not None and at < self.noted.get(key, at + 1):
             self.noted[key] = at
             heapq.heappush(self._in_order, (at, key))
 
     def passed(self, now: int) -> Iterator[GroupKey]:
-        """Yield the groups whose deadline has passed, in its order, and forget it."""
+        """Yield the groups whose time has passed, ordered by time, and remove their notes."""
         while self._in_order and self._in_order[0][0] <= now:
             at, key = heapq.heappop(self._in_order)
             if self.noted.get(key) == at:
@@ -224,7 +224,7 @@ class _Deadlines:
 
 
 class GroupIndex:
-    """All groups of a query at a log's head, and when each is due at the latest, as `deadline_of` returns it."""
+    """All groups of a query at a head of the log, with the moment when each is due according to `deadline_of`."""
 
     def __init__(
         self, query_id: str, deadline_of: Callable[[Candidate], Deadline], reason_it_was_over: OverReason
@@ -240,13 +240,13 @@ class GroupIndex:
         self._at = (-1, "")
 
     def follow(self, head: LogState) -> None:
-        """Bring the index to a head: by what the last records changed, or from all its segments."""
+        """Update the index to a head from the changes of the last records, or rebuild it from all segments."""
         if self._at == (head.version, head.nonce):
             return
         changes = list(head.segment_changes)
         versions = [(change.version, change.nonce) for change in changes]
         taken = {add.id for job in head.assembly_tasks for add in job.inputs}
-        # The user's policy may raise meanwhile: then the next call begins anew.
+        # If the user's policy raises an error, the next call rebuilds the index.
         at, self._at = self._at, (-1, "")
         if at in versions:
             ended, opened = taken - self._taken, self._taken - taken
@@ -270,14 +270,19 @@ class GroupIndex:
         *,
         afresh: bool = False,
     ) -> Candidate:
-        """Return a group, which need not exist, with more segments, and without some by id; `afresh`: only more."""
+        """Return a group with more segments, and without some segments by id.
+
+        With `afresh`, return only the additional ones.
+
+        The group need not exist.
+        """
         group = (None if afresh else self.groups.get(key)) or self._group(key)
         if without and any(add_id in group.segments for add_id in without):
             group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
         return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), group.over)
 
     def overdue(self, moment: Moment) -> list[GroupKey]:
-        """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
+        """Return the groups whose deadline has passed, ordered by time, or all groups if the clock was set back."""
         if moment.now_ms < self._newest_ms:
             by_clock = self._deadlines[0].noted
             keys = sorted(self.groups, key=lambda key: by_clock.get(key, math.inf))
@@ -285,13 +290,13 @@ class GroupIndex:
         else:
             passed = (deadlines.passed(at) for deadlines, at in zip(self._deadlines, moment, strict=True))
             keys = list(dict.fromkeys(chain.from_iterable(passed)))
-            # They stay due until a record takes them; a deadline that moved is looked at when it passes.
+            # Groups stay due until a record ends them. A deadline that moved is checked when it passes.
             for key in keys:
                 self._note_deadline(key)
         return keys
 
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
-        """Take in what records changed."""
+        """Apply the changes of records."""
         changed = self._end(ended)
         for key, segments in by_group(sorted(opened, key=order_of)).items():
             group = self.groups.get(key)
@@ -308,7 +313,7 @@ class GroupIndex:
             self._note_deadline(key)
 
     def _end(self, ended: Iterable[str]) -> set[GroupKey]:
-        """Remove segments, and groups that have no other; return the groups that do."""
+        """Remove segments, and groups that become empty. Return the remaining groups that changed."""
         gone: dict[GroupKey, set[str]] = {}
         for add_id in ended:
             if (key := self._keys.pop(add_id, None)) is not None:

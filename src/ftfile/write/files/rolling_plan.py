@@ -1,4 +1,4 @@
-"""Which groups are due after a batch, as jobs that say which parts are made of their segments."""
+"""The plan of due groups after a batch, as jobs that assemble parts from their segments."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ftfile.write.files.rolling_rules import RollingSettings
 
 
-# Segments that a record may name in jobs that have not failed, 300 bytes each; one job may have more.
+# Segments that the jobs of a record may name, except for failed jobs. A segment takes 300 bytes. One job may have more.
 DUE_SEGMENTS_MAX = 10_000
-# Parts, and bytes, that one job makes in order, at most; more become several jobs.
+# Maximum parts and bytes of one job, which are assembled in order. Larger groups have several jobs.
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
-# Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
+# If one of these reasons ends a group, a tail below the limit stays open, because it is not needed yet.
 LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
@@ -58,7 +58,7 @@ def limits_of(job: AssemblyTask) -> Limits:
 
 
 def files_of(job: AssemblyTask) -> int:
-    """Return the number of files that a job makes, as far as it is known before."""
+    """Return the estimated number of files that a job creates."""
     limits = limits_of(job)
     of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
     of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
@@ -66,22 +66,22 @@ def files_of(job: AssemblyTask) -> int:
 
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
-    """Return the job of a segment that kept others from becoming a part."""
+    """Return a job with only this segment, which prevented others from becoming a part."""
     return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
 ) -> Iterator[AssemblyTask]:
-    """Yield the jobs that make parts of a due group's segments; after a reason in `LIMITS` the others stay open.
+    """Yield the jobs that assemble a due group. After a reason in `LIMITS`, the remaining segments stay open.
 
-    Rows are in order within a job. If one reason makes several jobs, each makes full parts, and its remaining rows come
-    after those of the next. `tasks` is the number of tasks that will do the jobs.
+    Rows are in order within a job. If there are several jobs, each assembles full parts, and its remaining rows follow
+    the rows of the next job. `tasks` is the number of tasks that will run the jobs.
     """
     in_order = sorted(segments, key=order_of)
     last_final = max((place for place, segment in enumerate(in_order) if _is_final(segment)), default=-1)
     for inputs in _final_runs(in_order[: last_final + 1]):
-        # One job after the other makes these parts: rows before a final one never get behind it.
+        # These jobs are separate and ordered, so rows before a final row are never assembled after it.
         for start in range(0, len(inputs), settings.max_segments):
             chunk = inputs[start : start + settings.max_segments]
             yield _job(chunk, _FINAL if _is_final(chunk[-1]) else _SEGMENTS, settings, ids, keep_tail=False)
@@ -101,14 +101,14 @@ def jobs_of(
 
 
 class _Chunk(NamedTuple):
-    """Segments of one job."""
+    """The segments of one job."""
 
     segments: list[Add]
-    is_full: bool  # they fill a part
+    is_full: bool  # the segments fill a part
 
 
 def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple[list[_Chunk], list[Add]]:
-    """Return chunks of segments, and the segments at the end that fill none."""
+    """Return chunks of segments, and the last segments, which do not fill a chunk."""
 
     def full_parts(size_bytes: int, rows: int) -> int:
         of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
@@ -133,7 +133,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
 
 
 def _final_runs(segments: list[Add]) -> Iterator[list[Add]]:
-    """Yield the segments up to each final one, itself included."""
+    """Yield the segments up to and including each final segment."""
     run: list[Add] = []
     for segment in segments:
         run.append(segment)
@@ -156,7 +156,7 @@ def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource
     return AssemblyTask(ids.unique(), reason, tuple(chunk), payload=payload)
 
 
-# Versions for which records repeat the jobs of other queries.
+# Number of versions for which records repeat the jobs of other queries.
 FOREIGN_TASK_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN = "encoding", "openSegments"
 
@@ -168,14 +168,14 @@ class _Changes:
     """The changes of a record to the groups of its query."""
 
     new: dict[GroupKey, list[Add]]  # segments of its own batch
-    older: dict[GroupKey, list[Add]]  # segments of earlier batches that jobs left
-    busy: set[str]  # ids of segments that it ends, or that jobs have which it repeats
+    older: dict[GroupKey, list[Add]]  # segments of earlier batches that jobs did not use
+    busy: set[str]  # ids of segments that the record ends, or that its repeated jobs contain
 
 
 class RollingPlanner:
-    """Keeps an index of a query's groups over its batches, and plans due jobs; groups of another encoding end.
+    """Maintains the index of a query's groups over batches, and plans due jobs. Groups with another encoding end.
 
-    `in_progress` is the number of the query's open parts after the record that was planned last.
+    `in_progress` is the number of the query's open parts after the last planned record.
     """
 
     def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
@@ -190,12 +190,12 @@ class RollingPlanner:
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
     ) -> tuple[AssemblyTask, ...]:
-        """Return the jobs that are due once the record, which has none yet, follows the head.
+        """Return the jobs that are due if the record follows the head. The record contains no jobs yet.
 
-        `failed` are the ids of jobs that a task tried in vain, and of segments that it left out of parts.
+        `failed` contains the ids of failed jobs, and of segments that a task left out of parts.
         """
         if not (head.segments or head.assembly_tasks or any(add.kind == "segment" for add in record.adds)):
-            self.in_progress = 0  # no file is open, and none was
+            self.in_progress = 0  # no file was open before, and none is open now
             return ()
         jobs_left = head.jobs_left(record.removes)
         ended = {remove.id for remove in record.removes}
@@ -220,12 +220,13 @@ class RollingPlanner:
             room -= len(job.inputs)
             jobs.append(job)
         self.in_progress = self._count_open(changes, jobs)
-        # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
+        # Failed jobs are last, because other jobs need not wait for them. The number of tasks is recorded, because
+        # another query with other tasks may write the next record.
         dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
         return (*foreign_jobs, *sorted(dealt, key=lambda job: job.attempts))
 
     def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
-        """Return the jobs that a batch without rows would do and plan at this head."""
+        """Return the jobs that a batch without rows would run and plan at this head."""
         self._index.follow(head)
         jobs = [job for job in head.assembly_tasks if self._is_own(job)]
         taken = sum(len(job.inputs) for job in head.assembly_tasks)
@@ -238,7 +239,7 @@ class RollingPlanner:
     def _again(
         self, jobs_left: Iterable[AssemblyTask], head: LogState, failed: Collection[str], ended: set[str]
     ) -> list[AssemblyTask]:
-        """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
+        """Return the jobs that are still due, without failed segments, which become separate jobs."""
         jobs: list[AssemblyTask] = []
         for job in jobs_left:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
@@ -261,13 +262,13 @@ class RollingPlanner:
         return jobs
 
     def _due(self, changes: _Changes, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
-        """Yield the jobs of due groups, those first that have waited for longest, for as many tasks.
+        """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
         """
         index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
-        # A group that is over ends without the rows of the batch; one that has reached a limit, with them.
+        # A group whose time has passed ends without the rows of the batch. A group that reaches a limit includes them.
         for key in dict.fromkeys((*index.overdue(moment), *older)):
             candidate = index.candidate(key, older.get(key, ()), busy)
             for job in self._ending(candidate, moment, tasks, at_limits=key not in new):
@@ -294,7 +295,7 @@ class RollingPlanner:
     def _ending(
         self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True
     ) -> Iterator[AssemblyTask]:
-        """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
+        """Yield the jobs of a due group, or of its segments whose file had ended before later segments arrived."""
         reason = self._reason(candidate, moment) if candidate.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(candidate.segments, reason, self._settings, self._ids, tasks)
@@ -316,6 +317,6 @@ class RollingPlanner:
 
 
 def _is_awaited(job: AssemblyTask, head: LogState) -> bool:
-    """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
+    """Return True if the job's query still writes. A query that resumes after a long time plans its due jobs again."""
     query = head.queries.get(job.inputs[0].origin.query_id)
     return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS

@@ -1,4 +1,4 @@
-"""When parts that stay open over batches end: the table of rules, and the options, which the log keeps."""
+"""The rules that end files which stay open over batches, and their options, which the log keeps."""
 
 from __future__ import annotations
 
@@ -25,38 +25,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# These mean nothing where no file stays open.
+# These options have no effect if no file stays open.
 _OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
 
 class RollingSettings(Struct, frozen=True, rename="camel"):
-    """The rules under which a group of open segments is due; None where a rule does not apply."""
+    """The rules that make a group of open segments due. A rule with None is not used."""
 
-    max_bytes: Count | None = field(name="maxBytesPerFile")  # a part closes after the record that reaches it
+    max_bytes: Count | None = field(name="maxBytesPerFile")  # a part ends after the record that reaches the limit
     max_rows: Count | None = field(name="maxRecordsPerFile")  # in a part
     max_batches: Count | None = field(name="maxBatchesPerFile")  # with rows in the part
-    age_ms: Count | None = field(name="rolloverIntervalMs")  # since the first rows were committed
-    inactivity_ms: Count | None = field(name="inactivityIntervalMs")  # since the last rows were committed
-    clock_ms: Count | None = field(name="rolloverScheduleMs")  # period by `clock_zone`, counted from midnight
+    age_ms: Count | None = field(name="rolloverIntervalMs")  # since the commit of the first rows
+    inactivity_ms: Count | None = field(name="inactivityIntervalMs")  # since the commit of the last rows
+    # period in local time of `clock_zone`, counted from midnight
+    clock_ms: Count | None = field(name="rolloverScheduleMs")
     clock_zone: str = field(name="timeZone")
-    event_column: str | None = field(name="eventTimeColumn")  # of timestamps; a part has rows of one window
+    event_column: str | None = field(name="eventTimeColumn")  # of timestamps; all rows of a part are in one window
     event_us: Count | None = field(name="eventTimeIntervalUs")  # the length of a window
-    finalize_column: str | None  # of booleans; a part ends after a row in which it is true
-    policy: str | None = field(name="rollingPolicy")  # the user's, as `module:Class`
-    strict: bool = field(name="strictFileSize")  # a part closes before the record with which it would pass `max_bytes`
+    finalize_column: str | None  # of booleans; a part ends after a row with the value true
+    policy: str | None = field(name="rollingPolicy")  # the user's class, as `module:Class`
+    strict: bool = field(name="strictFileSize")  # a part ends before the record that would exceed `max_bytes`
     max_segments: Count = field(name="maxSegmentsPerPart")
-    max_open_segments: Count = field(name="maxOpenSegments")  # in the directory; beyond it the oldest groups are due
+    # in the directory; above this number, the oldest groups are due
+    max_open_segments: Count = field(name="maxOpenSegments")
 
     @property
     def needs_spool(self) -> bool:
-        """Return True if rules see every row, or act before one is written: parts that tasks write end after a row."""
+        """Return True if a rule must check each row, or acts before a row is written.
+
+        Parts of tasks only end after a row.
+        """
         return self.finalize_column is not None or self.event_column is not None or self.strict
 
 
 def rolling_settings(parsed: ParsedOptions, time_zone: str) -> RollingSettings | None:
-    """Return the rules that the options ask for, or None if every part ends with its batch.
+    """Return the rules that the options set, or None if all parts end with their batch.
 
-    Days of `rolloverSchedule` begin by the clocks of the zone.
+    Days of `rolloverSchedule` start at midnight of this zone.
     """
     set_options = [option.name for option in OPTIONS if option.name in ACROSS_BATCHES and option.name in parsed.given]
     mode = parsed.given.get("rolling")
@@ -98,7 +103,7 @@ def _ms(duration_s: float | None) -> int | None:
     return None if duration_s is None else round(duration_s * 1000)
 
 
-# Of a query that keeps nothing open: the files that it left open before end.
+# For a query without open files: files that it left open with earlier options end.
 ALL_END = structs.replace(
     _settings_of(parse_options({}, "write"), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
 )
@@ -111,50 +116,53 @@ _Answer = TypeVar("_Answer", str, int)
 
 
 class RollingPolicy(Protocol):
-    """When files end, by a class of your own; made without arguments on the driver, and asked there in each commit."""
+    """Interface of a user's class that ends files.
+
+    The driver creates it without arguments, and calls it in each commit.
+    """
 
     def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
-        """Return a short code if the file must end now, by the driver's clock in ms since 1970 UTC, else None.
+        """Return a short code if the file must end now, else None. `now_ms` is the driver's clock in ms since 1970 UTC.
 
-        Called when the group has changed, or was due.
+        It is called when the group has changed or was due.
         """
 
     def deadline_ms(self, group: GroupTotals) -> int | None:
-        """Return when to ask again if nothing is written to the file; None for not before it changes."""
+        """Return the time of the next call for an unchanged file; None if it is not called until the file changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A row of the table of rules."""
 
-    reason: str  # its code, in the log and in metrics; docs/rolling.md has it
+    reason: str  # its code in the log and in metrics, described in docs/rolling.md
     about: str  # completes "the file …" in reports
-    options: tuple[str, ...] = ()  # that set it
-    is_across_batches: bool = False  # it never ends a file with its first batch: its options ask for rolling=policy
-    is_limit: bool = False  # a tail below the limit stays open: nothing says that it must be seen now
-    # If a group is due; None where the planner sees that.
+    options: tuple[str, ...] = ()  # options that set the rule
+    is_across_batches: bool = False  # never ends a file with its first batch, so its options imply rolling=policy
+    is_limit: bool = False  # a tail below the limit stays open, because it is not needed yet
+    # Whether a group is due; None if the planner checks the rule.
     is_due: Callable[[RollingSettings, GroupTotals, Moment], bool] | None = None
-    # When a group is due by the moment alone; None for a rule that goes by the totals alone.
+    # When an unchanged group becomes due; None for a rule that depends only on the totals.
     deadline: Callable[[RollingSettings, GroupTotals], Deadline] | None = None
-    # The fields of the settings and of the totals that have the limit and the amount; None for other rules than counts.
+    # The fields of the settings and of the totals with the limit and the amount; None for rules that do not count.
     counts: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRule:
-    """A rule that may end an open file, and how far it is; without time and limit, a row ends the file."""
+    """A rule that may end an open file, and its progress. A rule without time and limit ends the file after a row."""
 
     reason: str  # its code, such as `age`
-    option: str  # that set it, such as `rolloverInterval`
-    deadline_ms: int | None = None  # when it fires if nothing more comes, since 1970 UTC
-    limit: int | None = None  # bytes, rows, batches or pieces with which it fires
-    amount: int | None = None  # that the file has of them
+    option: str  # the option that set it, such as `rolloverInterval`
+    deadline_ms: int | None = None  # when it ends an unchanged file, in ms since 1970 UTC
+    limit: int | None = None  # number of bytes, rows, batches or segments that ends the file
+    amount: int | None = None  # current number in the file
 
 
 def _count_rule(
     reason: str, about: str, option: str, counts: tuple[str, str], *, is_across_batches: bool = False
 ) -> Rule:
-    """Return a rule that ends a file with a certain amount; see `Rule.counts`."""
+    """Return a rule that ends a file at a limit; see `Rule.counts`."""
 
     def is_due(settings: RollingSettings, totals: GroupTotals, _: Moment) -> bool:
         limit, amount = _limit_and_amount(counts, settings, totals)
@@ -178,7 +186,8 @@ def _limit_and_amount(
 
 
 def _has_passed(interval_ms: int | None, since_ms: int, moment: Moment) -> bool:
-    # The clock was set back if a time is an interval ahead of it: the time would not be reached for long.
+    # A time that is an interval ahead shows that the clock was set back. Without this check, the file would stay open
+    # long.
     return interval_ms is not None and abs(moment.now_ms - since_ms) >= interval_ms
 
 
@@ -198,7 +207,7 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     return None if period_ms is None else _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
 
 
-# The first one that is due ends the file. Each needs a field of `RollingSettings`.
+# The first rule that is due ends the file. Each rule needs a field of `RollingSettings`.
 RULES = (
     Rule(
         "finalize",
@@ -247,11 +256,12 @@ RULES = (
     Rule("flush", "a flush, or the end of the stream"),
     Rule("encoding", "format, schema or partitioning had changed"),
 )
-# It has codes of its own, as many as it likes; this stands for all of them.
+# A user's policy returns arbitrary codes. This code stands for all of them.
 POLICY = Rule("policy", "your rolling policy ended it", ("rollingPolicy",), is_across_batches=True)
 
 REASONS = {rule.reason: rule.about for rule in RULES}
-# `eventTimeInterval` ends no file: it says which rows may share one, and the rules end each window's file by itself.
+# `eventTimeInterval` ends no file. It sets which rows share a file, and the rules end the file of each window
+# separately.
 ACROSS_BATCHES = frozenset(
     ("eventTimeInterval", *(option for rule in (*RULES, POLICY) if rule.is_across_batches for option in rule.options))
 )
@@ -266,7 +276,7 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment
 
 
 def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    """Return when a group is due if nothing more comes."""
+    """Return when an unchanged group becomes due."""
     ruled = [rule.deadline(settings, totals) for rule in RULES if rule.deadline is not None]
     at_any_moment = (rule.is_due for rule in RULES if rule.is_due is not None and rule.deadline is None)
     if any(is_due(settings, totals, Moment(0, 0)) for is_due in at_any_moment):
@@ -279,9 +289,9 @@ def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
 
 
 def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[PendingRule, ...]:
-    """Return the rules that may end a group: by time, the soonest first; by amount, the fullest first; then by a row.
+    """Return the rules that may end a group: by time (soonest first), by amount (fullest first), then by a row.
 
-    The user's policy is not asked.
+    The user's policy is not called.
     """
     by_time, by_amount = list[tuple[int, PendingRule]](), list[tuple[float, PendingRule]]()
     for rule in RULES:
@@ -298,10 +308,10 @@ def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[Pendi
 
 
 def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
-    """Return why a group was over before rows came at another time, where no later look shows it; None if it was not.
+    """Return why a group had ended before later rows arrived, if a later check cannot detect it; None if it had not.
 
     Raises:
-        UserCodeError: the user's policy raised, or returned something else.
+        UserCodeError: the user's policy raised an error, or returned a value of a wrong type.
     """
     if settings.inactivity_ms is not None and abs(next_ms - totals.last_ms) >= settings.inactivity_ms:
         return _INACTIVITY
@@ -310,10 +320,10 @@ def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: 
 
 @functools.lru_cache(maxsize=16)
 def load_policy(name: str) -> RollingPolicy:
-    """Return an instance of the user's class; a ConfigError if it cannot be made."""
+    """Return an instance of the user's class. If it cannot be created, a ConfigError is raised."""
     try:
         policy: RollingPolicy = pkgutil.resolve_name(name)()
-    except Exception as error:  # anything may happen in it
+    except Exception as error:  # user code may raise any exception
         raise ConfigError(f"rollingPolicy={name!r} cannot be loaded as `module:Class`: {error!r}") from error
     for method in ("reason_to_end", "deadline_ms"):
         if not callable(getattr(policy, method, None)):
@@ -332,10 +342,10 @@ def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answe
 
 
 def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
-    """Return the first moment after another at which the clocks of a zone show a multiple of a period."""
+    """Return the first time after `after_ms` at which local time is a multiple of the period."""
     clock_us, period_us = _clock_us(after_ms * 1000, zone), period_ms * 1000
     wait_us = period_us - clock_us % DAY_US % period_us
-    # Also when clocks are set back meanwhile, and show it sooner, or show it in both of two equal hours.
+    # The result is also correct if clocks are set back in between, or show an hour twice.
     then_us = after_ms * 1000 + wait_us
     if _clock_us(then_us, zone) % DAY_US % period_us:
         next_clock = from_numpy(np.array([clock_us + wait_us]), pa.timestamp("us"))

@@ -1,4 +1,4 @@
-"""A task: from batches to staged parts, and its share of the due jobs."""
+"""The part of a task that writes files: it turns batches into staged parts, and runs its share of the due jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.write.stage import Stage, StagedFile
 
 
-# Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
+# Seconds after which no job and no part is started, because late rows are worse than late files.
 BUDGET_S = 10.0
 
 _log = get_logger(__name__)
@@ -64,10 +64,10 @@ def write_rows(
 
 
 def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> AssemblyResults:
-    """Run the jobs of the stage's query that fall to its partition.
+    """Run the jobs of the stage's query that are assigned to this task's partition.
 
-    Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
-    their own jobs: they know the names of their files, and who hears of them. Raises nothing.
+    Each task of the query's last record has an equal share. Jobs that are not run stay due. A query runs only its own
+    jobs, because others have different file names and `onPublish` functions. Errors are not raised.
     """
     jobs = [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == stage.owner]
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
@@ -90,7 +90,7 @@ def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, A
             continue
         try:
             assembled = assembler.assemble_readable(job, has_time)
-        except Exception as error:  # it must not fail the batch, whatever it is
+        except Exception as error:  # no exception of a job may fail the batch
             assembled = Assembled(None, {job.id: error})
         if assembled.rewrite is None:
             reasons = "; ".join(dict.fromkeys(map(str, assembled.errors.values())))
@@ -114,9 +114,9 @@ _LEAST = np.iinfo(np.int64).min
 
 
 class SpoolWriter:
-    """Collects rows, sorts them by directory once, and appends each directory's to the spool.
+    """Collects rows, sorts them by directory, and appends the rows of each directory to the spool.
 
-    A directory that has half a part's bytes in the spool, and gets more, is written straight to parts from then on.
+    If a directory has half a part's bytes in the spool, its further rows are written to parts directly.
     """
 
     def __init__(
@@ -129,26 +129,26 @@ class SpoolWriter:
         self._encodable = encodable
         self._codec = config.format.segments(config.file_schema)
         self._spool: StagedFile | None = None
-        # They are there twice while they are sorted.
+        # Sorting needs the memory of the rows twice.
         self._collector = RowCollector(router, self._spool_routed, config.common.max_open_bytes // 2)
         self._parts = PartWriter(config, router, stage, encodable)
-        # Rules that go by rows need every row in the spool.
+        # Rules that depend on single rows need every row in the spool.
         self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
         self._spooled_bytes: dict[str, int] = {}
         self.segments: list[StagedSegment] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add rows."""
         self._collector.add(batch)
 
     def finish(self) -> None:
-        """Append what is left, and end the spool."""
+        """Append the remaining rows, and end the spool."""
         self._collector.flush()
         self._parts.finish()
         if self._spool is not None and self.segments:
             self._stage.end(self._spool)
         elif self._spool is not None:
-            self._stage.drop(self._spool)  # none of its rows could be encoded
+            self._stage.drop(self._spool)  # no row could be encoded
 
     def _spool_routed(self, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
         rows, directories = self._without_large(rows, directories)
@@ -160,7 +160,7 @@ class SpoolWriter:
     def _without_large(
         self, rows: pa.RecordBatch, directories: list[DirectoryRows]
     ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
-        """Write the rows of large directories to parts; return all others, directory by directory."""
+        """Write the rows of large directories to parts, and return the remaining rows by directory."""
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
             return rows, directories
         small_keys, small_rows = [], []
@@ -175,9 +175,11 @@ class SpoolWriter:
         return _joined(small_keys, small_rows, rows.slice(0, 0))
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
-        """Append rows; where one is bad, what was appended until then stays without a segment, and the good ones come.
+        """Append rows.
 
-        Segments have the rows in another order, so none of them says which rows are done.
+        If a row is bad, the appended bytes are left without segments, and the good rows are appended again.
+
+        Segments contain the rows in another order, so they do not show which rows were appended.
         """
         done, spooled_bytes = len(self.segments), dict(self._spooled_bytes)
         if not directories:
@@ -192,7 +194,7 @@ class SpoolWriter:
     def _without_bad(
         self, rows: pa.RecordBatch, directories: list[DirectoryRows]
     ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
-        """Give the bad rows to `badRecords`, and return the others."""
+        """Pass the bad rows to `badRecords`, and return the remaining rows."""
         good_rows = [
             self._encodable.rows_to_encode(directory.key, rows.slice(directory.start, directory.rows))
             for directory in directories
@@ -213,7 +215,7 @@ class SpoolWriter:
 
 
 class _Segment(NamedTuple):
-    """Rows of a directory that become a segment: those behind the segment before it."""
+    """The rows of a directory that become one segment. They follow the rows of the previous segment."""
 
     directory_key: str
     rows: int
@@ -223,14 +225,14 @@ class _Segment(NamedTuple):
 def _joined(
     keys: list[str], batches: list[pa.RecordBatch], empty: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
-    """Return the rows of directories as one batch, and which are those of each; `empty` has the columns."""
+    """Return the rows of directories as one batch, and the range of each. `empty` has the columns."""
     return pa.concat_batches([empty, *batches]), in_sequence(keys, [batch.num_rows for batch in batches])
 
 
 def _segments_of(
     rows: pa.RecordBatch, directories: list[DirectoryRows], settings: RollingSettings
 ) -> tuple[pa.RecordBatch, list[_Segment]]:
-    """Return the rows as they go into the files, and the segments that they become."""
+    """Return the rows in the order of the files, and their division into segments."""
     counts = np.array([directory.rows for directory in directories], np.int64)
     owners = np.arange(len(directories))
     stats: list[dict[str, Any]] = [{} for _ in directories]
@@ -250,7 +252,7 @@ def _segments_of(
 def _cut_after(
     final: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Cut runs of rows after their final rows: rows of each segment, its run's number, and True if it ends a part."""
+    """Split runs of rows after final rows. Return the rows and the run of each segment, and whether it ends a part."""
     bounds = np.cumsum(counts)
     ends = np.union1d(bounds, np.flatnonzero(final) + 1)
     return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
@@ -259,21 +261,21 @@ def _cut_after(
 def _windows(
     rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64], run_stats: list[dict[str, Any]]
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
-    """Sort the rows of each run by window of event time; rows without a time go to the last window of their run.
+    """Sort the rows of each run by window of event time. Rows without a time belong to the last window of their run.
 
-    Windows begin at multiples of the interval since 1970 UTC; `counts` are the rows of each run. Return the rows, and
-    for each segment its number of rows, the number of its run, and its stats. Those of a run are about its last row:
-    they go to the segment that has it.
+    Windows start at multiples of the interval since 1970 UTC. `counts` contains the number of rows of each run. Return
+    the rows, and for each segment its number of rows, its run, and its stats. The stats of a run describe its last row,
+    so the segment with this row has them.
     """
     column = rows.column(name)
-    # The least of all times is beyond what the log holds: it counts as the next one.
+    # The log cannot store the lowest timestamp, so it is replaced by the next value.
     times = np.maximum(values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64), -NUMBER_MAX)
     valid, starts = is_valid(column), np.cumsum(counts) - counts
     windows = np.where(valid, times // interval_us, _LEAST)
     windows = np.where(valid, windows, np.repeat(np.maximum.reduceat(windows, starts), counts))
     last_windows = windows[starts + counts - 1]
     runs = np.repeat(np.arange(len(counts)), counts)
-    order = np.lexsort((windows, runs))  # stable: rows of one window stay in their order
+    order = np.lexsort((windows, runs))  # stable, so rows of one window keep their order
     if np.any(order[1:] < order[:-1]):
         rows = rows.take(from_numpy(order, pa.int64()))
         windows, times, valid = windows[order], times[order], valid[order]
