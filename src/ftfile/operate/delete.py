@@ -190,8 +190,7 @@ def delete(
             condition.
         code: see `ftfile.flush`.
         threads: threads that read and write, each with memory for some row groups; by default one for each core.
-        **access: how the directory is opened, as in `ftfile.open`; `progress` is called in this thread with a
-            `Progress` after each file. An error that it raises ends the delete.
+        **access: see `ftfile.open`; `progress` is called with a `Progress` after each file, and its error ends the call.
 
     Raises:
         ConfigError: the path is not an ftfile directory, `where` is not a condition on its columns or fails on their

@@ -101,12 +101,10 @@ def flush(  # noqa: PLR0913 - all by name
         query_id: finish only files of this query.
         dry_run: return the files that would be finished now, and write nothing.
         commit_every: number of new files after which a record is created, at most 1000; by default 64.
-        code: names of classes and functions of queries, from their options `onPublish`, `partFileName` and, with
-            `due_only`, `rollingPolicy`. Other code is not imported, because a writer of the directory must not choose
-            it.
+        code: names of classes and functions in the options `onPublish`, `partFileName` and, with `due_only`,
+            `rollingPolicy` of queries. Other code is not imported: a writer of the directory must not choose it.
         threads: threads that assemble files; by default one for each core.
-        **access: see `ftfile.open`; `progress` is called in this thread with a `Progress` after each job. An error that
-            it raises ends the flush.
+        **access: see `ftfile.open`; `progress` is called with a `Progress` after each job, and its error ends the call.
 
     Raises:
         ConfigError: the path is not an ftfile directory, its keys are missing, an argument is wrong, or a query needs
