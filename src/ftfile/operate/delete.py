@@ -190,7 +190,7 @@ def delete(
             condition.
         code: see `ftfile.flush`.
         threads: threads that read and write, each with memory for some row groups; by default one for each core.
-        **access: see `ftfile.open`; `progress` is called with a `Progress` after each file, and its error ends the call.
+        **access: see `ftfile.open`; `progress` is called with a `Progress` after each file, whose error ends the call.
 
     Raises:
         ConfigError: the path is not an ftfile directory, `where` is not a condition on its columns or fails on their
