@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HowWritten:
-    """The settings with which maintenance writes a store: those of the newest writer, or the defaults."""
+    """The settings with which maintenance writes a store: the newest writer's, or the defaults."""
 
     definition: StoreDefinition
     encoding: str  # key of the definition of the encoding of new runs

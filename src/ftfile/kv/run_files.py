@@ -124,7 +124,7 @@ class RunSpool:
 
 
 class RangeReader(Protocol):
-    """A file of which ranges are read."""
+    """A file that is read by ranges."""
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes of the file: fewer only at its end."""

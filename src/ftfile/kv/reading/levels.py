@@ -102,7 +102,7 @@ class Part(ABC):
         """Return its rows if they are open."""
 
     def opened(self, files: OpenFiles | None = None) -> Opened:
-        """Return its rows; the first call opens it, with the given files or its own.
+        """Return its rows; the first call opens it, with `files` or the default files.
 
         Concurrent calls get the same result, even if the cache evicts it at once. If each call opened the part again
         under a lock, a waiting call could starve. Raises the errors of `open_run` and `fold`.

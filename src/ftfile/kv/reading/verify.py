@@ -92,9 +92,9 @@ def verify(
 ) -> StoreReport:
     """Read all runs of a version, and return the damaged runs. Writes nothing; safe while writers run.
 
-    Checks of each run: its bytes have the committed checksum, and each block and page has its own checksum. Its keys
-    ascend, belong to the run's bucket, and start and end with the committed keys. Its pages find every row. Runs of a
-    bucket with common keys must have disjoint positions.
+    Checks of each run: its bytes have the committed checksum, and so has each block and page. Its keys ascend, belong
+    to the run's bucket, and start and end with the committed keys. Its pages find every row. Runs of a bucket with
+    common keys must have disjoint positions.
 
     Each thread needs memory for some blocks; by default there is one thread for each core. `progress` is called with a
     `Progress` after each file. For `access` and errors see `ftfile.kv.open`. Damaged runs are returned, not raised.

@@ -125,7 +125,7 @@ def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
     except (EncodingError, UserCodeError):
         if bucket.memtable is None:
             raise
-        return find(bucket.without_memtable(), key, hashed)  # another value of the key may be the missing one
+        return find(bucket.without_memtable(), key, hashed)  # merging the memtable may have failed for another key
 
 
 @dataclass(frozen=True, slots=True)
