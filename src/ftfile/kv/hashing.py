@@ -268,7 +268,7 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
 
 
 def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return the indexes at which each number occurs, ascending, in order of the numbers."""
+    """Return the indexes of each number, ascending, by number in ascending order."""
     order = np.argsort(numbers, kind="stable")
     sorted_numbers = numbers[order]
     starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))

@@ -87,7 +87,7 @@ def open_writer(
         list_new_directory(log.fs, config.path)
     else:
         check_foreign_tables(log, head, config.path)
-    # listed before the fence reads the head, so that the log must contain their openings
+    # Listed before the fence reads the head, so that the log must contain their openings.
     names = list_wal(log.fs, writer)
     opening, definition = record_fence(log, config, writer, names, restore)
     recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)

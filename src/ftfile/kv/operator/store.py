@@ -76,8 +76,8 @@ class KeyValueStore(WindowReader):
         restore: the last window to restore; later windows are permanently discarded. None for all.
         expect_window: a window with changes that is known to have ended, such as one in the source's checkpoint. If
             neither it nor a later window exists, opening fails. Not with `restore`.
-        maintenance: when runs are compacted and unused files deleted: in a thread after commits, within commits, or
-            never.
+        maintenance: when runs are compacted and unused files deleted: in a thread after commits (`background`), within
+            commits (`inline`), or not by this process (`none`).
         options: further options of `format("ftkv")`, such as `compression`; not options that are arguments here, or
             only apply to batches of Spark.
         **access: how the store is opened, as `ftfile.open` opens a directory. With a `key_provider`, a new store is

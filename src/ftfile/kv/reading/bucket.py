@@ -1,4 +1,4 @@
-"""Lookups of many keys and scans of key ranges in one bucket at a version; for a single key see `get`."""
+"""Lookups of many keys and scans of key ranges in one bucket at a version. For a single key see `view.find`."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class StoreStats:
         rows: of all runs; a key has a row in each run that sets, merges or deletes it.
         size_bytes: of the rows on storage.
         due_compactions: compactions that tasks of the next batch run, at the newest version.
-        held_compactions: those due compactions that failed too often, and are skipped for a while.
+        held_compactions: due compactions that failed too often, and are skipped for a while.
         cache_bytes: used by all readers of this process.
         cache_bytes_max: capacity of the cache.
     """
