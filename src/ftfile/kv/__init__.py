@@ -1,9 +1,9 @@
-"""A keyed table on the log: upserts and merges exactly once, point reads, and ranges of keys.
+"""A keyed table on the log, with exactly-once upserts and merges, point reads, and scans of key ranges.
 
     with ftfile.kv.open("/data/words") as words:
         words.get("hello"), words.multi_get(["hello", "world"])
 
-Importing this package imports nothing of weight: names below are looked up when they are used.
+Importing this package is cheap: the modules of the names below are imported when a name is first used.
 """
 
 from __future__ import annotations

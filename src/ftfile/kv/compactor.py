@@ -1,4 +1,4 @@
-"""Compactions, done by tasks beside their own rows: runs become fewer, in memory that does not grow with them."""
+"""Execution of compactions by tasks, which merge runs in bounded memory while they write their rows."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from ftfile.write.stage import Stage
 
 
-# Of small runs, which are read whole when they are opened.
+# For small runs, which are read completely when they are opened.
 _CACHE_BYTES = 32 << 20
-# Of pages and index, for each row.
+# Bytes per row in pages and index.
 _INDEX_BYTES = 7
 _PIECE_BYTES_MAX = 1 << 20
-# Seconds after which no file is begun: rows that come late cost more than compactions that come late.
+# After this number of seconds no further file is started: late rows cost more than late compactions.
 BUDGET_S = 10.0
-# Rows in memory while they are folded, which takes some times as much.
+# Rows in memory during a fold, which needs several times as much.
 _WINDOW_BYTES = 16 << 20
 _log = get_logger(__name__)
 
 
 class Inputs:
-    """Runs that are read once, in the order of keys, each some bytes or a block at a time."""
+    """Runs that are read once, in key order, in chunks of some bytes or of one block."""
 
     def __init__(self, files: OpenFiles, definition: StoreDefinition, read_bytes: int) -> None:
         self._read_bytes = min(read_bytes, SCAN_BYTES)
@@ -66,13 +66,13 @@ class Inputs:
         self._readers: dict[str, RunReader] = {}
 
     def reader(self, run: Run) -> RunReader:
-        """Return the reader of a run; errors name its file."""
+        """Return the reader of a run; errors contain its path."""
         if run.add.id not in self._readers:
             self._readers[run.add.id] = open_run(self._files, run.add, self._cache)
         return self._readers[run.add.id]
 
     def open(self, runs: Sequence[Run]) -> None:
-        """Open runs side by side, as far as they have rows."""
+        """Open runs in parallel, except runs without rows."""
         parallel(self._files.fs, self.reader, [run for run in runs if run.metadata.keys is not None])
 
     def rows(self, run: Run) -> SortedRows:
@@ -84,7 +84,7 @@ class Inputs:
         return SortedRows(self._scan(run, reader), reader.schema, len(names))
 
     def _scan(self, run: Run, reader: RunReader) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of a run; raise a CorruptData behind them unless they are as many as its record says."""
+        """Yield all rows of a run, then raise CorruptData if their number differs from the record."""
         rows = 0
         for batch in reader.scan(read_bytes=self._read_bytes):
             rows += batch.num_rows
@@ -93,7 +93,7 @@ class Inputs:
             raise CorruptData(run.add.path, f"{run.add.rows} rows", f"{rows} rows")
 
     def folded(self, runs: Sequence[Run], terms: Terms, window_bytes: int) -> Iterator[pa.Table]:
-        """Yield the rows of runs, old to new, each key once and sorted, in windows of about some bytes."""
+        """Yield the folded rows of runs (old to new), sorted by key, in windows of about `window_bytes`."""
         purges = [run.metadata.purges for run in runs]
         for window in windows_of([self.rows(run) for run in runs], window_bytes):
             yield fold(
@@ -106,17 +106,17 @@ class Inputs:
 
 
 class FoldedRows:
-    """Rows by key, each key once, from which runs take what comes next; none has rows on both sides of a cut."""
+    """Folded rows, sorted by key, for consecutive runs. No run contains rows on both sides of a cut."""
 
     def __init__(self, tables: Iterator[pa.Table], cuts: Iterable[Key], key_columns: int, piece_bytes: int) -> None:
         self._tables = tables
         self._cuts = sorted(cuts)
         self._key_columns = key_columns
         self._piece_bytes = piece_bytes
-        self._batches: list[pa.RecordBatch] = []  # the next one comes last
+        self._batches: list[pa.RecordBatch] = []  # in reverse order: the next batch is last
 
     def has_more(self) -> bool:
-        """Return True if a row is left."""
+        """Return True if a row remains."""
         while not self._batches:
             table = next(self._tables, None)
             if table is None:
@@ -127,7 +127,7 @@ class FoldedRows:
         return True
 
     def of_one_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
-        """Yield rows up to a cut, or until `is_full` says so of a batch that was yielded."""
+        """Yield rows up to the next cut, or until `is_full` returns True for a yielded batch."""
         is_begun = False
         while self.has_more():
             batch = self._batches.pop()
@@ -149,11 +149,11 @@ class FoldedRows:
 
 @dataclass
 class Outputs:
-    """The runs that compactions write, in one spool, or in several where runs are large."""
+    """The runs that compactions write: in one spool, or in several spools if the runs are large."""
 
-    open_spool: Callable[[], RunSpool]  # starts a spool
-    encoding: str  # key of the definition that says how they are written
-    max_file_bytes: int  # no run is longer; a spool ends at half as many bytes
+    open_spool: Callable[[], RunSpool]  # creates a spool
+    encoding: str  # key of the definition of the encoding of the runs
+    max_file_bytes: int  # maximum length of a run; a spool ends at half of it
 
     def __post_init__(self) -> None:
         self._spools: list[RunSpool] = []
@@ -161,21 +161,21 @@ class Outputs:
 
     @property
     def piece_bytes(self) -> int:
-        """Return the bytes of rows that a run takes at a time."""
+        """Return the size in bytes of the batches that are appended to a run."""
         return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
 
     def equal_bytes(self, size_bytes: int) -> int:
-        """Return the length at which a run ends, so that the fewest runs of as many bytes are equal.
+        """Return the length at which a run ends, so that rows of `size_bytes` become the fewest runs of equal size.
 
-        A run that has all of them ends at a whole file: how many become of them is not known.
+        If all rows fit into one run, return the maximum: the size of the result is not known in advance.
         """
         limit = max(self.max_file_bytes - self.piece_bytes, 1)
         return limit if size_bytes <= limit else -(-size_bytes // -(-size_bytes // limit))
 
     def write(self, bucket: str, rows: FoldedRows, origin: Origin, run_bytes: int | None = None) -> Run:
-        """Write a run of the next rows, which has no position yet; without any, an empty run.
+        """Write the next rows as a run without a position; without rows, write an empty run.
 
-        It ends at about `run_bytes`, by default those of a file.
+        The run ends at about `run_bytes`, by default at the maximum length of a file.
         """
         end_bytes = self.max_file_bytes - self.piece_bytes if run_bytes is None else run_bytes
         if not self._is_open:
@@ -191,7 +191,7 @@ class Outputs:
                 last_position, last_plain_bytes = spool.position, plain_bytes
             plain_bytes += batch.nbytes
             rows_taken += batch.num_rows
-            # What the spool still holds back becomes as small as what it has written.
+            # Assume that rows buffered by the spool compress as well as the rows already written.
             ratio = (last_position - start) / last_plain_bytes if last_plain_bytes else 1.0
             size_bytes = last_position - start + (plain_bytes - last_plain_bytes) * min(ratio, 1.0)
             return bool(size_bytes + _INDEX_BYTES * rows_taken >= end_bytes)
@@ -202,36 +202,36 @@ class Outputs:
         return run_of(segment_of(piece, self.encoding, origin, {}))
 
     def end(self) -> None:
-        """End the spool that is being written."""
+        """End the open spool."""
         if self._is_open:
             self._is_open = False
             self._spools[-1].end()
 
     def discard(self) -> None:
-        """Remove all that was written, if possible: nobody refers to it."""
+        """Delete all spools, if possible; no record refers to them."""
         self._is_open = False
         for spool in self._spools:
             spool.discard()
 
 
 class CompactionResult(NamedTuple):
-    """A compaction that was tried."""
+    """The result of one attempt of a compaction."""
 
     compaction: Compaction
-    rewrite: Rewrite | None  # None if it failed
+    rewrite: Rewrite | None  # None if the attempt failed
     error: Exception | None = None
 
     @property
     def is_store_away(self) -> bool:
-        """Return True if the next one would fail, too."""
+        """Return True if the next compaction would also fail, because the store is unavailable."""
         return self.error is not None and is_away(self.error)
 
 
 def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
-    """Return the due jobs that fall to a task: neighbours, about as many for each task.
+    """Return a task's share of the due jobs: neighbouring jobs, about the same number for each task.
 
-    At each version others fall to it, so that none waits for a task that is no longer there. Of the head, the state of
-    a view is enough.
+    The assignment rotates with each version, so a job does not wait for a task that no longer exists. `head` may be the
+    state of a view.
     """
     jobs = tuple(job for job in head.assembly_tasks if not is_held(job, head.version + 1))
     tasks = jobs[0].payload["taskCount"] if jobs else 0
@@ -244,9 +244,9 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
 def planned_compactions(
     jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner
 ) -> list[PlannedCompaction]:
-    """Return the compactions that jobs name, as they are due in a state, which may be later than the jobs.
+    """Return the compactions that jobs name, planned against a state, which may be newer than the jobs.
 
-    One that is no longer due is passed over. It raises as `open_metadata`.
+    Jobs that are no longer due are skipped. Raises the same errors as `open_metadata`.
     """
     buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
@@ -257,9 +257,9 @@ def planned_compactions(
 def run_compactions(
     compactor: Compactor, compactions: Iterable[PlannedCompaction], piece_bytes: int
 ) -> AssemblyResults:
-    """Do compactions, as long as there is time for them; those that failed come last.
+    """Run compactions until the time budget is used; compactions that failed before run last.
 
-    Raises nothing: what fails is logged, with the path, and stays due; others go on.
+    Never raises: errors are logged with the path, the compaction stays due, and the remaining compactions run.
     """
     clock = compactor.stage.fs.context.clock
     began_s = clock.monotonic_s()
@@ -279,17 +279,17 @@ def run_compactions(
 
 @dataclass(frozen=True, slots=True)
 class Compactor:
-    """Does compactions."""
+    """Runs compactions."""
 
-    stage: Stage  # of the task; also gives the file system, the clock and the ids
-    definition: StoreDefinition  # which new runs follow
-    encoding: str  # key of the definition that says how new runs are written
-    open_spool: Callable[[], RunSpool]  # starts a file for new runs
-    read_version: int  # at which the inputs are live
+    stage: Stage  # of the task; also provides the file system, clock and ids
+    definition: StoreDefinition  # schema and keys of new runs
+    encoding: str  # key of the definition of the encoding of new runs
+    open_spool: Callable[[], RunSpool]  # creates a file for new runs
+    read_version: int  # version at which the inputs are live
     window_bytes: int = _WINDOW_BYTES
 
     def compact_all(self, pieces: Iterable[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
-        """Yield the results of each piece. After a piece that finds the store away, no other is tried."""
+        """Yield the results of each piece; stop after a piece that failed because the store is unavailable."""
         for piece in pieces:
             results = self.compact(piece)
             yield results
@@ -297,9 +297,9 @@ class Compactor:
                 return
 
     def compact(self, piece: Piece) -> tuple[CompactionResult, ...]:
-        """Return the result of each compaction; none is tried once the store is away.
+        """Return the result of each compaction; stop if the store is unavailable.
 
-        Where one fails, each is done by itself, so that it leaves the others alone.
+        If one compaction fails, each is run separately, so that it does not affect the others.
         """
         try:
             rewrites = self._rewrite(piece)
@@ -318,10 +318,10 @@ class Compactor:
         return done
 
     def _rewrite(self, piece: Piece) -> list[Rewrite]:
-        """Return the rewrites of compactions; if one fails, all that was written is removed."""
+        """Return the rewrites of compactions; if one fails, delete all spools."""
         rewrites = []
         outputs = Outputs(self.open_spool, self.encoding, piece[0].max_file_bytes)
-        # Neighbouring buckets of a batch lie side by side in its spools.
+        # The spools of a batch contain neighbouring buckets next to each other.
         files = OpenFiles(self.stage.fs, maps=False)
         files = CoalescingFiles(files, (run.add for planned in piece for run in planned.inputs))
         try:
@@ -339,12 +339,12 @@ class Compactor:
         return rewrites
 
     def _write_runs(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
-        """Write the folded rows of a compaction; return the adds of their runs."""
+        """Write the folded rows of a compaction; return the adds of the new runs."""
         runs.open(compaction.inputs)
         tables = self._alike(runs.folded(compaction.inputs, compaction.terms, self.window_bytes), compaction)
         rows = FoldedRows(tables, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
         bucket, origins = compaction.inputs[0].add.directory_key, [run.add.origin for run in compaction.inputs]
-        # The query of the oldest run, and the batches of all.
+        # The query of the oldest run, and the batches of all runs.
         first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
         origin = Origin(origins[0].query_id, first, last)
         run_bytes = outputs.equal_bytes(compaction.size)
@@ -357,7 +357,7 @@ class Compactor:
         ]
 
     def _alike(self, tables: Iterator[pa.Table], compaction: PlannedCompaction) -> Iterator[pa.Table]:
-        """Yield tables with the same columns: those that the only one has, or that one of several may have."""
+        """Yield tables with the same columns: all columns of a single table, or the union of the columns of several."""
         head = list(itertools.islice(tables, 2))
         if len(head) <= 1:
             yield from head

@@ -1,4 +1,4 @@
-"""A store writer's settings: checked once on the driver, then frozen data that travels to the tasks."""
+"""A store writer's settings, checked once on the driver and sent to the tasks as immutable data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.write.stage import Stage
 
 
-# Of a row, by default: those of a block, and of a window of a merge, are in memory together.
+# Default for one row: the rows of a block, and of a window of a merge, are in memory together.
 _RECORD_BYTES = 64 << 20
 
 
@@ -34,12 +34,12 @@ _RECORD_BYTES = 64 << 20
 class StoreConfig(WriteConfig):
     """The settings of a write to a store, from its options and schema."""
 
-    definition: StoreDefinition  # as the options have it; the store's own is that of its records
-    delete_column: str | None  # boolean, in no run: true for rows that delete their key
+    definition: StoreDefinition  # from the options; the records contain the definition of the store
+    delete_column: str | None  # boolean, not stored: true for rows that delete their key
     plan: PlanSettings
     compression: str  # of the blocks of runs
-    block_bytes: int  # of a block before compression
-    grace_s: float  # for which files of older versions are kept
+    block_bytes: int  # of a block, uncompressed
+    grace_s: float  # how long files of older versions are kept
     vacuum_interval_s: float
 
     @classmethod
@@ -53,11 +53,11 @@ class StoreConfig(WriteConfig):
         recorded: StoreDefinition | None = None,
         definition: StoreDefinition | None = None,
     ) -> StoreConfig:
-        """Check options and schema; nothing but a key is read, and nothing is written.
+        """Check options and schema. Reads at most an encryption key; writes nothing.
 
-        A write that is no overwrite takes what is left out from `recorded`, the definition of the store, and columns
-        whose names differ from the store's by case alone as the store's, as Spark does. With a
-        `definition`, options and schema define nothing.
+        Unless the write is an overwrite, missing options default to `recorded`, the definition of the store. Column
+        names that differ from the store's only in case are spelled as in the store, as in Spark. If `definition` is
+        given, options and schema do not define the store.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -90,16 +90,16 @@ class StoreConfig(WriteConfig):
 
     @property
     def hidden_chain(self) -> Chain:
-        """Return the filters around runs, and around dead letters."""
+        """Return the filters for runs, and for dead letters."""
         encryption = self.common.encryption
         return Chain() if encryption is None else Chain((encryption.around_others,))
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
-        """Return a new file for runs of a store with a definition."""
+        """Return a new spool for runs of a store with a definition."""
         return RunSpool(stage, definition, self.hidden_chain, self.compression, self.block_bytes)
 
     def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
-        """Return the log's description of the store and of its runs, given its definition there."""
+        """Return the encoding that the log records for the store and its runs, given its definition."""
         return {
             "format": {"name": "run"},
             "filters": self.hidden_chain.definition(),
@@ -109,7 +109,7 @@ class StoreConfig(WriteConfig):
         }
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the log keeps for maintenance, as plain JSON."""
+        """Return the settings that the log records for maintenance, as plain JSON."""
         store = {
             "plan": msgspec.to_builtins(self.plan),
             "compression": self.compression,
@@ -120,7 +120,7 @@ class StoreConfig(WriteConfig):
 
 
 def _check_values(common: CommonSettings) -> None:
-    """Raise a ConfigError for values that files may have, and stores not."""
+    """Raise a ConfigError for option values that are valid for files but not for stores."""
     if common.encryption is not None and common.encryption.kind != "aes-gcm":
         raise ConfigError(
             f"encryption={common.encryption.kind}: a store does not support this encryption; set encryption=aes-gcm"
@@ -133,7 +133,7 @@ def _check_values(common: CommonSettings) -> None:
 
 
 def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
-    """Return a schema with the store's spelling of columns that have the same name but for case."""
+    """Return a schema with the store's spelling of columns whose names differ only in case."""
     if recorded is None:
         return schema_json
     schema = json.loads(schema_json)
@@ -146,7 +146,7 @@ def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
 def _define(
     parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None
 ) -> tuple[str | None, StoreDefinition]:
-    """Return the column of deletes, and the definition for the others; names are in the schema's spelling."""
+    """Return the delete column, and the definition for the other columns; names are spelled as in the schema."""
     fixed = _defining_options(parsed, schema, recorded)
     names, deletes, sequence = fixed["keyColumns"], parsed["deleteColumn"], fixed["sequenceColumn"]
     if names is None:
@@ -173,11 +173,11 @@ def _define(
 
 
 def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None) -> dict[str, Any]:
-    """Return the options that the first record fixes: as they are given, else as the store has them."""
+    """Return the options that the first record fixes: as given, else as in the store."""
     values = {name: parsed[name] for name in ("keyColumns", "bucketBy", "buckets", "merge", "sequenceColumn")}
     keys = parsed["keyColumns"]
     if recorded is None or (keys and [name.lower() for name in keys] != [name.lower() for name in recorded.keys]):
-        return values  # other keys are an error of their own
+        return values  # other keys raise a separate error
     of_store = {
         "keyColumns": recorded.keys,
         "bucketBy": recorded.bucket_by,

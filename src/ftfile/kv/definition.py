@@ -1,4 +1,4 @@
-"""The definition of a store, which its first record fixes: keys, buckets, merge functions; and the columns of runs."""
+"""The definition of a store, fixed by its first record: keys, buckets, merge functions and columns of runs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# The last column, int8; a run has none if all of its rows are sets.
+# The last column, int8. It is omitted in runs whose rows are all sets.
 OP = "_op"
 SET, MERGE, DELETE = 0, 1, 2
-# Milliseconds since 1970 at which a row was deleted; null for others. In stores with a sequence column, before `_op`.
+# Time of a delete, in milliseconds since 1970; null for other rows. Stored before `_op` if there is a sequence column.
 DELETED_MS = "_deletedMs"
-# The last column of what `lookup` returns: whether a row was there.
+# The last column of the result of `lookup`: True if the key has a row.
 FOUND = "_found"
 _RESERVED = (OP, DELETED_MS, FOUND)
-# Their numbers have five digits in the keys of buckets.
+# Bucket numbers have five digits in bucket keys.
 BUCKETS_MAX = 1 << 16
 _BUCKETS = frozenset(1 << bits for bits in range(BUCKETS_MAX.bit_length()))
 
@@ -49,14 +49,14 @@ def operations(rows: pa.Table) -> NDArray[np.int8]:
 
 
 def ops_in(rows: pa.Table) -> int:
-    """Return the operations that occur in rows, as a set of bits."""
+    """Return the operations that occur in rows, as a bit set."""
     if OP not in rows.column_names:
         return int(rows.num_rows > 0) << SET
     return sum(1 << op for op in pc.unique(rows[OP]).to_pylist())
 
 
 def deletes_in(rows: pa.RecordBatch) -> int:
-    """Return how many rows delete their key."""
+    """Return the number of rows that are deletes."""
     if OP not in rows.schema.names:
         return 0
     return int(np.count_nonzero(values_of(rows[OP], np.int8) == DELETE))
@@ -67,13 +67,13 @@ class StoreDefinition:
     """The definition of a store.
 
     Attributes:
-        keys: names of the key columns, in the order in which rows are sorted by them.
-        schema: key columns, then value columns, as runs have them.
-        bucket_by: key columns whose hash gives a row's bucket.
+        keys: names of the key columns, in sort order.
+        schema: key columns, then value columns, as stored in runs.
+        bucket_by: key columns whose hash selects a row's bucket.
         buckets: a power of two.
-        merge: the merge function by value column; `last` for all that are not in it.
-        sequence: the value column whose greatest value wins; None where the last row does.
-        code: the classes among merge functions that the caller has named, which alone are imported; in no record.
+        merge: the merge function by value column; `last` for columns that are not in it.
+        sequence: the value column whose greatest value wins; None if the last row wins.
+        code: the merge classes that the caller has named; only these are imported. Not recorded.
     """
 
     keys: tuple[str, ...]
@@ -105,35 +105,35 @@ class StoreDefinition:
         return [field.type for field in self.key_fields]
 
     def merge_text(self, columns: Collection[str]) -> str:
-        """Return the merge functions of some columns, as the option `merge` names them."""
+        """Return the merge functions of some columns, in the syntax of the option `merge`."""
         return (
             ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
         )
 
     def naming(self, code: Collection[str]) -> StoreDefinition:
-        """Return the definition for a caller who has named these classes."""
+        """Return the definition with the classes that a caller has named."""
         return replace(self, code=frozenset(code))
 
     def require_code(self) -> None:
-        """Raise a ConfigError for a class among the merge functions that the caller has not named."""
+        """Raise a ConfigError for a merge class that the caller has not named."""
         _require_code(self.merge, self.code)
 
     def with_columns(self, schema_json: str) -> StoreDefinition:
-        """Return the definition with the columns of a version; itself for those of another store."""
+        """Return the definition with the columns of a version; unchanged if that version is of another store."""
         schema = recorded_schema(schema_json)
         return replace(self, schema=schema) if schema.names[: len(self.keys)] == [*self.keys] else self
 
     def names_with(self, ops: int) -> list[str]:
-        """Return the columns that say something in rows with operations, given as a set of bits."""
+        """Return the columns to store for rows with these operations (a bit set), without redundant columns."""
         names = [*self.schema.names]
         if self.sequence is not None and ops & 1 << DELETE:
             names.append(DELETED_MS)
         return [*names, OP] if ops & ~(1 << SET) else names
 
     def aligned(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly the columns of the schema, in its types, then the time of deletes and `_op`.
+        """Return rows with exactly the columns of the schema, cast to its types, then the delete time and `_op`.
 
-        Columns that are missing are null, as those of values that came later; rows without `_op` are sets.
+        Missing columns, such as value columns added later, are null. Rows without `_op` are sets.
         """
         fields = [*self.schema]
         if self.sequence is not None:
@@ -160,7 +160,7 @@ class StoreDefinition:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> StoreDefinition:
-        """Build from `to_json()`; CorruptData for what is none."""
+        """Build from `to_json()`; raise CorruptData for malformed JSON."""
         with Decoding(layout.LOG, "the definition of a store"):
             schema, buckets = recorded_schema(text["schema"]), text["buckets"]
             parts = tuple(text["keys"]), schema, tuple(text["bucketBy"]), buckets, dict(text["merge"])
@@ -172,7 +172,7 @@ class StoreDefinition:
             return definition
 
     def is_sound(self) -> bool:
-        """Return True if keys, buckets, functions and sequence are of the columns."""
+        """Return True if keys, buckets, functions and sequence refer to existing columns."""
         keys, names, values = {*self.keys}, {*self.schema.names}, {*self.values}
         is_once = all(len(columns) == len({*columns}) > 0 for columns in (self.keys, self.bucket_by, self.schema.names))
         is_within = keys <= names and {*self.bucket_by} <= keys and {*self.merge} <= values
@@ -190,11 +190,11 @@ def define(  # noqa: PLR0913 - all by name
     sequence: str | None = None,
     code: Collection[str] | None = None,
 ) -> StoreDefinition:
-    """Return the definition of a store by a writer's options, for rows of a schema with columns in any order.
+    """Return the definition of a store from a writer's options, for rows of a schema with columns in any order.
 
-    `merge` is the text of the option, or has the function of each column, `last` for those it leaves out. `code` are
-    the classes that it may name, None for any: `merge` is then of the caller, and not of a record. Without value
-    columns it is a store of keys alone. A ConfigError names the option if these make no store.
+    `merge` is the text of the option, or the function by column, `last` for missing columns. `code` contains the
+    classes that it may name. None allows any class: then the caller, not a record, must have given `merge`. Without
+    value columns, the store contains only keys. A ConfigError names the option if the options are invalid.
     """
     _check_types(schema)
     _check_keys(schema, keys)
@@ -226,13 +226,13 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def check_buckets(buckets: int) -> None:
-    """Raise a ConfigError for a number of buckets that no store can have."""
+    """Raise a ConfigError for an invalid number of buckets."""
     if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
         raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
 
 
 def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
-    """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
+    """Raise a ConfigError with both values for an option that differs from the store's; value columns may differ."""
     for option, old, new in _differences(recorded, requested):
         present = columns_text(old) if isinstance(old, list) else old
         advice = "Cast them" if option == _KEY_TYPES else "Omit it" if old is None else f"Give {present}"
@@ -240,9 +240,9 @@ def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
 
 
 def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
-    """Return a clause for each reason why a store of a new definition cannot take rows of an old one; none if it can.
+    """Return a clause for each reason why a store with a new definition cannot accept rows of an old one.
 
-    Other buckets, further value columns and wider types are no such reason.
+    A different number of buckets, additional value columns and wider types are compatible.
     """
     as_in_new = replace(old, bucket_by=new.bucket_by, buckets=new.buckets)
     clauses = [f"{option} was {before} and is {now}" for option, before, now in _differences(as_in_new, new)]
@@ -257,7 +257,7 @@ def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
 
 
 def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, Any, Any]]:
-    """Return each option that differs between two definitions, with its two values; value columns may differ."""
+    """Return each option that differs between two definitions, with both values; value columns may differ."""
     both = set(old.values) & set(new.values)
     pairs: dict[str, tuple[Any, Any]] = {
         "keyColumns": (list(old.keys), list(new.keys)),
@@ -327,14 +327,14 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def _items(merge: str) -> Iterator[tuple[str | None, str]]:
-    """Yield column and function of each item of an option; None for all columns, as in `sum` or `module:Class`."""
+    """Yield column and function of each item of the option; column None, as in `sum`, for all columns."""
     for item in merge.split(","):
         column, _, name = item.strip().partition(":")
         yield (column, name) if name and (is_merge_name(name) or ":" in name) else (None, item.strip())
 
 
 def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
-    """Return the classes that a caller names by the option `merge`; none for None."""
+    """Return the classes that a caller names in the option `merge`; empty for None."""
     names = (name for _, name in _items(merge)) if isinstance(merge, str) else (merge or {}).values()
     return frozenset(name for name in names if not is_merge_name(name))
 
@@ -349,7 +349,7 @@ def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
 
 
 def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
-    """Return the functions other than `last`, each of which there is, by value column."""
+    """Return the functions other than `last` by value column; each is checked to exist."""
     _require_code(functions, code)
     for column, name in functions.items():
         if column not in values:
@@ -383,11 +383,11 @@ _WHOLE_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*\)")
 
 
 def type_named(column: str, name: str) -> pa.DataType:
-    """Return the type of a column by its name in Spark or SQL, case aside.
+    """Return the type of a column from its name in Spark or SQL, ignoring case.
 
     Raises:
-        ConfigError: it is nested, and has to be given as a type of Arrow.
-        SchemaError: there is no such type, or it cannot be stored.
+        ConfigError: the type is nested, and must be given as an Arrow type.
+        SchemaError: the type does not exist, or cannot be stored.
     """
     base, parenthesis, rest = " ".join(name.lower().split()).partition("(")
     nested = re.match(r"\w*", base)

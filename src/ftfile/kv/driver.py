@@ -1,4 +1,4 @@
-"""The driver's side of a store: how it is written, and the body of a record from messages of tasks, or other runs."""
+"""The driver's side of a store: its settings, and the bodies of records from task messages and other new runs."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HowWritten:
-    """How the newest writer with settings of its own writes a store; the defaults, if none had any."""
+    """The settings with which maintenance writes a store: the newest writer's, or the defaults."""
 
     definition: StoreDefinition
-    encoding: str  # key of the definition that says how new runs are written
+    encoding: str  # key of the definition of the encoding of new runs
     chain: Chain
     plan: PlanSettings
     compression: str
@@ -61,16 +61,16 @@ class HowWritten:
     storage: Storage
 
     def planner(self, log: CommitLog) -> Planner:
-        """Return the planner of its compactions, as of now."""
+        """Return the planner of the store's compactions at the current time."""
         return Planner(self.plan, self.definition.key_types, log.clock.now_ms())
 
     def spool(self, stage: Stage) -> RunSpool:
-        """Return a new file for runs."""
+        """Return a new spool for runs."""
         return RunSpool(stage, self.definition, self.chain, self.compression, self.block_bytes)
 
 
 def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> HowWritten:
-    """Return how a store is written that has a record with rows, for a caller who has named some classes."""
+    """Return the settings of a store that has a record with rows, for a caller who has named some classes."""
     assert head.encoding is not None, "no record says what is stored"
     with Decoding(layout.LOG, "how a store is written"):
         encoding = head.definitions[head.encoding]
@@ -92,16 +92,16 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
 
 
 def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Stage:
-    """Return where the files of a maintenance operation are written."""
+    """Return the storage settings for the files of a maintenance operation."""
     return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
 
 
 def open_store_log(path: str | os.PathLike[str], access: Access) -> CommitLog:
-    """Return a log of a store that nobody else uses, with its keys; see `open_log`.
+    """Return an unshared log of a store, with its keys; see `open_log`.
 
     Raises:
-        ConfigError: there is no store, or its keys are not known.
-        RolledBack: its newest version is before the one that it has at least.
+        ConfigError: the store does not exist, or its keys are unknown.
+        RolledBack: its newest version is older than `at_least_version`.
     """
     log = open_with_written_settings(path, access, otherwise=NO_STORE)
     url = normalise(os.fspath(path))
@@ -115,9 +115,9 @@ def open_store_log(path: str | os.PathLike[str], access: Access) -> CommitLog:
 def recorded_definition(
     options: Mapping[str, str], context: Context, *, durable: bool = False
 ) -> StoreDefinition | None:
-    """Return the definition of the store that a writer's options name; None if nothing was committed there.
+    """Return the definition of the store that a writer's options name; None if the store has no record.
 
-    For `durable`, see `CommitLog.refresh`. A ConfigError says which option is wrong.
+    For `durable`, see `CommitLog.refresh`. A ConfigError names the invalid option.
     """
     parsed = parse_options(options, "ftkv-write")
     if parsed["path"] is None:
@@ -131,10 +131,10 @@ def recorded_definition(
 
 
 def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once a record of this writer follows the head.
+    """Return the definition of the store after the next record of this writer.
 
     Raises:
-        ConfigError: the directory is no store, or an option differs from the store's.
+        ConfigError: the directory is not a store, or an option differs from the store's.
         SchemaError: value columns differ more than `onSchemaChange` allows.
     """
     check_is_store(head, config.path)
@@ -159,18 +159,18 @@ def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """The change of a store that one record is to make."""
+    """The change that one record makes to a store."""
 
-    runs: tuple[Add, ...]  # new ones, old to new; their metadata has no position yet
+    runs: tuple[Add, ...]  # new runs, old to new; their metadata has no position yet
     rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
-    failed: frozenset[str] = frozenset()  # ids of runs that could not be compacted
-    tasks: int = 1  # by which the jobs are done that become due
+    failed: frozenset[str] = frozenset()  # ids of runs whose compaction failed
+    tasks: int = 1  # number of tasks that execute the jobs of the record
 
 
 def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:
-    """Return the body of the record that follows a head: runs with positions, accepted rewrites, and the due jobs.
+    """Return the body of the next record: runs with positions, accepted rewrites, and the due jobs.
 
-    An overwrite replaces all runs. Of rewrites, those are left out that come too late. It raises as `definition_after`.
+    An overwrite replaces all runs. Outdated rewrites are left out. Raises the same errors as `definition_after`.
     """
     definition = definition_after(config, head)
     encoding, settings = config.encoding(definition), config.settings()
@@ -197,9 +197,9 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
 
 
 def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
-    """Return the compactions that the next record can take; of those with the same runs, one with the oldest row.
+    """Return the compactions that the next record can accept; of overlapping ones, the one with the oldest row.
 
-    So the retry of a backoff wins: others would leave what is held where it is.
+    This prefers the retry of a backoff: other compactions would leave the held runs in place.
     """
     oldest_first = sorted(rewrites, key=lambda rewrite: min(numbers_of(add.rolling_stats).at for add in rewrite.inputs))
     accepted = accept_rewrites(log, state, oldest_first).rewrites
@@ -207,7 +207,7 @@ def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rew
 
 
 def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:
-    """Return the live runs by id once a record behind a state removes some and adds others."""
+    """Return the live runs by id after a record that removes some runs and adds others."""
     ended = {remove.id for remove in removes}
     return {add.id: add for add in (*state.segments.values(), *adds) if add.id not in ended}
 
@@ -215,7 +215,7 @@ def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) 
 def due_after(
     state: LogState, live: Mapping[str, Add], rules: PlanSettings, *, failed: Collection[str] = (), tasks: int
 ) -> tuple[AssemblyTask, ...]:
-    """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
+    """Return the due jobs for the record after a state, given the runs, by id, that are live after it."""
     backoffs = backoffs_of(state.assembly_tasks)
     tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)] if failed else []
     backoffs = backoffs_after(backoffs, tried, failed, live, state.version + 1)

@@ -1,6 +1,6 @@
-"""The changes of a store: in plain Python, as a stream, and as shares of tasks, planned bucket by bucket.
+"""The change feed of a store, in plain Python and as a stream, planned by bucket into shares for tasks.
 
-A position within a version counts buckets: lesser numbers were read.
+A position within a version is a bucket number: all lower buckets were read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ftfile.read.log_planner import FollowConfig
 
 
-_TASK_BYTES = 32 << 20  # of new runs that a task reads
+_TASK_BYTES = 32 << 20  # bytes of new runs that a task reads
 _ADVICE = (
     "These changes are lost for this query: start it with a new checkpointLocation, which begins with all rows of the "
     "newest version. Changes can be read for the `grace` of the store's writers: set a longer `grace` than a query "
@@ -68,7 +68,7 @@ def _advising() -> Iterator[None]:
 class FeedPlanner(LogPlanner[Share]):
     """Plans batches of changes of one store, bucket by bucket; for arguments see `LogPlanner`.
 
-    Where that raises `HistoryGone`, this raises `StaleFiles`.
+    Raises `StaleFiles` where `LogPlanner` raises `HistoryGone`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class FeedPlanner(LogPlanner[Share]):
 
     @_advising()
     def shares_of_version(self, version: int) -> list[Share]:
-        """Return the changes of one version, as `shares` does."""
+        """Return the change of one version, in the same way as `shares`."""
         return self._shares_of_records(self._log.refresh(), InLog(version - 1, ""), InLog(version, ""))
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
@@ -127,7 +127,7 @@ class FeedPlanner(LogPlanner[Share]):
 
 
 class _LiveRuns:
-    """The live runs of the version that was asked for last."""
+    """A cache of the live runs of one version: the last version that was requested."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -136,7 +136,7 @@ class _LiveRuns:
         self.definitions: dict[str, Any] = {}
 
     def at(self, version: int) -> dict[str, Add]:
-        """Return the live runs of a version by id; none before the first."""
+        """Return the live runs of a version by id; empty before the first version."""
         if version < 0:
             return {}
         if version != self._version:
@@ -149,7 +149,7 @@ class _LiveRuns:
         return self._adds
 
     def keep(self, version: int, adds: dict[str, Add], definitions: dict[str, Any]) -> None:
-        """Note the live runs of a version, which is likely to be asked for next."""
+        """Cache the live runs of a version that is likely to be requested next."""
         self._version, self._adds, self.definitions = version, adds, definitions
 
 
@@ -158,13 +158,13 @@ def _shares(
 ) -> list[Share]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *(add for change in changes for add in change.adds)]
-    # An overwrite may define the store anew: what was before it has no say.
+    # An overwrite may redefine the store: then earlier runs do not determine the definition.
     first = max((number for number, change in enumerate(changes) if change.scope == "all"), default=None)
     lasting = everything if first is None else (add for change in changes[first:] for add in change.adds)
     definition = definition_of_runs(lasting, definitions) or definition_of_runs(everything, definitions)
     if definition is None:
         return []
-    # Runs whose keys are looked up.
+    # The runs whose keys are looked up.
     new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
     buckets = by_bucket(everything)
 
@@ -191,7 +191,7 @@ def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]
 
 
 class FeedStream(LogStream[Share]):
-    """The position of one query in the changes of a store; SchemaError if columns have other types than the feed's."""
+    """The position of one query in the change feed; raises SchemaError if requested types differ from the feed's."""
 
     def __init__(self, config: FollowConfig, context: Context) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class FeedStream(LogStream[Share]):
             context=context,
         )
         requested = arrow_schema(config.schema_json)
-        # Types that became wider are told when their versions are read.
+        # Widened types are reported when their versions are read.
         check_requested(feed_schema(reader.definition), requested, narrower=True)
         stored = stored_columns(requested, reader.definition)
         self.marker = read_marker(reader.log.fs)
@@ -221,24 +221,24 @@ def changes(
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[AccessArguments],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each key whose row a version changes, version by version; the same rows at every call.
+    """Yield a row for each key whose row a version changes, in version order; repeated calls yield the same rows.
 
-    Columns are those of the key, `old` and `new` (structs of the value columns, null where the key has no row),
+    The columns are the key columns, `old` and `new` (structs of the value columns, null if the key has no row),
     `_change_type` (`insert`, `update`, `delete`), `_commit_version` and `_commit_timestamp` (of the writer's clock).
-    They are those of the newest version. Merges give the value after the version; a key that is written with the values
-    that it has is no change.
+    The newest version defines key and value columns. `new` contains merged values. Writing a key with its current
+    values is not a change.
 
-    It begins with version `start`, and ends with version `end`, by default the newest one. For the other arguments see
+    The first version is `start`, the last one is `end`, by default the newest version. For the other arguments see
     `ftfile.kv.open`.
 
     Raises:
-        ConfigError: there is no store, or no such version; raised by the call itself.
-        StaleFiles: vacuum has deleted what these versions changed.
+        ConfigError: the store or the version does not exist; raised by the call itself.
+        StaleFiles: vacuum has deleted the files of these versions.
         CorruptData, EncodingError, UserCodeError, StorageError: see `Reader`.
     """
     reader = open_store(path, merge=merge, **access)
     last = reader.version if end is None else end
-    # The version behind the newest one is where a caller goes on who has read all.
+    # A caller who has read all changes continues with the version after the newest one.
     if not (0 <= start <= reader.version + 1 and last <= reader.version):
         raise ConfigError(f"changes from version {start} to {last}: the newest version is {reader.version}")
     planner = FeedPlanner(reader.log, FollowSettings(), reader.definition.schema, reader.definition.code)

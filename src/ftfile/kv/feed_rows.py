@@ -1,4 +1,4 @@
-"""The rows of the feed: keys that changes of versions may concern, looked up before and after."""
+"""The rows of the change feed: the keys that versions may change, with their rows before and after each version."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 
-# Maintenance that writes all rows anew, and changes none.
+# Maintenance that rewrites all rows, and changes none.
 _REBUCKET = "rebucket"
 OLD, NEW = "old", "new"
-# As in Delta's change data feed.
+# The names of Delta's change data feed.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _OWN = {OLD, NEW, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP}
-_VALUE = "value:"  # no name of a column
+_VALUE = "value:"  # not the name of a column
 _TYPES = ("insert", "update", "delete")
 _TIME = pa.timestamp("us", tz="UTC")
-_WINDOW_BYTES = 16 << 20  # of keys that are looked up at a time
+_WINDOW_BYTES = 16 << 20  # size of the keys that are looked up at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class Change:
     """The change that one version makes."""
 
     version: int
-    time_ms: int  # when it was committed, by the clock of its writer
-    adds: tuple[Add, ...]  # runs that it adds, as they are recorded
-    removes: tuple[str, ...]  # ids of those that it removes
-    # `none` if all rows stay, `new` if those of keys in new runs may change, `all` if any may.
+    time_ms: int  # commit time, by the writer's clock
+    adds: tuple[Add, ...]  # runs that it adds, as recorded
+    removes: tuple[str, ...]  # ids of the runs that it removes
+    # Rows that may change: none (`none`), rows of keys in new runs (`new`), or all rows (`all`).
     scope: Literal["none", "new", "all"]
-    buckets: tuple[int, int]  # the first bucket of which changes are read, and the one behind the last
+    buckets: tuple[int, int]  # the range of bucket numbers to read, end exclusive
 
     @property
     def new_runs(self) -> tuple[Add, ...]:
-        """Return the runs whose rows no earlier version has: those that no job made of others."""
+        """Return the runs that contain new rows; runs written by jobs are excluded."""
         if self.scope == "none":
             return ()
         return tuple(add for add in self.adds if _is_new(add, self.version))
@@ -71,16 +71,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The changes that one task reads, of some buckets."""
+    """The changes in some buckets, read by one task."""
 
     live: tuple[Add, ...]  # runs of the version before the first change
-    changes: tuple[Change, ...]  # in the order of their versions
-    definition: dict[str, Any]  # of the store, as the log has it
+    changes: tuple[Change, ...]  # in version order
+    definition: dict[str, Any]  # of the store, as in the log
     code: frozenset[str]  # classes that the caller names
 
 
 def change_of(record: Record, buckets: tuple[int, int]) -> Change:
-    """Return the change that a record makes, to be read in some buckets."""
+    """Return the change that a record makes, to be read in a range of buckets."""
     author = record.author
     removes = tuple(remove.id for remove in record.removes)
     scope: Literal["none", "new", "all"] = "new"
@@ -100,7 +100,7 @@ def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
 
 
 def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
-    """Return runs by the number of their bucket, in its order."""
+    """Return runs by bucket number, in ascending order."""
     groups: defaultdict[int, list[Add]] = defaultdict(list)
     for add in adds:
         groups[bucket_number(add.directory_key)].append(add)
@@ -113,9 +113,9 @@ def _is_new(add: Add, version: int) -> bool:
 
 
 def differ(one: pa.Array, other: pa.Array) -> Flags:
-    """Return a flag for each place: True where the values of arrays of one type and length are not the same.
+    """Return a boolean for each index: True if the values of two arrays of the same type and length differ.
 
-    Null is the same as null, and NaN as NaN.
+    Nulls are equal, and so are NaNs.
     """
     valid = is_valid(one), is_valid(other)
     flags: Flags = valid[0] != valid[1]
@@ -127,7 +127,7 @@ def differ(one: pa.Array, other: pa.Array) -> Flags:
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Flags:
-    """Return the flags of arrays without nulls, whose offset is 0."""
+    """Return the flags for arrays without nulls, whose offset is 0."""
     kind = one.type
     if pa.types.is_struct(kind):
         fields = zip(one.flatten(), other.flatten(), strict=True)
@@ -153,7 +153,7 @@ def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:
-    """Return the columns of the feed of a store: keys, old and new values, what changed, and when."""
+    """Return the columns of the change feed of a store: keys, old and new values, change type, version and time."""
     taken = [name for name in definition.keys if name.lower() in _OWN]
     if taken:
         raise ConfigError(
@@ -173,7 +173,7 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
 
 
 def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each key that a version gives another row, version by version, sorted by key within a bucket.
+    """Yield a row for each key whose row a version changes, in version order, sorted by key within a bucket.
 
     Raises:
         StaleFiles: vacuum has deleted runs of these versions.
@@ -199,7 +199,7 @@ def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
 
 
 def stored_columns(requested: pa.Schema, definition: StoreDefinition) -> pa.Schema:
-    """Return the columns of a store that columns of its feed show: keys, then values, by the names that it has."""
+    """Return the store columns behind requested columns of the feed: keys, then values, spelled as in the store."""
     columns = {field.name.lower(): field.type for field in requested}
     structs = [columns[name] for name in (NEW, OLD) if name in columns and pa.types.is_struct(columns[name])]
     for struct in structs:
@@ -210,7 +210,7 @@ def stored_columns(requested: pa.Schema, definition: StoreDefinition) -> pa.Sche
 
 
 def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
-    """Return the columns that are requested, found by name, case aside; others are null."""
+    """Return the requested columns, matched by name ignoring case; missing columns are null."""
     rows = _shaped(batch.to_struct_array(), pa.struct(list(requested)))
     return pa.RecordBatch.from_arrays(rows.flatten(), schema=requested)
 
@@ -224,7 +224,7 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
         if first <= number < behind:
             buckets = before.buckets.get(number, none), after.buckets.get(number, none)
             runs = [after.parts[add.id].run for add in new.get(number, ())]
-            every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # read when they are asked for
+            every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # opened on first use
             sources = every if change.scope == "all" else _keys_of(runs, buckets[0], after)
             for keys in _unique(sources, after.definition):
                 batch = _compared(keys, buckets, change)
@@ -233,7 +233,7 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
 
 
 def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:
-    """Return the keys of rows in new runs, and those of older rows that their purges end."""
+    """Return the keys of rows in new runs, and the keys of older rows that purges of new runs delete."""
     files, names = view.sources.files, list(view.definition.keys)
     written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.metadata.keys is not None]
     purges = union(purge for run in runs for purge in run.metadata.purges)
@@ -241,16 +241,16 @@ def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.R
 
 
 def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
-    """Yield the keys of sorted sources, sorted, each once."""
+    """Yield the distinct keys of sorted sources, in order."""
     names = list(definition.keys)
     schema = shown_schema(definition, ())
-    # Without what their schemas say of nulls.
+    # Without the nullability of their schemas.
     plain = [(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in source) for source in sources]
     inputs = [SortedRows(batches, schema, len(names)) for batches in plain]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
-            numbers = [str(number) for number in range(len(names))]  # names such as `.a` are paths for Arrow
+            numbers = [str(number) for number in range(len(names))]  # Arrow parses names such as `.a` as paths
             unique = keys.select(names).rename_columns(numbers).group_by(numbers, use_threads=False).aggregate([])
             keys = sorted_by(unique.rename_columns(names), names)
         yield from keys.select(names).combine_chunks().to_batches()
@@ -280,7 +280,7 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
 def _looked_up(
     bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], list[pa.Array]]:
-    """Return which keys have rows, and the value columns, null where they have none."""
+    """Return the keys' found flags, and the value columns, null for keys without a row."""
     has_row, columns = in_order(keys.num_rows, *bucket.lookup(keys, hashes))
     return has_row, [column.combine_chunks() for column in columns]
 

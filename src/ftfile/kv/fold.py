@@ -1,4 +1,4 @@
-"""Folding: rows of several runs, by position, to one row a key, in windows of bounded memory."""
+"""Folding of rows of several runs, ordered by position, into one row for each key, in windows of bounded memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
     Values = tuple[Any, ...]
-    KeyOf = Callable[[int], Sequence[pa.Scalar]]  # the key of a row, given its number
+    KeyOf = Callable[[int], Sequence[pa.Scalar]]  # returns the key of a row, given its number
 
 
 def fold(
@@ -39,25 +39,25 @@ def fold(
     purges: Sequence[Sequence[KeyRange]] = (),
     expired_ms: int | None = None,
 ) -> pa.Table:
-    """Return the rows of stretches as one stretch: sorted by key, a key once.
+    """Fold the rows of tables into one table, sorted by key, with one row for each key.
 
-    Of each key, the last set or delete counts, and merges after it. Merges without one stay merges, so that folding
-    again with older rows gives the same as folding all at once; at the bottom they become sets. With a sequence column,
-    the row with the greatest value counts, and of equal ones the last.
+    The last set or delete of a key counts, with the merges after it. Merges without a set or delete stay merges, so
+    folding the result with older rows is equal to folding everything at once. At the bottom, merges become sets. With a
+    sequence column, the row with the greatest value counts, and the last one of equal rows.
 
     Args:
-        stretches: old to new, with the columns of the definition and two of ours. Within one, a later row of
-            a key is newer; rows need not be sorted. Neither keys nor a sequence column have nulls.
+        stretches: tables, old to new, with the columns of the definition, `_deletedMs` and `_op`. Within a table, a
+            later row of a key is newer; rows need not be sorted. Keys and the sequence column contain no nulls.
         definition: of the store.
-        is_bottommost: True if there are no older rows of these keys anywhere: deletes leave.
-        purges: for each stretch, the ranges whose keys end in all stretches before it; none if empty.
-        expired_ms: with a sequence column, deletes before this time leave at the bottom, and others stay, so that an
-            older row that comes late stays deleted. None for no delete.
+        is_bottommost: True if no older rows of these keys exist: deletes are dropped.
+        purges: for each table, the key ranges whose rows in all earlier tables end; empty for no purges.
+        expired_ms: with a sequence column, deletes before this time are dropped at the bottom. Later deletes stay, so
+            that a late older row stays deleted. None keeps all deletes.
 
     Raises:
-        ConfigError: a class that merges values is not named by the caller.
-        EncodingError: a merged value has no place in its column, such as a sum above 64 bits; it names the key.
-        UserCodeError: a merge function of the user's failed; it names the key.
+        ConfigError: the caller has not named a class that merges values.
+        EncodingError: a merged value does not fit into its column, such as a sum above 64 bits; it names the key.
+        UserCodeError: a user's merge function failed; it names the key.
     """
     rows = _unpurged(stretches, definition, purges)
     if not rows.num_rows:
@@ -75,16 +75,16 @@ def fold(
 
 
 def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_of: KeyOf) -> tuple[Numbers, pa.Table]:
-    """Return the rows of numbers, folded as `fold` does with the rows of a key at the bottom; deletes leave.
+    """Return the rows of key numbers, folded by `fold` as at the bottom; deleted keys are dropped.
 
     Args:
-        numbers: of the rows, in any order: rows of a number are those of one key, and several may have the same key.
-        rows: their value columns and operations, old to new.
+        numbers: key number of each row, in any order. Several numbers may have the same key.
+        rows: value columns and operations of the rows, old to new.
         definition: of the store.
         key_of: returns the key of a row, for errors.
 
     Returns:
-        Numbers that have a row, each once, and the value columns of these.
+        The numbers that have a row, each once, and their value columns.
 
     Raises:
         ConfigError, EncodingError, UserCodeError: as `fold`.
@@ -93,19 +93,19 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
         return numbers, rows.drop_columns([OP])
     columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, is_bottommost=True)
     has_row = ops != DELETE
-    # Arrow counts no rows where there are no columns, as in a store of keys alone.
+    # Arrow reports no rows for a table without columns, as in a store that contains only keys.
     return np.unique(numbers)[has_row], columns.filter(bools_from(has_row)) if columns.num_columns else columns
 
 
 def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefinition) -> Values | None:
-    """Return the values of a key as `fold` would have them at the bottom; None if it has none.
+    """Return the values of a key, folded by `fold` as at the bottom; None if the key has no row.
 
-    Of each row it takes operation and values of Python, new to old; behind the first that is no merge none may come,
-    except with a sequence column. Raises what `fold` does.
+    `rows` are pairs of operation and Python values, new to old. Without a sequence column, rows after the first set or
+    delete may be omitted. Raises the same errors as `fold`.
     """
     if definition.sequence is not None:
         place = definition.values.index(definition.sequence)
-        op, values = max(rows, key=lambda row: row[1][place])  # the first of equal ones, which is the newest
+        op, values = max(rows, key=lambda row: row[1][place])  # the first of equal rows is the newest
         return None if op == DELETE else values
     operands = [values for op, values in rows if op != DELETE]
     if len(operands) <= 1:
@@ -127,7 +127,7 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
 def _several(
     rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, is_bottommost: bool
 ) -> tuple[pa.Table, NDArray[np.int8]]:
-    """Return a row for each group of rows, which are alike in some columns, by these, and their operations."""
+    """Return one row for each group of rows with equal `by` columns, sorted by these columns, and the operations."""
     sequence = [] if definition.sequence is None else [rows[definition.sequence].combine_chunks()]
     order = order_of([*by, *sequence])
     groups = _groups(by, order)
@@ -156,7 +156,7 @@ def _several(
 def _unpurged(
     stretches: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
 ) -> pa.Table:
-    """Return all rows, old to new, without those that a later purge ends."""
+    """Return all rows, old to new, without rows that a later purge ends."""
     rows = definition.aligned(pa.concat_tables(stretches, promote_options="permissive")).combine_chunks()
     if not any(purges):
         return rows
@@ -191,7 +191,7 @@ def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
 
 
 def _finished(folded: pa.Table) -> pa.Table:
-    """Return rows without the columns of ours that say nothing."""
+    """Return rows without delete times and operations, if these contain no information."""
     ops = operations(folded)
     if DELETED_MS in folded.column_names and not np.any(ops == DELETE):
         folded = folded.drop_columns([DELETED_MS])
@@ -200,7 +200,7 @@ def _finished(folded: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of rows: `order[starts[i]:ends[i]]` are the numbers of the rows of group i, old to new."""
+    """Groups of rows: `order[starts[i]:ends[i]]` are the row numbers of group i, old to new."""
 
     order: Numbers
     starts: Numbers
@@ -209,21 +209,21 @@ class Groups:
 
 @dataclass(eq=False)
 class _RowError(Exception):
-    """A function fails for a row."""
+    """A function failed for a row."""
 
-    row: int  # its number
+    row: int  # number of the row
     cause: Exception
 
 
 def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: KeyOf) -> pa.Array:
-    """Return the value of each group, merged of all values of a column that are not null; raises as `fold` does."""
+    """Return the merged value of each group, from the non-null values of a column; raises the same errors as `fold`."""
     sizes = groups.ends - groups.starts
-    sources = groups.order[groups.ends - 1].copy()  # by group, where its value is
+    sources = groups.order[groups.ends - 1].copy()  # index of the value by group
     several = np.flatnonzero(sizes > 1)
     owners = np.repeat(several, sizes[several])
     places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes[several]) - sizes[several], sizes[several])
     values = column.take(numbers_from(groups.order[groups.starts[owners] + places]))
-    # Results are narrowed once, at the end: so no grouping of the same values fails where another does not.
+    # Results are cast to the column type only at the end: whether an overflow occurs must not depend on the grouping.
     values = values.cast(wide_type(function, values, int(sizes.max(initial=0))))
     try:
         values, owners = _combined(values, owners, function)
@@ -237,9 +237,9 @@ def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: K
 
 
 def _combined(values: pa.Array, owners: Numbers, function: str) -> tuple[pa.Array, Numbers]:
-    """Return one value for each owner that has one; those of one owner are neighbours.
+    """Return one value for each owner that has values; the values of an owner are adjacent.
 
-    Nulls are no values, those of functions neither: they go before each round, so that functions never get one.
+    Nulls, including null results of functions, are dropped before each round, so functions never receive a null.
     """
     while True:
         if values.null_count:
@@ -291,7 +291,7 @@ class _Held(NamedTuple):
 
 
 class SortedRows:
-    """The rows of a run, sorted by key, each read when it is wanted."""
+    """The rows of a run, sorted by key, read on demand."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, key_columns: int) -> None:
         self._batches = batches
@@ -302,7 +302,7 @@ class SortedRows:
         self._is_ended = False
 
     def fill(self, size_bytes: int) -> None:
-        """Hold as many bytes, at least a row, or all that are left."""
+        """Read rows until `size_bytes` are buffered, at least one row, or until the run ends."""
         while not self._is_ended and (not self._held or self._held_bytes < size_bytes):
             batch = next(self._batches, None)
             if batch is None:
@@ -313,18 +313,18 @@ class SortedRows:
 
     @property
     def bound(self) -> Key | None:
-        """Return the last key that is held, behind which more may come; None if all that are left are held."""
+        """Return the last buffered key, after which more rows may follow; None if all remaining rows are buffered."""
         if self._is_ended:
             return None
         return self._held[-1].keys[-1]
 
     @property
     def is_empty(self) -> bool:
-        """Return True if no row is held."""
+        """Return True if no row is buffered."""
         return not self._held
 
     def take(self, bound: Key | None) -> pa.Table:
-        """Return the rows that are held up to a key, itself included; None for all."""
+        """Remove and return the buffered rows up to a key, inclusive; None for all rows."""
         taken: list[pa.RecordBatch] = []
         while self._held:
             rows, keys = self._held[0]
@@ -344,9 +344,9 @@ class SortedRows:
 
 
 def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list[pa.Table]]:
-    """Yield the rows of inputs by ranges of keys that rise: for each range, the rows of each input in it.
+    """Yield the rows of inputs by ascending key ranges: for each range, the rows of each input.
 
-    Together inputs hold about `window_bytes`, and at least a batch each.
+    All inputs together buffer about `window_bytes`, and at least one batch each.
     """
     while True:
         each_bytes = window_bytes // max(len(inputs), 1)
@@ -354,6 +354,6 @@ def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list
             rows.fill(each_bytes)
         if all(rows.is_empty for rows in inputs):
             return
-        # Behind the least of the last keys that are held, rows of that input may be missing.
+        # After the least of the last buffered keys, rows of that input may be missing.
         bound = min((bound for rows in inputs if (bound := rows.bound) is not None), default=None)
         yield [rows.take(bound) for rows in inputs]

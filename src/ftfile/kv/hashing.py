@@ -1,4 +1,4 @@
-"""The hash of each row over some columns, or of a key, as Spark's function `xxhash64` gives it, and its bucket."""
+"""The hash of rows or keys, equal to Spark's function `xxhash64`, and the bucket that it selects."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _LANE_STARTS = [np.uint64(start & _WRAP) for start in (_1 + _2, _2, 0, -_1)]
 _LANE_TURNS = (1, 7, 12, 18)
 _STRIPE_BYTES = 32
 _ALL = slice(None)
-# Of a value, whose stripes must be hashed one after the other.
+# For one value, whose stripes must be hashed sequentially.
 _LONG_BYTES = 2048
-_CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
+_CHUNK_ROWS = 8_192  # so that temporaries stay in the CPU cache
 _PREFIX = "b="
 _NAME = re.compile(rf"{_PREFIX}[0-9]{{5}}")
 
 
 def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
-    """Return the hashes of the ranges of `data` between one offset and the next."""
+    """Return the hashes of the ranges of `data` between consecutive offsets."""
     starts, lengths = offsets[:-1], np.diff(offsets)
     long = np.flatnonzero(lengths >= _LONG_BYTES)
     lengths[long] = 0
@@ -95,12 +95,12 @@ def _hash_ranges(data: NDArray[np.uint8], seeds: Words, starts: NDArray[np.int64
 
 
 class _Windows:
-    """Reads values from ranges of bytes one after the other, behind their whole stripes."""
+    """Reads consecutive values from byte ranges, after their whole stripes."""
 
     def __init__(self, starts: NDArray[np.int64], lengths: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
         self._data = data
         self._places = starts + lengths // _STRIPE_BYTES * _STRIPE_BYTES
-        # Values of one length that follow each other are read without an index.
+        # Adjacent ranges of equal length are read as a slice, without an index array.
         length = int(lengths[0])
         alike = length > 0 and bool((lengths == length).all())
         self._step = length if alike and int(starts[-1]) - int(starts[0]) == length * (len(starts) - 1) else 0
@@ -121,18 +121,18 @@ class _Windows:
 
 
 def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a value for every byte at which one can begin; they overlap."""
+    """Return an array with a value for every byte offset; the values overlap."""
     window: NDArray[Any] = np.ndarray((max(data.size - dtype.itemsize + 1, 0),), dtype, data, 0, (1,))
     return window
 
 
 def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
-    """Return the state behind the whole stripes of each range; there is one at least."""
+    """Return the state after the whole stripes of each range; each range has at least one."""
     order = np.argsort(-counts, kind="stable")
     starts, seeds = starts[order], seeds[order]
     lanes = [seeds + start for start in _LANE_STARTS]
     window = _window(data, np.dtype("<u8"))
-    # The ranges that have a stripe more come first.
+    # Ranges with more stripes come first.
     live = np.searchsorted(-counts[order], -np.arange(int(counts.max())), side="left").tolist()
     for stripe, rows in enumerate(live):
         for number, lane in enumerate(lanes):
@@ -191,9 +191,9 @@ SEED = 42
 
 
 def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
-    """Return the hash of each row over one column or more, of types that keys may have.
+    """Return the hash of each row over one or more columns of key types.
 
-    The hash over the columns before is the seed of the next one; a null leaves it as it is.
+    The hash over the previous columns is the seed for the next column; a null does not change it.
     """
     hashes = np.full(len(columns[0]), SEED, np.uint64)
     for column in columns:
@@ -217,7 +217,7 @@ class KeyHasher:
     """Hashes keys by their stored values, one of each type."""
 
     def __init__(self, kinds: Sequence[pa.DataType]) -> None:
-        # None for values that are bytes already.
+        # None for values that are already bytes.
         formats = [None if is_byte_key(kind) else "<i" if is_hashed_as_int(kind) else "<q" for kind in kinds]
         self._packers: list[Any] = [None if numbers is None else struct.Struct(numbers).pack for numbers in formats]
         # Returns the hash of a key, from 0 to 2**64 - 1.
@@ -240,19 +240,19 @@ class KeyHasher:
 
 
 def bucket_name(number: int) -> str:
-    """Return the name of a bucket in the log; names sort as numbers do."""
+    """Return the name of a bucket in the log; names sort in numeric order."""
     return f"{_PREFIX}{number:05d}"
 
 
 def bucket_number(name: str) -> int:
-    """Return the number of a bucket by its name; CorruptData for the name of none."""
+    """Return the number of a bucket from its name; raise CorruptData for another name."""
     if _NAME.fullmatch(name) is None:
         raise CorruptData(layout.LOG, f"buckets with names such as {bucket_name(1)}", f"{name!r:.80}")
     return int(name.removeprefix(_PREFIX))
 
 
 def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each bucket that has any, in their order, by bucket; the columns of keys have no nulls."""
+    """Yield the rows of each non-empty bucket, in row order, by bucket; key columns contain no nulls."""
     if not rows.num_rows:
         return
     keys = rows.select(definition.bucket_by).combine_chunks().to_batches()[0]
@@ -268,7 +268,7 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
 
 
 def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return the places at which each number stands, in their order, by number."""
+    """Return the indexes of each number, ascending, by number in ascending order."""
     order = np.argsort(numbers, kind="stable")
     sorted_numbers = numbers[order]
     starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))

@@ -1,12 +1,12 @@
-"""Keys: tuples that compare as rows are sorted, their JSON, the columns that have them, and ranges of them.
+"""Keys as tuples that compare in row order, with their JSON, their columns, and ranges of them.
 
-A key is a tuple with a value for each key column: the bytes of strings and binaries, days of a date, microseconds of a
-timestamp, the unscaled integer of a decimal, integers and booleans as they are. The bytes of a string are UTF-8, or any
-others that Spark has there. Tuples compare as the rows of a run are sorted. A tuple that ends early is a prefix, and
-comes before all keys that begin with it.
+A key is a tuple with one stored value for each key column: the bytes of strings and binaries, the days of a date, the
+microseconds of a timestamp, the unscaled integer of a decimal, and integers and booleans unchanged. The bytes of a
+string are UTF-8, or other bytes if Spark stored them. Tuples compare in the order of the rows of a run. A shorter tuple
+is a prefix, and sorts before all keys that begin with it.
 
-Ranges, as purges have them, go from a key on, up to another one, which is not in them. Both may be prefixes. The empty
-prefix comes before all keys; None as the end is behind all of them.
+A range, as in a purge, includes its start and excludes its end. Both may be prefixes. The empty prefix sorts before all
+keys; None as the end is after all keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KeyRange = tuple[Key, Key | None]
 PRECISION_MAX = 18  # of decimals whose unscaled integer has 64 bits
 _INT_BITS = 32
 _RANK_BYTES = 8
-# Of a number, given how many bytes a value has: those of the next value behind them say nothing.
+# By number of bytes of a value: clears the bytes that follow a short value, which belong to the next value.
 _RANK_MASKS = np.array([(1 << 64) - (1 << 8 * (_RANK_BYTES - length)) for length in range(_RANK_BYTES + 1)], np.uint64)
 
 
@@ -53,12 +53,12 @@ def is_key_type(arrow: pa.DataType) -> bool:
 
 
 def encode_key(key: Key) -> list[Any]:
-    """Return a key, or a prefix of one, as plain JSON: bytes in base64, all others as they are."""
+    """Return a key, or a prefix of a key, as plain JSON: bytes in base64, other values unchanged."""
     return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in key]
 
 
 def decode_key(text: Sequence[Any]) -> Key:
-    """Return the key that `encode_key` wrote; a ValueError for other values."""
+    """Return the key from `encode_key`; raise a ValueError for other input."""
     key = tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
     if not all(isinstance(value, int | bytes) for value in key):
         raise ValueError(f"a key has {key!r:.80}")
@@ -66,7 +66,7 @@ def decode_key(text: Sequence[Any]) -> Key:
 
 
 def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
-    """Raise a ValueError unless a key, or a prefix of one, has stored values of its columns' types."""
+    """Raise a ValueError unless a key, or a prefix of a key, has stored values of its columns' types."""
     if len(key) > len(kinds):
         raise ValueError(f"a key has {len(key)} values, and the store has {len(kinds)} key columns")
     for value, kind in zip(key, kinds, strict=False):
@@ -77,7 +77,7 @@ def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
 
 
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
-    """Return the value of a key column in Arrow."""
+    """Return the value of a key column as an Arrow scalar."""
     if isinstance(value, bytes):
         return text_scalar(value, arrow)
     if pa.types.is_decimal(arrow):
@@ -86,10 +86,10 @@ def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
 
 
 def shown_value(value: pa.Scalar) -> str:
-    """Return a value of a key column for an error, also one that Python does not have."""
+    """Return a value of a key column for an error, even if Python cannot represent it."""
     try:
         return repr(value.as_py())
-    except OverflowError:  # a day or a time
+    except OverflowError:  # a date or a timestamp
         return str(value.cast(pa.string()))
     except UnicodeDecodeError:
         return repr(value.as_buffer().to_pybytes())
@@ -101,19 +101,19 @@ def is_byte_key(kind: pa.DataType) -> bool:
 
 
 def is_hashed_as_int(kind: pa.DataType) -> bool:
-    """Return True for the types that Spark hashes as an int: those of at most 32 bits; it hashes others as a long."""
+    """Return True for types of at most 32 bits, which Spark hashes as an int; it hashes wider ones as a long."""
     return not pa.types.is_decimal128(kind) and bool(kind.bit_width <= _INT_BITS)
 
 
 def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
-    """Return the stored values of a key column that is neither string nor binary; anything where it is null."""
+    """Return the stored values of a key column that is neither string nor binary; undefined at nulls."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return values_of(array.cast(pa.uint8()), np.int8)
     if pa.types.is_decimal128(kind):
         if not len(array):
             return np.empty(0, np.int64)
-        # Their lower half has all that 18 digits need, and its sign.
+        # The lower half contains all 18 digits, and the sign.
         return np.frombuffer(array.buffers()[1], "<i8", 2 * len(array), 16 * array.offset)[::2]
     return values_of(array, f"<i{kind.bit_width // 8}")
 
@@ -134,17 +134,17 @@ def key_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def bools_of(array: pa.Array) -> NDArray[np.bool_]:
-    """Return the values of a boolean column; anything where it is null."""
+    """Return the values of a boolean column; undefined at nulls."""
     return values_of(array.cast(pa.uint8()), np.bool_)
 
 
 class StoredKeys:
-    """The keys of rows; their columns, at least one, have no nulls."""
+    """The keys of rows with at least one key column; the columns contain no nulls."""
 
     __slots__ = ("_columns",)
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
-        # Of a view, an item comes as an int of Python; of one that is not aligned, it cannot be taken.
+        # Items of a memoryview are Python ints; unaligned buffers do not support item access.
         self._columns = [
             _Strings(column)
             if is_byte_key(column.type)
@@ -179,27 +179,27 @@ class _Strings:
 
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return rows sorted by columns of any names."""
+    """Return rows sorted by columns with arbitrary names."""
     return rows.take(from_numpy(order_of([rows[name].combine_chunks() for name in names]), pa.int64()))
 
 
 def order_of(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """Return the numbers of rows by columns without nulls; rows that are alike stay in their order.
+    """Return the row numbers sorted by columns without nulls; the sort is stable.
 
-    By 64 bits of each value, as far as these tell values apart: inputs that are sorted take half of the time.
+    Sorts by 64 bits of each value if these distinguish all values, which halves the time for sorted input.
     """
     if all(is_key_type(column.type) for column in columns):
         ranks = [_first_bytes(column) if is_byte_key(column.type) else key_integers(column) for column in columns]
         order: NDArray[np.int64] = np.lexsort(ranks[::-1]) if len(ranks) > 1 else np.argsort(ranks[0], kind="stable")
         if _tell_apart(ranks, columns, order):
             return order
-    names = [str(number) for number in range(len(columns) + 1)]  # where Arrow takes a name, `.a` is a path to a field
+    names = [str(number) for number in range(len(columns) + 1)]  # if Arrow expects a name, `.a` is a path to a field
     rows = pa.table([*columns, from_numpy(np.arange(len(columns[0])), pa.int64())], names=names)
     return values_of(pc.sort_indices(rows, [(name, "ascending") for name in names]), np.uint64).astype(np.int64)
 
 
 def _tell_apart(ranks: Sequence[NDArray[Any]], columns: Sequence[pa.Array], order: NDArray[np.int64]) -> bool:
-    """Return True if rows that are neighbours in an order, and whose ranks are alike, are alike."""
+    """Return True if adjacent rows of an order with equal ranks are equal."""
     is_same = np.ones(max(len(order) - 1, 0), np.bool_)
     for column, column_ranks in zip(columns, ranks, strict=True):
         in_order = column_ranks[order]
@@ -213,7 +213,7 @@ def _tell_apart(ranks: Sequence[NDArray[Any]], columns: Sequence[pa.Array], orde
 
 
 def _first_bytes(column: pa.Array) -> NDArray[np.uint64]:
-    """Return eight bytes of each value as a number, behind those with which all values begin; zeros where it ends."""
+    """Return eight bytes of each value as an integer, after the common prefix of all values, padded with zeros."""
     if not len(column):
         return np.empty(0, np.uint64)
     offsets, content = string_parts(column)
@@ -230,7 +230,7 @@ def _first_bytes(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def first_fall(columns: Sequence[pa.Array]) -> int | None:
-    """Return the first row whose key is not less than that of the next row; None if all keys rise."""
+    """Return the first row whose key is not less than the key of the next row; None if keys ascend strictly."""
     if len(columns[0]) <= 1:
         return None
     rises: NDArray[np.bool_] | None = None
@@ -250,7 +250,7 @@ def first_fall(columns: Sequence[pa.Array]) -> int | None:
 
 
 def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """Return the same keys as the fewest ranges, in order; empty ranges are left out."""
+    """Return the union of ranges as the fewest ranges, in order, without empty ranges."""
     merged: list[KeyRange] = []
     for start, end in sorted(ranges, key=lambda key_range: key_range[0]):
         if end is not None and end <= start:
@@ -264,7 +264,7 @@ def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
 
 
 def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) -> tuple[KeyRange, ...]:
-    """Return the part of ranges that lies in the range from `start` to `end`, as `union` does."""
+    """Return the intersection of ranges with the range from `start` to `end`, in the form of `union`."""
     return union(
         (max(each_start, start), end if each_end is None else each_end if end is None else min(each_end, end))
         for each_start, each_end in ranges
@@ -272,12 +272,12 @@ def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) ->
 
 
 def overlap(ranges: Iterable[KeyRange], first: Key, last: Key) -> bool:
-    """Return True if a range has a key from `first` to `last`, both included."""
+    """Return True if a range contains a key from `first` to `last`, both inclusive."""
     return any(start <= last and (end is None or first < end) for start, end in ranges)
 
 
 def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    """Return for each row whether its key is in one of the ranges; `columns` are those of the keys."""
+    """Return for each row whether one of the ranges contains its key; `columns` are the key columns."""
     flags = np.zeros(len(columns[0]), np.bool_)
     for start, end in ranges:
         inside = _reach(columns, start)
@@ -286,7 +286,7 @@ def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[
 
 
 def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
-    """Return the key before which all keys are that begin with a prefix, or are before it; None if all keys are."""
+    """Return the exclusive end of the keys that begin with a prefix or sort before it; None if no key is greater."""
     for place in reversed(range(len(prefix))):
         value = prefix[place]
         if isinstance(value, bytes):
@@ -302,7 +302,7 @@ def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
 
 
 def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
-    """Return the ranges that `encode_ranges` wrote."""
+    """Return the ranges from `encode_ranges`."""
     return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
 
 
@@ -326,7 +326,7 @@ def _least(kind: pa.DataType) -> int:
 
 
 def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:
-    """Return for each row whether its key is the bound, begins with it, or comes after it."""
+    """Return for each row whether its key is equal to the bound, begins with it, or sorts after it."""
     reached = np.ones(len(columns[0]), np.bool_)
     for column, value in reversed(list(zip(columns, bound, strict=False))):
         scalar = to_scalar(value, column.type)

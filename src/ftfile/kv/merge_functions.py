@@ -1,7 +1,7 @@
-"""Merge functions: one value of two, of which one is older.
+"""Merge functions, which combine an older and a newer value into one value.
 
-A null is no value: functions get pairs of values, and of a value and a null the value stays. So `combine` works on two
-arrays of the same length without nulls, and is associative: jobs combine neighbours in any grouping.
+Nulls are ignored: a value and a null give the value, and functions receive only pairs of values. `combine` takes two
+arrays of the same length without nulls. It must be associative, because jobs combine adjacent values in any grouping.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     Pair = Callable[[Any, Any], Any]
 
 
-# The newest value, also a null: rows that are merged this way in all columns are plain upserts.
+# The newest value, even if it is null. If all columns are merged this way, merges are upserts.
 LAST = "last"
 
 _PRECISION_MAX = 38
-_SUM_DIGITS = 10  # a sum of decimals has as many digits more, as Spark's has
-# Digits of a 64-bit integer, and so of any number of values.
+_SUM_DIGITS = 10  # digits that a sum of decimals adds, as in Spark
+# Digits of a 64-bit integer, which also bound the number of summed values.
 _LONG_DIGITS = 19
-_EXACT = decimal.Context(prec=4 * _PRECISION_MAX)  # for any number of decimals
+_EXACT = decimal.Context(prec=4 * _PRECISION_MAX)  # exact for any number of decimals
 
 
 class MergeFunction(Protocol):
-    """A way to combine values, made without arguments."""
+    """A way to combine values; the class is instantiated without arguments."""
 
     def combine(self, older: pa.Array, newer: pa.Array, /) -> pa.Array:
-        """Return an array of the same length and type: at each place the value for both.
+        """Return an array of the same length and type with the combined value at each index.
 
-        Neither array has nulls. It may be called with any pairs of neighbours, any number of times, in any process.
+        Neither array contains nulls. Any process may call it with any adjacent pairs, any number of times.
         """
 
 
 def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
     """Add values of the type that `_summing_type` returned."""
-    return pc.add_checked(older, newer).cast(older.type)  # Arrow's sum of decimals has a digit more
+    return pc.add_checked(older, newer).cast(older.type)  # Arrow's sum of decimals has one more digit
 
 
 def _summing_type(values: pa.Array, count: int) -> pa.DataType:
@@ -68,11 +68,11 @@ def _sum_of_two(older: Any, newer: Any) -> Any:  # noqa: ANN401 - integers, floa
         return _EXACT.add(older, newer)
     if isinstance(older, float):
         return float(older) + float(newer)
-    return operator.index(older) + operator.index(newer)  # those of numpy have 64 bits
+    return operator.index(older) + operator.index(newer)  # integers of numpy have 64 bits
 
 
 def _narrow_sum(total: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
-    """Return a sum as its column has it; raise an OverflowError if it has no place there."""
+    """Return a sum in its column's type; raise an OverflowError if it does not fit."""
     if pa.types.is_decimal(kind):
         total = total.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_EXACT)
         is_in_column = not total or total.adjusted() < kind.precision - kind.scale
@@ -99,7 +99,7 @@ def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
     maxima = _chosen(pc.max_element_wise, older, newer)
     if not pa.types.is_floating(maxima.type):
         return maxima
-    # Arrow prefers numbers; in Spark, NaN is greater than all of them.
+    # Arrow prefers numbers; in Spark, NaN is greater than all numbers.
     is_nan = pc.or_(pc.is_nan(older), pc.is_nan(newer))
     return pc.if_else(is_nan, pa.scalar(np.nan, maxima.type), maxima)
 
@@ -107,7 +107,7 @@ def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
 def _chosen(choose: Combine, older: pa.Array, newer: pa.Array) -> pa.Array:
     if not pa.types.is_timestamp(older.type):
         return choose(older, newer)
-    plain = pa.timestamp(older.type.unit)  # there is no kernel for times with a zone
+    plain = pa.timestamp(older.type.unit)  # Arrow has no kernel for timestamps with a time zone
     return choose(older.view(plain), newer.view(plain)).view(older.type)
 
 
@@ -122,7 +122,7 @@ def _append(older: pa.Array, newer: pa.Array) -> pa.Array:
 
 
 def _summed(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of a sum, that of Spark's `sum`."""
+    """Return the type of a sum, as in Spark's `sum`."""
     if pa.types.is_integer(kind):
         return pa.int64()
     if pa.types.is_floating(kind):
@@ -142,18 +142,18 @@ def _appended(kind: pa.DataType) -> pa.DataType | None:
 
 
 class _Own(NamedTuple):
-    """A function that ftfile brings."""
+    """A built-in merge function."""
 
     combine: Combine
-    pair: Pair  # the same for two values of Python
-    type_of: Callable[[pa.DataType], pa.DataType | None]  # of its column, for values of a type; None if it takes none
+    pair: Pair  # the same for two Python values
+    type_of: Callable[[pa.DataType], pa.DataType | None]  # type of the column by value type; None if unsupported
     wide_type: Callable[[pa.Array, int], pa.DataType] = lambda values, _: values.type  # see the function `wide_type`
-    narrow: Callable[[Any, pa.DataType], Any] = lambda value, _: value  # of a column's type, at the end
+    narrow: Callable[[Any, pa.DataType], Any] = lambda value, _: value  # casts to the column type, at the end
 
 
 _FUNCTIONS = {
     "append": _Own(_append, operator.add, _appended),
-    "coalesce": _Own(lambda _, newer: newer, lambda _, newer: newer, lambda kind: kind),  # nulls never come here
+    "coalesce": _Own(lambda _, newer: newer, lambda _, newer: newer, lambda kind: kind),  # the arrays contain no nulls
     "max": _Own(_max, _greater, _ordered),
     "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _lesser, _ordered),
     "sum": _Own(_sum, _sum_of_two, _summed, _summing_type, _narrow_sum),
@@ -161,12 +161,12 @@ _FUNCTIONS = {
 
 
 def is_merge_name(name: str) -> bool:
-    """Return True for `last`, and for the name of a function that ftfile brings."""
+    """Return True for `last`, and for the name of a built-in function."""
     return name == LAST or name in _FUNCTIONS
 
 
 def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
-    """Return the type of merged values, that of sums wider, as in Spark; ConfigError for a function that takes none."""
+    """Return the type of merged values, wider for sums, as in Spark; ConfigError for an unsupported type."""
     if name == LAST:
         return kind
     if name not in _FUNCTIONS:
@@ -179,17 +179,17 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
 
 
 def wide_type(name: str, values: pa.Array, count: int) -> pa.DataType:
-    """Return the type in which up to `count` of some values are combined: no result of a pair is beyond it."""
+    """Return a type wide enough to combine up to `count` values: no intermediate result overflows."""
     return _FUNCTIONS[name].wide_type(values, count) if name in _FUNCTIONS else values.type
 
 
 @lru_cache
 def merge_function(name: str) -> MergeFunction:
-    """Return the function of a name, not `last`, or an object of the user's class `module:Class`.
+    """Return the function with a name other than `last`, or an instance of the user's class `module:Class`.
 
     Raises:
-        ConfigError: there is none.
-        UserCodeError: the class cannot be made an object of.
+        ConfigError: it does not exist.
+        UserCodeError: the class cannot be instantiated.
     """
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
@@ -207,7 +207,7 @@ def merge_function(name: str) -> MergeFunction:
 
 
 def combine_pairs(name: str, older: pa.Array, newer: pa.Array) -> pa.Array:
-    """Return the value of each pair; TypeError for a class that returns something else, beside what it raises."""
+    """Return the value of each pair; TypeError if a class returns an invalid result. Its own errors propagate."""
     combined = merge_function(name).combine(older, newer)
     if not isinstance(combined, pa.Array) or len(combined) != len(older):
         raise TypeError(f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values")
@@ -215,13 +215,13 @@ def combine_pairs(name: str, older: pa.Array, newer: pa.Array) -> pa.Array:
 
 
 def combine_values(name: str, values: Sequence[Any], kind: pa.DataType) -> Any:  # noqa: ANN401
-    """Return the value of values of Python, old to new, as arrays of the type would have it; None if there is none.
+    """Return the merged value of Python values, old to new, equal to merging arrays of the type; None without values.
 
-    Pairs of neighbours are combined in rounds, as of arrays, so that sums of floats are the same.
+    Adjacent pairs are combined in rounds, as for arrays, so that sums of floats are identical.
 
     Raises:
-        OverflowError: the column has no place for a sum.
-        Exception: what a class of the user raises.
+        OverflowError: a sum does not fit into the column.
+        Exception: any error of a user's class.
     """
     builtin = _FUNCTIONS.get(name)
     pair = builtin.pair if builtin is not None else partial(_pair_by_class, name, kind)

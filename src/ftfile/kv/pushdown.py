@@ -1,4 +1,4 @@
-"""The keys, buckets and ranges that conditions leave, and the share of each task that reads them."""
+"""The keys, buckets and ranges that match pushed filters, and the share of each task that reads them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
 
 class Condition(NamedTuple):
-    """Values that a key column may have."""
+    """A condition on the values of a key column."""
 
-    column: str  # of the key
-    values: frozenset[int | bytes] | None = None  # the only ones; None for all that are within the bounds
-    bounds: KeyRange = ((), None)  # the least value; and one greater than all
+    column: str  # a key column
+    values: frozenset[int | bytes] | None = None  # allowed values; None for all values within the bounds
+    bounds: KeyRange = ((), None)  # least value, and exclusive end
 
 
 def condition_of(
     definition: StoreDefinition, column: str, comparison: Comparison, values: Sequence[Any]
 ) -> Condition | None:
-    """Return the condition that a key column is among values of users, or compares so to the only one.
+    """Return the condition that a key column is one of the user's values, or compares with a single value.
 
-    A null is equal to no value of a key. None comes back if the values are not of the column's type.
+    A null does not match any key. Returns None if the values are not of the column's type.
     """
     to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
     try:
@@ -60,26 +60,26 @@ def condition_of(
     return Condition(column, bounds=bounds[comparison])
 
 
-# A task looks up as many keys at once, or scans as many ranges.
+# Maximum number of keys that one task looks up, and of ranges that it scans.
 KEYS_MAX, RANGES_MAX = 10_000, 1_000
-# A task reads about as much of a bucket at most; neighbouring buckets share one up to the other.
+# A task reads about this much of one bucket at most; neighbouring buckets share a task up to the second limit.
 SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 
 
 class Selection(NamedTuple):
     """The part of a store to read."""
 
-    keys: pa.Table | None  # the key columns, if these are all; None if keys are not known one by one
-    buckets: frozenset[int] | None  # None for all of them
-    ranges: tuple[KeyRange, ...]  # of keys, apart and rising
-    met: frozenset[int]  # the numbers of conditions that all rows of the selection meet
+    keys: pa.Table | None  # the key columns of all keys; None if the keys are not listed
+    buckets: frozenset[int] | None  # None for all buckets
+    ranges: tuple[KeyRange, ...]  # of keys, disjoint and ascending
+    met: frozenset[int]  # numbers of the conditions that every selected row meets
 
 
 EVERYTHING = Selection(None, None, (((), None),), frozenset())
 
 
 def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Selection:
-    """Return the part of a store with all keys that meet conditions, and perhaps others."""
+    """Return a part of a store that contains all keys that meet the conditions, and possibly other keys."""
     columns = {name: _together(name, conditions) for name in definition.keys}
     listed = [columns[name].values for name in definition.keys]
     if _is_at_most(KEYS_MAX, listed):
@@ -97,7 +97,7 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
 
 
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
-    """Return the condition that is met where all of a column are."""
+    """Return the conjunction of all conditions on a column."""
     mine = [condition for condition in conditions if condition.column == column]
     start = max((condition.bounds[0] for condition in mine), default=())
     end = min((condition.bounds[1] for condition in mine if condition.bounds[1] is not None), default=None)
@@ -109,13 +109,13 @@ def _together(column: str, conditions: Iterable[Condition]) -> Condition:
 
 
 def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
-    """Return the ranges of keys by their first columns, and the columns whose conditions they meet."""
+    """Return the key ranges by leading columns, and the columns whose conditions they meet."""
     depth = 0
     while _is_at_most(RANGES_MAX, [condition.values for condition in columns[: depth + 1]]):
         depth += 1
     used = {condition.column for condition in columns[:depth]}
     last = columns[depth]
-    first, behind_last = last.bounds  # all, if there are too many values
+    first, behind_last = last.bounds  # unbounded if there are too many values
     if last.values is None:
         used.add(last.column)
     ranges: list[KeyRange] = []
@@ -142,7 +142,7 @@ def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinitio
 
 
 class BucketShare(NamedTuple):
-    """Ranges of keys, apart and rising, in one bucket."""
+    """Key ranges in one bucket, disjoint and ascending."""
 
     bucket: int
     ranges: tuple[KeyRange, ...]
@@ -153,14 +153,15 @@ def shares_of(
 ) -> list[tuple[BucketShare, ...]]:
     """Return the shares of each task that reads a selection of runs, by bucket.
 
-    A bucket with more than `split_bytes` is read by several tasks; neighbours with no more than `join_bytes` by one.
+    A bucket with more than `split_bytes` is split over several tasks. One task reads neighbouring buckets of up to
+    `join_bytes` in total.
     """
     groups = packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes)
     return [tuple(share for share, _ in group) for group in groups]
 
 
 def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
-    """Yield a share for each bucket with rows, and more for a large one, each with the bytes of its runs."""
+    """Yield one share for each bucket with rows, several for a large bucket, with the bytes of its runs."""
     for name, members in runs_by_bucket(runs).items():
         number = bucket_number(name)
         if selection.buckets is None or number in selection.buckets:
@@ -172,7 +173,7 @@ def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -
 
 
 def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
-    """Yield ranges of a bucket with about as many bytes, cut where runs begin: large ones are apart."""
+    """Yield ranges of a bucket of about equal size in bytes, cut at the first keys of runs."""
     start: Key = ()
     size_bytes = 0
     for run in sorted((run for run in runs if run.metadata.keys), key=lambda run: run.begins):

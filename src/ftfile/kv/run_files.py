@@ -1,6 +1,6 @@
-"""Runs in files: those of an attempt in one file, and runs opened where they lie, mapped or read piece by piece.
+"""Files of runs: writing the runs of an attempt to one file, and opening recorded runs, memory-mapped or by range.
 
-Each begins at a multiple of 64 bytes. Small runs that are neighbours in a file are read by one call.
+Each run begins at a multiple of 64 bytes. One call reads small runs that are adjacent in a file.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 _ALIGNMENT = 64
-# Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
+# Maximum number of mapped files of a process, each with a descriptor. Many systems allow 1,024 per process.
 _MAPPED_MAX = 400
-# Of all files together.
+# For all files together.
 _RANGE_BYTES = 16 << 20
-# Bytes between two runs that cost less than a call.
+# Reading a gap of this size between two runs is cheaper than another call.
 _GAP_BYTES = 64 << 10
 
 
@@ -70,15 +70,14 @@ class RunSpool:
 
     @property
     def position(self) -> int:
-        """Return the bytes in the file; they grow while a run is written."""
+        """Return the number of bytes in the file; it grows while a run is written."""
         return self._file.position
 
     def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> StagedSegment:
-        """Append a run of a bucket, and return it with its metadata, of which the position is not known yet.
+        """Append a run of a bucket, and return it with its metadata, whose position is not known yet.
 
-        Its rows are those that `fold` returned, all with the columns of the first batch. Keys in the ranges of its
-        purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
-        use any more.
+        Its rows are results of `fold`, all with the columns of the first batch. Its purges end keys in all earlier
+        runs; without rows, the run contains only purges. If `write_run` fails, the file must be discarded.
         """
         from ftfile.write.stage import StagedRange  # noqa: PLC0415 - readers write nothing
 
@@ -87,7 +86,7 @@ class RunSpool:
         rows = iter(batches)
         first = next(rows, None)
         extra_fields = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
-        schema = pa.schema([*self._definition.schema, *extra_fields])  # where keys are never null
+        schema = pa.schema([*self._definition.schema, *extra_fields])  # which declare key columns not null
 
         def counted_batches() -> Iterator[pa.RecordBatch]:
             nonlocal ops, deletes, plain_bytes
@@ -106,7 +105,7 @@ class RunSpool:
     def write_all(
         self, runs: Iterable[tuple[str, Iterable[pa.RecordBatch], Sequence[KeyRange]]]
     ) -> list[StagedSegment]:
-        """Write runs, and make them durable; if that fails, remove the file. Arguments are those of `write`."""
+        """Write runs, and make them durable; if that fails, delete the file. For arguments see `write`."""
         try:
             written = [self.write(*run) for run in runs]
             self.end()
@@ -120,19 +119,19 @@ class RunSpool:
         self._stage.end(self._file)
 
     def discard(self) -> None:
-        """Remove the file if possible, ended or not: nobody refers to it."""
+        """Delete the file if possible, ended or not; no record refers to it."""
         self._stage.drop(self._file)
 
 
 class RangeReader(Protocol):
-    """A file of which ranges are read."""
+    """A file that is read by ranges."""
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes of the file: fewer only at its end."""
 
 
 class _OpenFile:
-    """A file that is closed when nothing reads it any more; opened for each read where it may not be mapped."""
+    """A file, closed once it is no longer referenced. A mappable file that is not mapped is opened for each read."""
 
     def __init__(self, fs: FileSystem, path: str, *, maps: bool) -> None:
         self._fs, self._path = fs, path
@@ -157,14 +156,14 @@ class _OpenFile:
             return file.read_at(offset, length)
 
 
-# Blocks in the cache hold them, too, when nothing reads the file any more.
+# Cached blocks keep a mapping alive after the file is no longer referenced.
 _mappings: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OpenFiles:
-    """The files of a directory that are open for reading, each once. Several threads may use it.
+    """The open files of a directory, each open once. Thread-safe.
 
-    Those that are read once are not mapped: bytes that are mapped count as memory of the process.
+    Files that are read only once are not mapped, because mapped bytes count as memory of the process.
     """
 
     def __init__(self, fs: FileSystem, *, maps: bool = True) -> None:
@@ -174,10 +173,10 @@ class OpenFiles:
         self._files: weakref.WeakValueDictionary[str, _OpenFile] = weakref.WeakValueDictionary()
 
     def open(self, path: str) -> RangeReader:
-        """Return a file, which stays open as long as it is referred to.
+        """Return a file, which stays open while it is referenced.
 
         Raises:
-            NotFound: there is no such file; reading it may raise that, too.
+            NotFound: the file does not exist; reads may raise it, too.
             StorageError: the store failed.
         """
         if (file := self._files.get(path)) is None:
@@ -188,12 +187,12 @@ class OpenFiles:
 
 
 def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
-    """Return the run of a segment, whose index is read and verified; blocks and pages are when they are used.
+    """Return the reader of a run. Its index is read and verified now, blocks and pages when they are used.
 
     Raises:
-        CorruptData: its bytes are not those that were written.
-        ConfigError: it is encrypted, and its key is not known.
-        NotFound: its file is not there: the version is no longer kept.
+        CorruptData: its bytes differ from the bytes that were written.
+        ConfigError: the run is encrypted, and its key is unknown.
+        NotFound: its file does not exist: the version is no longer kept.
         StorageError: the store failed.
     """
     file = files.open(add.path)
@@ -205,7 +204,7 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
     if add.filters:
         if add.filters != (AesGcm.name,):
             raise ConfigError(f"{add.path!r} has the filters {', '.join(add.filters)}: runs only support {AesGcm.name}")
-        Chain.for_reading(add.filters, keys := keys_of(files.fs)).decoder("")  # refuses to go on without keys
+        Chain.for_reading(add.filters, keys := keys_of(files.fs)).decoder("")  # raises without keys
         assert keys is not None
         identity = storage_identity("segment", add.path, add.offset)
         plain = DecryptedRanges(read_range, add.length, add.path, keys, identity, add.logical_length).read_at
@@ -213,9 +212,9 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
 
 
 class CoalescingFiles(OpenFiles):
-    """Files some of whose runs are read soon, about in the order in which they lie there. Threads may share it.
+    """Files with runs that will be read soon, about in file order. Thread-safe.
 
-    The first read of a run fetches its neighbours, too, as far as memory for all files allows.
+    The first read of a run also fetches adjacent runs, within the memory limit for all files.
     """
 
     def __init__(self, files: OpenFiles, adds: Iterable[Add]) -> None:
@@ -225,25 +224,25 @@ class CoalescingFiles(OpenFiles):
         for add in adds:
             by_path[add.path].add((add.offset, add.offset + add.length))
         bytes_max = _RANGE_BYTES // max(len(by_path), 1)
-        # Path, first byte and end of what is fetched as a whole when bytes of it are first read.
+        # Path, first byte and end of each range that is fetched completely when it is first read.
         self._ranges = [
             (path, *bounds) for path, runs in sorted(by_path.items()) for bounds in _coalesced(sorted(runs), bytes_max)
         ]
         self._contents: Shelf[bytes | memoryview] = Shelf(len(self._ranges))
         self._locks = [threading.Lock() for _ in self._ranges]
-        # Where a file goes on to its next range, the last one may still be wanted.
+        # When reads of a file move to its next range, the previous range may still be needed.
         self._cache = Cache(2 * _RANGE_BYTES)
 
     def open(self, path: str) -> RangeReader:
-        """Return a file that is opened when it is read first, which raises as `OpenFiles.open`."""
+        """Return a file that is opened on first read, which raises the same errors as `OpenFiles.open`."""
         return _LateFile(self, path)
 
     def opened(self, path: str) -> RangeReader:
-        """Return a file of the others, which is read beside all ranges."""
+        """Return a file of the wrapped `OpenFiles`, for reads outside of the ranges."""
         return self._others.open(path)
 
     def read_at(self, file: _LateFile, offset: int, length: int) -> bytes | memoryview:
-        """Return bytes of a file, of the range that has them if there is one."""
+        """Return bytes of a file, from the range that contains them if there is one."""
         path, ranges = file.path, self._ranges
         number = bisect_right(ranges, (path, offset, math.inf)) - 1
         range_path, start, end = ranges[number] if number >= 0 else ("", 0, 0)
@@ -257,12 +256,12 @@ class CoalescingFiles(OpenFiles):
         return content[offset - start : offset - start + length]
 
     def fetch_first(self) -> None:
-        """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
+        """Fetch the first range of each file in parallel: levels that open in parallel begin with the same file."""
         starts = {path: start for path, start, _ in reversed(self._ranges)}
         parallel(self.fs, lambda path: self.open(path).read_at(starts[path], 0), [*starts])
 
     def release(self) -> None:
-        """Forget what was fetched, and fetch no more than is asked for from now on."""
+        """Drop all fetched ranges; later reads fetch only the requested bytes."""
         self._ranges = []
         self._cache.resize(0)
 
@@ -276,7 +275,7 @@ class _LateFile:
 
     @property
     def opened(self) -> RangeReader:
-        """Return the file that is open."""
+        """Return the open file."""
         if self._opened is None:
             self._opened = self._files.opened(self.path)
         return self._opened
@@ -286,7 +285,7 @@ class _LateFile:
 
 
 def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:
-    """Return the ranges that have several of these runs of a file, sorted by offset."""
+    """Return the ranges that contain several of these runs of a file, sorted by offset."""
     ranges: list[list[tuple[int, int]]] = []
     for start, end in runs:
         if ranges and start - ranges[-1][-1][1] <= _GAP_BYTES and end - ranges[-1][0][0] <= bytes_max:

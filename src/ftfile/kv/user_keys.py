@@ -1,4 +1,4 @@
-"""Keys and rows as users have them: values of Python, or columns of Arrow, from and to those that are stored."""
+"""Conversion of keys and rows between users' values (Python or Arrow) and stored values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     ToStored = Callable[[Any], int | bytes]
 
 
-# Errors of values that a column may have and Python has not: a day after the year 9999, a string that is not UTF-8.
+# Errors for column values that Python cannot represent: a day after the year 9999, a string that is not UTF-8.
 NO_PYTHON_VALUE = (OverflowError, UnicodeDecodeError)
 _BYTES = (bytes, bytearray, memoryview)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -33,7 +33,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
-    """Raise a ConfigError unless a purge has either a start, an end or a prefix, or is of `everything`."""
+    """Raise a ConfigError unless a purge has either a start, an end or a prefix, or `everything` is True."""
     has_range = any(not (bound is None or (isinstance(bound, tuple | list) and not bound)) for bound in bounds)
     if not has_range and not everything:
         raise ConfigError(
@@ -47,34 +47,34 @@ def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
 
 
 class UserKeys:
-    """Turns the keys of users into stored ones, and back."""
+    """Converts keys of users to stored keys, and back."""
 
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
         self._kinds = definition.key_types
         self._converters = [_converter(*column) for column in zip(self._names, self._kinds, strict=True)]
-        # Takes a value, or a tuple with one for each key column; raises as `prefix` does.
+        # Takes a value, or a tuple with one value for each key column; raises the same errors as `prefix`.
         self.to_stored: Callable[[Any], Key] = self._several
         if len(self._names) == 1:
             self.to_stored = self._one_binary if pa.types.is_binary(self._kinds[0]) else self._one
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
-        """Return the value of a stored key; a tuple if a key has several columns."""
+        """Return the value of a stored key; a tuple if the store has several key columns."""
         values = tuple([to_scalar(value, kind).as_py() for value, kind in zip(key, self._kinds, strict=True)])
         return values[0] if len(values) == 1 else values
 
     def columns_of(self, keys: Iterable[Any]) -> pa.RecordBatch:
-        """Return the key columns of keys; raises as `prefix` does."""
+        """Return the key columns of keys; raises the same errors as `prefix`."""
         stored = [*map(self.to_stored, keys)]
         columns = [key_array([key[place] for key in stored], kind) for place, kind in enumerate(self._kinds)]
         return pa.RecordBatch.from_arrays(columns, names=self._names)
 
     def prefix(self, key: Any) -> Key:  # noqa: ANN401 - whatever users have
-        """Return the stored form of a key, or of the first values of one.
+        """Return the stored form of a key, or of the first values of a key.
 
         Raises:
-            TypeError: a value is of a type that its column does not have.
-            ConfigError: there are more values than columns, or one is out of its column's range.
+            TypeError: the type of a value does not match its column.
+            ConfigError: there are more values than columns, or a value is out of its column's range.
         """
         values = key if isinstance(key, tuple) else (key,)
         if len(values) > len(self._names):
@@ -82,10 +82,11 @@ class UserKeys:
         return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
 
     def range_of(self, start: Any, end: Any, prefix: Any = ()) -> KeyRange:  # noqa: ANN401
-        """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
+        """Return the stored form of the range from `start` (inclusive) to `end` (exclusive), below a prefix.
 
-        They are keys, or the first values of one, without the prefix; None for the first key, and for all keys behind.
-        What is no tuple is one value. It raises as `prefix` does, and a ConfigError if no key lies in the range.
+        `start` and `end` are keys, or the first values of keys, without the prefix. None is the first key, or no end. A
+        value that is not a tuple is a single value. Raises the same errors as `prefix`, and a ConfigError if the range
+        is empty.
         """
         first, last = (self.prefix((*_parts(prefix), *_parts(bound))) for bound in (start, end))
         behind_last = behind(last, self._kinds) if end is None else last
@@ -122,13 +123,13 @@ def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def row_type(definition: StoreDefinition) -> Any:  # noqa: ANN401 - a class
-    """Return the type of rows as users get them, a named tuple; None where they get the only value."""
+    """Return the named tuple for rows of several value columns; None for a single value column."""
     names = definition.values
     return None if len(names) == 1 else namedtuple("Row", names, rename=True)  # noqa: PYI024 - names vary
 
 
 def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> list[Any]:
-    """Return the values of a column of rows as Python has them; a ConfigError has the key of one that it has not."""
+    """Return the Python values of a column; a ConfigError names the key of a value that Python cannot represent."""
     try:
         values: list[Any] = column.to_pylist()
     except NO_PYTHON_VALUE as error:
@@ -144,13 +145,13 @@ def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> li
 
 
 def require_keys(keys: object) -> None:
-    """Raise a TypeError for what is no list of keys."""
+    """Raise a TypeError unless `keys` is a list of keys."""
     if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
         raise TypeError(f"keys is of type {type(keys).__name__}: it must be a list of keys, such as ['a', 'b']")
 
 
 def chosen_columns(columns: Sequence[str] | None, names: list[str], prefix: str) -> list[str]:
-    """Return the columns wanted, all of them by default; a ConfigError for one that is no name, or there twice."""
+    """Return the requested columns, by default all; raise a ConfigError for an unknown or repeated name."""
     if columns is None:
         return names
     if isinstance(columns, str) or not set(columns) <= set(names):
@@ -163,14 +164,13 @@ def chosen_columns(columns: Sequence[str] | None, names: list[str], prefix: str)
 def key_columns_of(
     keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, definition: StoreDefinition
 ) -> pa.RecordBatch:
-    """Return the key columns of many keys, in the types of the store; a key with a null is that of no row.
+    """Return the key columns of many keys, cast to the types of the store; a key with a null matches no row.
 
-    Keys are an array where a key has one column, else a table with the key columns, and others that are left out.
+    Keys are an array if the store has one key column, else a table with the key columns. Other columns are ignored.
 
     Raises:
-        TypeError: they are neither.
-        ConfigError: a column is missing, there twice, or of another sort than the column of the store; or a value is
-            out of its range.
+        TypeError: `keys` is neither an array nor a table.
+        ConfigError: a column is missing, repeated, or of an incompatible type; or a value is out of its range.
     """
     names = definition.keys
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
@@ -207,7 +207,7 @@ def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name:
 
 
 def _family_of(kind: pa.DataType) -> object:
-    """Return the family of a type, in which values are alike: strings of any layout, integers of any width."""
+    """Return the family of compatible types of a type: strings of any layout, integers of any width."""
     if pa.types.is_dictionary(kind):
         return _family_of(kind.value_type)
     if pa.types.is_timestamp(kind):
@@ -225,7 +225,7 @@ _FAMILIES: list[tuple[str, Callable[[pa.DataType], bool]]] = [
 
 
 def _converter(name: str, kind: pa.DataType) -> ToStored:
-    """Return the function from a value of a user to the stored one."""
+    """Return the function that converts a user's value to the stored value."""
     if pa.types.is_timestamp(kind):
         return partial(_timestamp, name, _EPOCH if kind.tz is None else _EPOCH.replace(tzinfo=timezone.utc))
     if pa.types.is_decimal128(kind):
@@ -241,7 +241,7 @@ def _converter(name: str, kind: pa.DataType) -> ToStored:
 
 
 def _plain(name: str, types: tuple[type, ...], convert: ToStored, value: Any) -> int | bytes:  # noqa: ANN401
-    """Return the stored value of one that is of a type; the first of the types is the usual one."""
+    """Return the stored value of a value of one of the types; the first type is the usual one."""
     if type(value) is not types[0] and (not isinstance(value, types) or isinstance(value, datetime)):
         raise _other_type(name, value, types[0].__name__)
     try:
@@ -251,7 +251,7 @@ def _plain(name: str, types: tuple[type, ...], convert: ToStored, value: Any) ->
 
 
 def _integer(name: str, end: int, value: Any) -> int:  # noqa: ANN401
-    if type(value) is not int:  # others are numpy's, say
+    if type(value) is not int:  # for example integers of numpy
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise _other_type(name, value, "int")
         value = operator.index(value)
@@ -264,7 +264,7 @@ def _timestamp(name: str, epoch: datetime, value: Any) -> int:  # noqa: ANN401
     if not isinstance(value, datetime) or (value.tzinfo is None) != (epoch.tzinfo is None):
         raise _other_type(name, value, f"a datetime with{'' if epoch.tzinfo else 'out'} a time zone")
     microseconds, rest = divmod(value - epoch, _MICROSECOND)
-    if rest:  # of a Timestamp of pandas
+    if rest:  # nanoseconds of a pandas Timestamp
         raise _no_value(name, value, "it must be in whole microseconds")
     return microseconds
 

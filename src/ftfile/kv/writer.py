@@ -1,4 +1,4 @@
-"""A store's writer, see `write.batch`: rows as runs, each with its operation, folded, by bucket."""
+"""A store's writer, see `write.batch`: it folds rows and appends them as runs with their operations, by bucket."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from ftfile.write.stage import Stage
 
 
-# Rows are in memory as they came, in one piece, sorted, and by bucket.
+# Rows are in memory four times: as received, concatenated, sorted, and by bucket.
 _COPIES = 4
 
-# Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
+# Runs per bucket and batch above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
 
 _log = get_logger(__name__)
 
 
 class RunWriter:
-    """Collects rows, folds those of a key, and appends a run of each bucket to one spool.
+    """Collects rows, folds the rows of each key, and appends a run of each bucket to one spool.
 
-    Rows that take more than `maxOpenBytes` become several runs of a bucket, in their order.
+    Rows of more than `maxOpenBytes` become several runs of a bucket, in row order.
     """
 
     def __init__(self, config: StoreConfig, stage: Stage, bad: BadRecords, now_ms: int) -> None:
@@ -71,17 +71,17 @@ class RunWriter:
         self.segments: list[StagedSegment] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows, in the schema of the config."""
+        """Append rows in the schema of the config."""
         batch = self._without_nulls(self._bad.split_oversized(batch))
         if not batch.num_rows:
             return
         self._held.append(self._with_operations(batch))
-        self._held_bytes += batch.nbytes  # of these rows alone, where batches are slices of a larger one
+        self._held_bytes += batch.nbytes  # counts only these rows, even if batches are slices of a larger batch
         if self._held_bytes >= self._config.common.max_open_bytes // _COPIES:
             self._flush()
 
     def finish(self) -> None:
-        """Write the rows that are left, and end the spool."""
+        """Write the remaining rows, and end the spool."""
         self._flush()
         if self._spool is not None:
             self._spool.end()
@@ -98,7 +98,7 @@ class RunWriter:
             self.segments.append(self._spool.write(bucket, of_bucket.to_batches()))
 
     def _without_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give rows without a key, or without what orders them, to `badRecords`; return the others."""
+        """Pass rows with a null key or null sequence value to `badRecords`; return the other rows."""
         names = list(self._definition.keys)
         if self._definition.sequence is not None:
             names.append(self._definition.sequence)
@@ -115,7 +115,7 @@ class RunWriter:
         return rows_where(batch, is_good)
 
     def _with_operations(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the columns of the store, and of each row what it does; a delete has no values but its sequence's."""
+        """Return the store's columns and the operation of each row; a delete only has its sequence value."""
         definition, deletes = self._definition, self._config.delete_column
         rows = pa.Table.from_batches([batch.select(definition.schema.names)])
         op = MERGE if definition.merge else SET
@@ -134,7 +134,7 @@ class RunWriter:
 
 
 class StoreWrites(Writes[StoreConfig]):
-    """Writes rows as runs; after a commit it vacuums the store, if it is time."""
+    """Writes rows as runs; vacuums the store after a commit if a vacuum is due."""
 
     __slots__ = ()
     batch_writes_do_jobs = True
@@ -181,7 +181,7 @@ class StoreWrites(Writes[StoreConfig]):
             definition = StoreDefinition.from_json(text).naming(config.definition.code)
             planner = Planner(config.plan, definition.key_types, plan.time_ms)
             compactions = planned_compactions(jobs, state, stage.fs, planner)
-        except Exception as error:  # it must not fail the batch, whatever it is
+        except Exception as error:  # no error of a compaction may fail the batch
             _log.warning("this task compacts no runs: %s", error)
             return AssemblyResults()
         compactor = Compactor(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
@@ -193,7 +193,7 @@ class StoreWrites(Writes[StoreConfig]):
 
 
 class PreparedRuns(PreparedBatch[StoreConfig]):
-    """The runs of the checked messages of all tasks; once they are recorded, the store is vacuumed, if it is time.
+    """The runs of the checked messages of all tasks. After they are recorded, the store is vacuumed if a vacuum is due.
 
     Raises:
         ConfigError: the definition of the store was changed since the tasks were planned.
@@ -202,7 +202,7 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
     def __init__(self, config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
         super().__init__(config, author, messages, log)
         definitions = {message.definition for message in messages if message.definition is not None}
-        if not definitions <= {_definition_key(config)}:  # Spark makes the settings of a stream again for the commit
+        if not definitions <= {_definition_key(config)}:  # Spark rebuilds the settings of a stream for the commit
             raise ConfigError(
                 f"path={config.path!r}: the definition of the store changed while a batch was written, for example by "
                 "kv.rebucket or an overwrite: start the query again, and the batch is written with the new definition"
@@ -232,7 +232,7 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
         )
 
     def after_commit(self, _: Committed) -> None:
-        """Vacuum the store, if it is time."""
+        """Vacuum the store, if a vacuum is due."""
         vacuum_if_due(self.config, self.log)
 
 

@@ -1,1 +1,1 @@
-"""A store written by windows, without Spark: puts in memory, a log of windows, and commits of all up to one."""
+"""A store written without Spark: changes in memory, a log of windows, and commits of all windows up to a number."""

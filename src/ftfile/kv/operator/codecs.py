@@ -1,7 +1,7 @@
-"""Codecs: what a user has, as the bytes of a key and of a value, and back; and values, as columns give them back.
+"""Codecs, which convert users' keys and values to bytes and back, and conversion of values to columns.
 
-A store whose key and value are one binary column each takes a codec. `Pairs` makes one of two that ftfile brings: one
-for keys, and one for values. No value is rounded or cut in silence.
+A codec requires one binary key column and one binary value column. `Pairs` combines two built-in parts: one for keys,
+and one for values. No value is rounded or truncated silently.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _FLOAT = struct.Struct("<f")
 
 
 class RowMaker:
-    """Makes the values of columns, as reads give them back, of rows of users."""
+    """Converts users' rows to column values, in the form that reads return."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         self._names = [field.name for field in fields]
         self._makers = [column_values(field).make for field in fields]
 
     def make(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it
-        """Return the values of a row; EncodingError for values that the columns cannot have.
+        """Return the values of a row; EncodingError for values that do not fit the columns.
 
-        A row is a value where there is one column, else a tuple, a list, or a dict by name, in which columns that are
-        missing are null.
+        A row is a value if there is one column, else a tuple, a list, or a dict by name. Columns missing in a dict are
+        null.
         """
         names = self._names
         if len(names) == 1:
@@ -51,7 +51,7 @@ class RowMaker:
 
 
 def column_values(field: pa.Field) -> _Values:
-    """Return the maker of the values of a column."""
+    """Return the converter of a column's values."""
     return _values_of(field.type, f"column {field.name!r}")
 
 
@@ -60,16 +60,16 @@ def _values_of(kind: pa.DataType, where: str) -> _Values:
 
 
 class _Values:
-    """Makes the values of a column of a type; this class lets Arrow make them.
+    """Converts the values of a column; this base class uses Arrow's conversion.
 
-    They are as reads give them back. Values that the column would have others for are refused.
+    Results have the form that reads return. Values that the column would change are refused.
     """
 
     def __init__(self, kind: pa.DataType, where: str) -> None:
         self.kind, self.where = kind, where
 
     def make(self, value: Any) -> Any:  # noqa: ANN401
-        """Return the value of a column; EncodingError if it is none."""
+        """Return the column value of a user's value; EncodingError if it does not fit."""
         if isinstance(value, pa.Scalar):
             value = self._python_value(value)
         if value is None:
@@ -94,7 +94,7 @@ class _Values:
 
 
 def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
-    """Return True if a value is the given one; in a column with a zone, a time without one is in UTC."""
+    """Return True if a value equals the given one; in a column with a zone, a time without a zone is UTC."""
     if type(stored) is int and not hasattr(value, "__index__"):
         return False
     if isinstance(stored, datetime) and stored.tzinfo is not None and isinstance(value, datetime):
@@ -103,7 +103,7 @@ def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
 
 
 class _Plain(_Values):
-    """Makes values of one type of Python, which stay as they are."""
+    """Accepts values of one Python type, unchanged."""
 
     types: ClassVar = {pa.float64(): float, pa.bool_(): bool, pa.date32(): date}
 
@@ -129,7 +129,7 @@ class _ShortFloats(_Values):
         if not isinstance(value, float):
             return super().make(value)
         try:
-            return _FLOAT.unpack(_FLOAT.pack(value))[0]  # rounded, as everywhere
+            return _FLOAT.unpack(_FLOAT.pack(value))[0]  # rounded, as in all float columns
         except OverflowError as error:
             raise self.refusal(value, error) from error
 
@@ -221,11 +221,11 @@ _BY_TEST: list[tuple[Callable[[pa.DataType], bool], type[_Values]]] = [
 
 @runtime_checkable
 class Codec(Protocol):
-    """Turns an event of the user's into the bytes of a key and of a value, and back.
+    """Converts a user's event to the bytes of a key and of a value, and back.
 
-    `store.put(key, value)` calls `key_to_bytes(key)` and `value_to_bytes(value)`: where one event has both, it is given
-    twice. Equal keys have equal bytes, in each process and for ever; others have others. Rows are sorted by these
-    bytes, so ranges of keys are ranges of them.
+    `store.put(key, value)` calls `key_to_bytes(key)` and `value_to_bytes(value)`. If one event contains both, pass it
+    twice. Equal keys must have equal bytes, in every process and permanently; different keys must have different bytes.
+    Rows are sorted by these bytes, so key ranges are ranges of bytes.
     """
 
     def key_to_bytes(self, event: Any, /) -> bytes:  # noqa: ANN401 - the user's
@@ -239,28 +239,28 @@ class Codec(Protocol):
 
 
 class Part(Protocol):
-    """Turns a key or a value into bytes and back."""
+    """Converts a key or a value to bytes and back."""
 
     is_for_keys: bool  # equal values have equal bytes
 
     def to_bytes(self, value: Any, /) -> bytes:  # noqa: ANN401
-        """Return the bytes of a value; EncodingError if it has none."""
+        """Return the bytes of a value; EncodingError if the value is not supported."""
 
     def from_bytes(self, data: bytes, /) -> Any:  # noqa: ANN401
-        """Return the value that `to_bytes` was given."""
+        """Return the value that was passed to `to_bytes`."""
 
 
 class Pairs:
     """The codec of keys of one kind and values of another; reads return the value.
 
     Raises:
-        TypeError: it is given no parts.
-        ConfigError: the part for keys gives equal keys different bytes.
+        TypeError: an argument is not a part.
+        ConfigError: the part for keys may encode equal keys as different bytes.
     """
 
     def __init__(self, keys: Part, values: Part) -> None:
         for name, part in (("keys", keys), ("values", values)):
-            # An int has these functions, too.
+            # An int also has attributes with these names.
             if isinstance(part, type | int) or not hasattr(part, "to_bytes") or not hasattr(part, "from_bytes"):
                 raise TypeError(f"{name}={part!r}: it must be a part of a codec, such as Text()")
         if not keys.is_for_keys:
@@ -282,7 +282,7 @@ class Pairs:
 
 
 class Bytes:
-    """Bytes, as they are."""
+    """Bytes, unchanged."""
 
     is_for_keys = True
 
@@ -298,7 +298,7 @@ class Bytes:
 
 
 class Text:
-    """Text in UTF-8, in the order of code points."""
+    """Text in UTF-8, in code point order."""
 
     is_for_keys = True
 
@@ -317,7 +317,7 @@ class Text:
 
 
 class Int64:
-    """Integers of 64 bits with a sign, as 8 bytes in the same order."""
+    """Signed 64-bit integers, as 8 bytes in the same order."""
 
     is_for_keys = True
 
@@ -325,7 +325,7 @@ class Int64:
     _SHIFT = 1 << 63
 
     def to_bytes(self, value: int) -> bytes:
-        """Return the integer, moved up by 2**63, the most significant byte first."""
+        """Return the integer plus 2**63, in big-endian order."""
         if type(value) is not int or not -self._SHIFT <= value < self._SHIFT:
             raise EncodingError(f"{value!r} is not a signed 64-bit int")
         return self._BYTES.pack(value + self._SHIFT)
@@ -337,12 +337,12 @@ class Int64:
 
 
 class Json:
-    """Plain JSON in UTF-8, without blanks and with sorted names, so that equal values have equal bytes."""
+    """Plain JSON in UTF-8, without spaces and with sorted names, so that equal values have equal bytes."""
 
     is_for_keys = True
 
     def to_bytes(self, value: Any) -> bytes:  # noqa: ANN401
-        """Return the JSON; EncodingError for what JSON cannot have, such as NaN, or names that are no text."""
+        """Return the JSON; EncodingError for values that JSON does not support, such as NaN or non-text names."""
         try:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             data = text.encode()
@@ -355,14 +355,14 @@ class Json:
         return data
 
     def from_bytes(self, data: bytes) -> Any:  # noqa: ANN401
-        """Return the value: lists for tuples."""
+        """Return the value, with lists for tuples."""
         return json.loads(data)
 
 
 class ArrowRows:
-    """Rows of a schema: dicts by the name of a column, with the types of Arrow. For values alone.
+    """Rows of a schema, as dicts by column name, with Arrow types. Only for values.
 
-    The bytes have no schema: the store's readers need the one that it was written with.
+    The bytes do not contain the schema: readers of the store need the schema that it was written with.
     """
 
     is_for_keys = False
@@ -375,7 +375,7 @@ class ArrowRows:
         return ArrowRows, (self.schema,)
 
     def to_bytes(self, value: Mapping[str, Any]) -> bytes:
-        """Return a record batch of one row; columns that are missing are null."""
+        """Return a record batch of one row; missing columns are null."""
         unknown = sorted(value.keys() - set(self.schema.names))
         if unknown:
             raise EncodingError(f"{', '.join(unknown)}: the schema has the columns {', '.join(self.schema.names)}")

@@ -1,8 +1,8 @@
-"""Opening a store as a writer: a record that fences the process before, its windows, and a record that takes them over.
+"""The opening of a store by a writer: a record that fences the previous process, and a record that takes over windows.
 
-Between the two records the log still names the process before as the one that has the windows. A process that dies
-there leaves all of them to the next opening. For a store that cannot take its windows, they are read as they were
-logged.
+Between the two records, the log still names the previous process as the owner of the windows. If the process dies
+there, the next opening takes over all of these windows. If the store's new definition does not accept the windows, they
+can be read as they were logged.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ class OpenedWriter(NamedTuple):
 
     recorder: Recorder
     wal: Wal
-    windows: list[Window]  # that came back, by number
+    windows: list[Window]  # windows that were taken over, by number
 
 
 class _Fence(NamedTuple):
     """The first record of an opening."""
 
     opening: Opening
-    definition: StoreDefinition  # of the store from this record on
+    definition: StoreDefinition  # definition of the store from this record on
 
 
 def open_writer(
     config: StoreConfig, writer: str, context: Context, restore: int | None, expect_window: int | None
 ) -> OpenedWriter:
-    """Fence the process before, and take over its windows, those behind `restore` excepted; they are gone for ever.
+    """Fence the previous process, and take over its windows; windows after `restore` are permanently discarded.
 
-    The first record brings the definition if the store is new. There is no second one if there is nothing to take over.
-    What raises before the first record changes nothing, and the process before goes on.
+    The first record contains the definition if the store is new. The second one is omitted if there are no windows to
+    take over. Errors before the first record change nothing, and the previous process continues.
 
     Raises:
-        ConfigError: the directory has files, a table of another program, or a store of another definition or with a
+        ConfigError: the directory contains files, a table of another program, or a store with another definition or a
             sequence column; or the writer's name is the `txnAppId` of batches; nothing changes.
-        WindowOrder: windows behind `restore` are recorded; nothing changes.
-        SchemaError: rows of a window that had ended do not fit the store, which was defined anew since; the process
-            before is fenced, and the windows stay.
-        CorruptData: the log has lost records, and nothing changes; or a window that had ended is damaged, or gone, or
-            the last one is before `expect_window`, and the process before is fenced.
+        WindowOrder: windows after `restore` are recorded; nothing changes.
+        SchemaError: the store was redefined, and rows of ended windows do not fit; the previous process is fenced, and
+            the windows stay.
+        CorruptData: the log has lost records, and nothing changes. Or an ended window is damaged or missing, or the
+            last window is before `expect_window`; the previous process is fenced.
         Fenced: a newer process has opened the store meanwhile.
     """
     log = config.log(context)
@@ -87,10 +87,11 @@ def open_writer(
         list_new_directory(log.fs, config.path)
     else:
         check_foreign_tables(log, head, config.path)
-    names = list_wal(log.fs, writer)  # before the fence reads the head, so that the log must know their processes
+    # Listed before the fence reads the head, so that the log must contain their openings.
+    names = list_wal(log.fs, writer)
     opening, definition = record_fence(log, config, writer, names, restore)
     recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
-    # Final for windows of older processes: their commits need the epoch.
+    # Final for windows of older processes: their commits need their epoch.
     recorded = recorded_window(recorder.head(), writer)
     files = WalFiles(log.fs, writer, config.hidden_chain, opening.wal_id)
     windows = [] if opening.is_owner else _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
@@ -106,7 +107,7 @@ def open_writer(
 def record_fence(
     log: CommitLog, config: StoreConfig, writer: str, names: Sequence[layout.WalName], restore: int | None
 ) -> _Fence:
-    """Record the next epoch of a writer, in which no older process records or acknowledges a window any more."""
+    """Record the next epoch of a writer; from then on, older processes cannot record or acknowledge windows."""
     fences: list[_Fence] = []
 
     def prepare(head: LogState, _: object) -> Body:
@@ -128,7 +129,7 @@ def record_fence(
                 "which discards all later windows, and reset its source to this window",
             )
         epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
-        # A writer without an opening has no files: the check above has refused them.
+        # A writer without an opening has no files: `lost_epoch` above has refused them.
         wal_epoch = before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch
         opening = Opening(epoch, wal_epoch, before.wal_id or log.ids.unique())
         fences[:] = [_Fence(opening, _definition_after(config, head))]
@@ -140,11 +141,11 @@ def record_fence(
 
 
 def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int, restore: int | None) -> list[Window]:
-    """Return the windows of an epoch that no record has, up to `restore`, with the columns that the store has now."""
+    """Return the unrecorded windows of an epoch, up to `restore`, with the current columns of the store."""
     try:
         wal_files = read_wal(files, epoch, recorded)
     except CorruptData:
-        recorder.head()  # raises `Fenced` if a newer process, which has the windows, is deleting the files
+        recorder.head()  # raises `Fenced` if a newer process owns the windows and deletes the files
         raise
     wal_files = [
         file._replace(windows=[window for window in file.windows if restore is None or window.number <= restore])
@@ -156,7 +157,7 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
 
 
 def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
-    """Raise CorruptData if the last window is before one that is known to have ended."""
+    """Raise CorruptData if the last window is before a window that is known to have ended."""
     if expected is not None and last < expected:
         raise CorruptData(
             files.directory,
@@ -168,7 +169,7 @@ def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
 
 
 def _require_rows_fit(wal_files: Sequence[WalFile], recorder: Recorder, recorded: int) -> None:
-    """Raise a SchemaError if the store cannot take the rows of all windows: it was defined anew since they ended."""
+    """Raise a SchemaError if the rows of windows do not fit the store, because it was redefined after they ended."""
     for file in wal_files:
         if misfits := row_misfits(file.definition, recorder.config.definition):
             path, writer = recorder.config.path, recorder.writer
@@ -181,7 +182,7 @@ def _require_rows_fit(wal_files: Sequence[WalFile], recorder: Recorder, recorded
 
 
 def record_take_over(recorder: Recorder) -> None:
-    """Record that a process has all windows that count: files of others mean nothing from then on."""
+    """Record that a process owns all windows that count: from then on, files of older processes are ignored."""
     log, writer, epoch = recorder.log, recorder.writer, recorder.epoch
 
     def prepare(head: LogState, _: object) -> Body:
@@ -193,7 +194,7 @@ def record_take_over(recorder: Recorder) -> None:
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.definition_after`."""
+    """Return the definition of the store after this writer has opened it; see `driver.definition_after`."""
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(
@@ -211,15 +212,15 @@ def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
 
 
 class EndedWindow(NamedTuple):
-    """A window that no record has.
+    """A window that is not recorded.
 
     Attributes:
         number: of the window.
-        rows: its changes by key, those of a key from old to new, with the columns that the store had when it ended;
+        rows: its changes by key, the changes of a key from old to new, with the columns of the store when it ended;
             then `_op`: 0 for a set, 1 for a merge, 2 for a delete, whose values are null.
-        purges: ranges of keys whose rows of earlier windows end, each from a bound on and before another: tuples of
-            the first values of a key, `()` for the first key, None for behind the last one. A value that Python does
-            not have, such as the day behind the last one, is a scalar of Arrow.
+        purges: key ranges (end exclusive) whose rows of earlier windows are deleted. Bounds are tuples of the first
+            values of a key, `()` for the first key, None for no end. A value that Python cannot represent, such as the
+            day after the last one, is an Arrow scalar.
     """
 
     number: int
@@ -229,9 +230,9 @@ class EndedWindow(NamedTuple):
 
 @checked
 def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[AccessArguments]) -> list[EndedWindow]:
-    """Return the windows of a writer that have ended and are not recorded, old to new; the writer goes on meanwhile.
+    """Return the ended windows of a writer that are not recorded, old to new; the writer may continue meanwhile.
 
-    It writes nothing. Windows whose rows do not fit the store any more, since it was defined anew, are read, too.
+    Writes nothing. Also returns windows whose rows do not fit the store any more, because it was redefined.
 
     Args:
         path: of the store.
@@ -239,8 +240,8 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
         **access: how the store is opened, as `ftfile.open` opens a directory.
 
     Raises:
-        ConfigError: there is no store, its keys are not known, or no `KeyValueStore` has opened it as this writer.
-        CorruptData: the log, or a window, is damaged, or gone.
+        ConfigError: the store does not exist, its keys are unknown, or no `KeyValueStore` has opened it as this writer.
+        CorruptData: the log is damaged, or a window is damaged or missing.
         StorageError: the store failed.
     """
     log = open_store_log(path, Access.of(access))
@@ -251,10 +252,10 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
 
 
 def read_ended(log: CommitLog, head: LogState, writer: str) -> Sequence[WalFile]:
-    """Return the files of a writer's windows that no record has, beside the writer; `head` is one as last read.
+    """Return the files of a writer's unrecorded windows while the writer may run; `head` is a recent state of the log.
 
     Raises:
-        CorruptData: a file is damaged, gone, or of another store; or the log is damaged.
+        CorruptData: a file is damaged, missing, or of another store; or the log is damaged.
     """
     while True:
         opening, recorded = state = _state_of(head, writer)
@@ -267,14 +268,14 @@ def read_ended(log: CommitLog, head: LogState, writer: str) -> Sequence[WalFile]
             damage = error
         head = log.refresh()
         if _state_of(head, writer) != state:
-            continue  # the writer has recorded windows meanwhile, or opened the store again, and deleted files
+            continue  # the writer has recorded windows or reopened the store meanwhile, and deleted files
         if damage is not None:
             raise damage
         return wal_files
 
 
 def _state_of(head: LogState, writer: str) -> tuple[Opening, int]:
-    """Return the newest opening of a writer, and the last window that a record has."""
+    """Return the newest opening of a writer, and the last recorded window."""
     return opening_of(head, writer), recorded_window(head, writer)
 
 
@@ -291,9 +292,9 @@ def _bound(key: Key, definition: StoreDefinition) -> tuple[Any, ...]:
 
 
 def _python_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - of a key
-    """Return the value of a scalar; itself if Python has no such value, such as the day behind the last one.
+    """Return the value of a scalar; the scalar if Python cannot represent it, such as the day after the last one.
 
-    A string that is not UTF-8 is given as its bytes.
+    A string that is not UTF-8 is returned as its bytes.
     """
     try:
         return scalar.as_py()

@@ -1,4 +1,4 @@
-"""A writer's side of records: its arguments as settings, the epoch that fences processes before, windows as runs."""
+"""A writer's records: its arguments as settings, the epoch that fences previous processes, and windows as runs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 _BINARY = pa.binary()
-_NEW = define(pa.schema([("key", _BINARY), ("value", _BINARY)]), ["key"])  # a new store, where nothing is given
+_NEW = define(pa.schema([("key", _BINARY), ("value", _BINARY)]), ["key"])  # defaults of a new store
 
 _OF_SPARK = "it is for writes by Spark, and has no effect here: omit it"
-# Options of writers that an operator does not take, in lower case, each with what to do.
+# Writer options that an operator does not accept, in lower case, each with its replacement.
 _REFUSED = {
     "path": "give the path as the first argument",
     "keycolumns": "give the columns as the argument keys={name: type}",
@@ -61,19 +61,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Columns(NamedTuple):
-    """The columns of a store as its user gives them; what is None is as the store has it, or a new one by default."""
+    """The columns of a store as its user gives them; None is the store's value, or the default of a new store."""
 
     keys: Mapping[str, str | pa.DataType] | None = None
     values: Mapping[str, str | pa.DataType] | None = None
     buckets: int | None = None
-    bucket_by: Sequence[str] = ()  # likewise if there are none
+    bucket_by: Sequence[str] = ()  # empty: as None
     merge: str | Mapping[str, str] | None = None
 
     def definition(self, recorded: StoreDefinition | None) -> StoreDefinition:
-        """Return the definition, given that of the store, None for a new one; names are spelled as the store has them.
+        """Return the definition, given the store's (None for a new store); names are spelled as in the store.
 
         Raises:
-            ConfigError: something does not fit.
+            ConfigError: the arguments are invalid.
             SchemaError: a column cannot be stored.
         """
         if recorded is not None and self == Columns():
@@ -103,19 +103,19 @@ class Columns(NamedTuple):
         )
         if recorded is None or self.values is not None:
             return definition
-        # The stored type of a sum of decimals is wider than that of its values, but not than itself.
+        # A sum of decimals is stored in a wider type than its values; deriving the type again would widen it again.
         return replace(definition, schema=pa.schema([*definition.key_fields, *recorded.value_fields]))
 
 
 def config_of(
     path: str, columns: Columns, options: Mapping[str, str], access: Access, *, has_codec: bool
 ) -> StoreConfig:
-    """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
+    """Return the settings of a writer, with additional options; with a key provider, its files are encrypted.
 
     Raises:
-        ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
+        ConfigError: the arguments are invalid, or an option is a separate argument, or has no effect.
         SchemaError: a column cannot be stored.
-        RolledBack: the newest version is before the one that the store has at least.
+        RolledBack: the newest version is before `at_least_version`.
         StorageError, CorruptData: the log cannot be read.
     """
     options = {f"storage.{name}": value for name, value in access.settings.items()} | {**options}
@@ -127,9 +127,10 @@ def config_of(
     least = access.at_least_version
     freshness = {} if least is None else {"atLeastVersion": str(least)}
     settings = {**encryption, **freshness, **options, "path": path}
-    recorded = recorded_definition(settings, access.context, durable=True)  # a log that is lost is no new store
+    # a lost log must not be replaced by a new store
+    recorded = recorded_definition(settings, access.context, durable=True)
     if recorded is not None:
-        recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
+        recorded = replace(recorded, sequence=None)  # a store with a sequence column is refused when it is opened
     definition = columns.definition(recorded)
     definition.require_code()
     if has_codec and definition.schema.types != [_BINARY, _BINARY]:
@@ -138,7 +139,7 @@ def config_of(
 
 
 def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> list[pa.Field]:
-    """Return columns by their types, spelled as among the names of the store's columns."""
+    """Return columns by type, with names spelled as the store's columns."""
     for name, kind in types.items():
         if not isinstance(kind, (str, pa.DataType)):
             raise TypeError(f"column {name!r}: {kind!r} is not a type: give the name of a Spark type, or an Arrow type")
@@ -149,12 +150,12 @@ def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> l
 
 
 def _spelled(name: str, names: Collection[str]) -> str:
-    """Return the one of some names that is equal to a name but for case; itself if none is."""
+    """Return the name that equals a name ignoring case; the name itself if there is no match."""
     return name if name in names else next((other for other in names if other.lower() == name.lower()), name)
 
 
 def check_writer_name(writer: str) -> None:
-    """Raise `ConfigError` for a name that directories cannot have everywhere."""
+    """Raise `ConfigError` for a name that is not portable as a directory name."""
     if not _NAME.fullmatch(writer):
         raise ConfigError(
             f"writer={writer!r}: it must have at most 100 letters, digits, points, hyphens and underscores, and begin "
@@ -164,7 +165,7 @@ def check_writer_name(writer: str) -> None:
 
 def refuse_application(head: LogState, writer: str) -> None:
     """Raise `ConfigError` if batches of Spark were written with this writer's name as `txnAppId`."""
-    # A full table has forgotten the epochs of writers that opened the store long ago.
+    # A full table has dropped the epochs of writers that opened the store long ago.
     if (
         opening_of(head, writer).epoch == 0
         and recorded_window(head, writer) >= 0
@@ -196,31 +197,31 @@ def require_epoch(head: LogState, writer: str, epoch: int) -> None:
 
 
 class _Moved(Exception):
-    """The log has windows that are about to be recorded: an earlier try, whose outcome was unknown, is in it."""
+    """Windows to be recorded are already in the log: an earlier attempt with an unknown outcome has succeeded."""
 
 
 @dataclass(frozen=True)
 class Recorder:
-    """Records what one process writes."""
+    """Records the windows of one process."""
 
     log: CommitLog  # of the store
-    config: StoreConfig  # settings of the writer; its definition is that of the store
+    config: StoreConfig  # settings of the writer; its definition is the store's
     writer: str  # name of the writer
     epoch: int  # of the process
 
     def head(self, *, durable: bool = False) -> LogState:
-        """Return the newest state of the log, see `CommitLog.refresh`; raises as `require_epoch` does."""
+        """Return the newest state of the log, see `CommitLog.refresh`; raises the same errors as `require_epoch`."""
         head = self.log.refresh(durable=durable)
         require_epoch(head, self.writer, self.epoch)
         return head
 
     def record(self, number: int, windows: Sequence[Window]) -> int:
-        """Record windows up to one, each of them once, and return the last one that the log has then.
+        """Record windows up to a number, each exactly once, and return the last recorded window of the log.
 
-        That is another one where an earlier try, whose outcome was unknown, has recorded them. It raises as
-        `KeyValueStore.committed` does.
+        The result differs from `number` if an earlier attempt with an unknown outcome has recorded later windows.
+        Raises the same errors as `KeyValueStore.committed`.
         """
-        # Files of recorded windows go: no power cut may take the record of an earlier try.
+        # Files of recorded windows are deleted, so an earlier attempt's record must survive a power failure.
         while (last := recorded_window(self.head(durable=True), self.writer)) < number:
             remaining = [window for window in windows if window.number > last]
             if not remaining:

@@ -1,4 +1,4 @@
-"""`KeyValueStore`: a store for one process that writes by windows, without Spark."""
+"""`KeyValueStore`, a store that one process writes by windows, without Spark."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ftfile.kv.operator.windows import Window
 
 
-WINDOW_MAX = (1 << 63) - 1  # 64 bits, as others may read the number from the log
+WINDOW_MAX = (1 << 63) - 1  # 64 bits, because other programs may read the number from the log
 
 _log = get_logger(__name__)
 
 
 class _ClosedBuffer(Buffer):
-    """Takes nothing."""
+    """Has no effect."""
 
     def put(self, *_: object, **__: object) -> NoReturn:
         raise ConfigError("the store is closed: open it again")
@@ -42,11 +42,11 @@ class _ClosedBuffer(Buffer):
 
 
 class KeyValueStore(WindowReader):
-    """A store that one process writes, as one *writer*, by windows or by single commits. For one thread.
+    """A store that one process writes, as one *writer*, by windows or by single commits. Not thread-safe.
 
-    Changes are in memory until `end_window`, which makes them durable, and are seen by readers from `committed` on,
-    which records all windows up to one exactly once. `get`, `multi_get`, `lookup` and `scan` read what is committed;
-    `get_uncommitted` reads what is not; `read` reads both::
+    Changes are in memory until `end_window`, which makes them durable. `committed` records all windows up to a number
+    exactly once; from then on, readers see them. `get`, `multi_get`, `lookup` and `scan` read committed rows;
+    `get_uncommitted` reads uncommitted changes; `read` reads both::
 
         with KeyValueStore("/data/counts", writer="counter", keys={"word": "string"}, values={"n": "long"},
                            merge="sum", restore=checkpoint) as store:
@@ -57,45 +57,44 @@ class KeyValueStore(WindowReader):
             ...
             store.committed(window)
 
-    Opening the store, which need not exist yet, records that this process writes as `writer`. After a crash, a new
-    process goes on as the same writer: windows that had ended come back, or those up to `restore`. It fences the
-    process before it, which raises `Fenced` from then on.
+    Opening the store creates it if necessary, and records that this process writes as `writer`. After a crash, a new
+    process continues as the same writer. Its windows that had ended are restored, all or up to `restore`. It fences the
+    previous process, which raises `Fenced` from then on.
 
     Args:
         path: a URL or a local path; see `ftfile.open`.
-        writer: a name, which stays over restarts; other writers of the store have others.
-        keys: the types of the key columns, by name: names as Spark and SQL have them, or Arrow types. This argument,
-            and the next four, may be left out where the store exists. A new one has `{"key": "binary"}` by default.
-        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}`. `{}` is a
-            store of keys alone, whose rows are `()`.
-        buckets: a power of two; 16.
-        bucket_by: key columns whose hash gives a row's bucket; all of them.
-        merge: the merge function of each column, by name, `last` for those that are left out; or a text as the option
-            `merge` has it.
-        codec: turns keys and values of the user's into bytes, where both are one binary column.
-        restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
-        expect_window: a window with changes that is known to have ended, as what feeds the store remembers it: an
-            opening that finds none up to it, nor a later one, is refused. Not with `restore`.
-        maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
-            them, or not here.
-        options: further options of `format("ftkv")`, such as `compression`; not those that are arguments here, or for
-            batches of Spark.
+        writer: a name that stays the same over restarts, and is unique among the writers of the store.
+        keys: the types of the key columns, by name: Spark or SQL type names, or Arrow types. This argument, and the
+            next four, may be omitted if the store exists. The default of a new store is `{"key": "binary"}`.
+        values: the types of the value columns, in tuple order; default `{"value": "binary"}`. With `{}`, the store
+            contains only keys, and its rows are `()`.
+        buckets: a power of two; default 16.
+        bucket_by: key columns whose hash selects a row's bucket; default all.
+        merge: the merge function of each column, by name, default `last`; or a text in the syntax of the option
+            `merge`.
+        codec: converts the user's keys and values to bytes; requires one binary key column and one binary value column.
+        restore: the last window to restore; later windows are permanently discarded. None for all.
+        expect_window: a window with changes that is known to have ended, such as one in the source's checkpoint. If
+            neither it nor a later window exists, opening fails. Not with `restore`.
+        maintenance: when runs are compacted and unused files deleted: in a thread after commits (`background`), within
+            commits (`inline`), or not by this process (`none`).
+        options: further options of `format("ftkv")`, such as `compression`; not options that are arguments here, or
+            only apply to batches of Spark.
         **access: how the store is opened, as `ftfile.open` opens a directory. With a `key_provider`, a new store is
-            encrypted; commits look at `at_least_version`, too.
+            encrypted; commits also check `at_least_version`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`; nothing was written.
-        ConfigError: the arguments, or what they say of a store that exists, do not fit.
-        WindowOrder: windows behind `restore` are recorded.
-        SchemaError: the store was defined anew, and windows that had ended do not fit; they stay. See
-            `kv.read_windows`.
-        CorruptData: the log, or a window that had ended, is damaged; or those up to `expect_window` are not here.
+        ConfigError: the arguments are invalid, or contradict an existing store.
+        WindowOrder: windows after `restore` are recorded.
+        SchemaError: the store was redefined, and ended windows do not fit; they stay. See `kv.read_windows`.
+        CorruptData: the log, or an ended window, is damaged; or windows up to `expect_window` are missing.
         StorageError: the store failed.
 
     Attributes:
         writer: the name.
-        last_window: the last one that has ended, or is recorded; -1 for none.
-        recorded_window: the last one that is recorded; -1 for none.
+        last_window: the last window that has ended, or is recorded; -1 for none.
+        recorded_window: the last window that is recorded; -1 for none.
     """
 
     @checked
@@ -149,20 +148,20 @@ class KeyValueStore(WindowReader):
 
         Args:
             key: a value, or a tuple with a value for each key column.
-            value: a value, or a tuple or dict with those of several value columns.
+            value: a value, or a tuple or dict with the values of several value columns.
 
         Raises:
             TypeError, ConfigError: see `get`.
-            EncodingError: a value is of another type than its column.
+            EncodingError: the type of a value does not match its column.
         """
         self._pending.buffer.put(self._to_key(key), self._take_row(value))
 
     def merge(self, key: Any, value: Any) -> None:  # noqa: ANN401
-        """Merge a row into that of a key, by the store's merge functions; raises as `put` does."""
+        """Merge a row into the row of a key, with the store's merge functions; raises the same errors as `put`."""
         self._pending.buffer.merge(self._to_key(key), self._take_row(value))
 
     def delete(self, key: Any) -> None:  # noqa: ANN401
-        """Delete the row of a key, if there is one; raises as `put` does."""
+        """Delete the row of a key, if there is one; raises the same errors as `put`."""
         self._pending.buffer.delete(self._to_key(key))
 
     @checked
@@ -174,16 +173,16 @@ class KeyValueStore(WindowReader):
         *,
         everything: bool = False,
     ) -> None:
-        """Delete all rows from one key on and before another, in the order of keys; later changes count.
+        """Delete all rows in a key range (end exclusive); later changes are kept.
 
         Args:
             start: a key, or a tuple of its first values; None for the first key.
-            end: likewise; None for all keys behind.
-            prefix: the first values of the keys meant, which `start` and `end` then leave out.
-            everything: all keys, without a start, an end or a prefix.
+            end: a key, or a tuple of its first values; None for no end.
+            prefix: the first values of the keys to delete; `start` and `end` then omit these values.
+            everything: delete all keys; not with a start, an end or a prefix.
 
         Raises:
-            TypeError, ConfigError: see `get`; or no key lies in the range, or it is not given without `everything`.
+            TypeError, ConfigError: see `get`; or the range is empty, or it is missing and `everything` is not set.
         """
         require_range((start, end, prefix), everything=everything)
         if prefix and self._codec is not None:
@@ -198,10 +197,10 @@ class KeyValueStore(WindowReader):
 
     @checked
     def begin_window(self, window: int) -> None:
-        """Begin a window: its number is greater than those of all windows before.
+        """Begin a window: its number is greater than the numbers of all previous windows.
 
         Raises:
-            WindowOrder: the number is not greater; a window has not ended; or there are changes of none.
+            WindowOrder: the number is not greater; a window has not ended; or there are changes outside of a window.
             ConfigError: the number is greater than 2**63 - 1.
         """
         _require_number(window)
@@ -222,30 +221,32 @@ class KeyValueStore(WindowReader):
 
         Raises:
             WindowOrder: no window has begun.
-            Fenced: a newer process has opened the store as this writer, and the window does not count here. It never
-                comes back if this call began after the newer process had opened the store. If the call was under way
-                meanwhile, that process may have the window: its `last_window` says so, and the window counts once.
-            StorageError: the store failed; the window may come back if the process ends before a repetition.
-            FtfileError: what upkeep raised since the last window; the window has not ended, and the next call goes on.
+            Fenced: a newer process has opened the store as this writer, and the window does not count here. If this
+                call began after the newer process had opened the store, the window is never restored. If the call was
+                in progress at that time, that process may have the window: check its `last_window`. The window counts
+                once.
+            StorageError: the store failed; if the process ends before a retry, the window may be restored.
+            FtfileError: an error of maintenance since the last window; the window has not ended, and the next call
+                retries.
         """
         self._require_sound()
         if self._begun is None:
             raise WindowOrder("no window has begun: call begin_window() first")
         window = self._pending.end(self._begun)
-        # Windows that a failed commit left in memory must be as durable as those behind them.
+        # Windows that a failed commit left in memory must be as durable as later windows.
         windows = [*self._in_memory(), *([window] if self._pending.buffer else ())]
         if windows:
-            # A newer process has read the files that were there when its fence was recorded, and perhaps later ones.
+            # A newer process has read the files that existed when its fence was recorded, and maybe later files.
             self._wal.append(windows, self._recorder.head)
         self._ended(window)
 
     @checked
     def checkpointed(self, window: int) -> None:
-        """Take note that what feeds the store has a checkpoint at a window: it must be durable.
+        """Check that a window is durable, because the source has a checkpoint at this window.
 
         Raises:
-            WindowOrder: it is not: it has not ended, or a failed `commit` left it, or one before it, in memory alone.
-                A restore to it would lack changes.
+            WindowOrder: the window has not ended; or it, or an earlier window, is only in memory after a failed
+                `commit`. A restore to it would lose changes.
         """
         if window > self.last_window:
             raise WindowOrder(
@@ -259,12 +260,12 @@ class KeyValueStore(WindowReader):
 
     @checked
     def committed(self, window: int) -> None:
-        """Record all windows up to one, exactly once, so that readers see them; repeatable.
+        """Record all windows up to `window`, exactly once, so that readers see them; repeatable.
 
         Raises:
             WindowOrder: the window has not ended.
             Fenced: a newer process has opened the store as this writer; nothing was recorded.
-            SchemaError: the store was defined anew meanwhile, as by an overwrite or kv.rebucket: open it again.
+            SchemaError: the store was redefined meanwhile, for example by an overwrite or kv.rebucket: open it again.
             CommitError, StorageError: see each class; a failed call may be repeated.
             EncodingError, UserCodeError: values cannot be merged; nothing was recorded.
         """
@@ -278,13 +279,13 @@ class KeyValueStore(WindowReader):
 
     @checked
     def commit(self, window: int | None = None) -> None:
-        """Record the changes so far, and all windows that have ended, in one record, without a log of windows.
+        """Record the changes so far, and all ended windows, in one record, without a log of windows.
 
         Args:
-            window: its number; None for that of the window that has begun, or else the next one.
+            window: its number; None for the number of the window that has begun, or else the next number.
 
         Raises:
-            WindowOrder: the number is not greater than those of all windows before, or not that of the one begun.
+            WindowOrder: the number is not greater than the previous numbers, or not that of the window that has begun.
             ConfigError: the number is greater than 2**63 - 1.
             others: see `committed`. A failed call may be repeated, without new changes.
         """
@@ -302,7 +303,7 @@ class KeyValueStore(WindowReader):
         self._record(number)
 
     def close(self) -> None:
-        """Wait for upkeep, and close; idempotent. Windows that `end_window` has ended stay, others are lost."""
+        """Wait for maintenance, and close; idempotent. Ended windows stay, other changes are lost."""
         if not self._is_open:
             return
         self._is_open = False
@@ -323,7 +324,7 @@ class KeyValueStore(WindowReader):
     # ---------------------------------------------------------------------------------------------------------
 
     def _last_window_of(self, windows: Sequence[Window], restore: int | None) -> int:
-        """Return the last window, given those that came back."""
+        """Return the last window, given the restored windows."""
         last_window = max([self.recorded_window, *(window.number for window in windows)])
         if restore is not None and restore > last_window:
             _log.warning(
@@ -355,14 +356,14 @@ class KeyValueStore(WindowReader):
             self._upkeep.after_commit()
 
     def _require_sound(self) -> None:
-        """Raise a ConfigError if the store is closed, or what upkeep has raised since the last call."""
+        """Raise a ConfigError if the store is closed, or the error of maintenance since the last call."""
         if not self._is_open:
             raise ConfigError("the store is closed: open it again")
         self._upkeep.raise_error()
 
 
 def _check_windows(restore: int | None, expect_window: int | None) -> None:
-    """Raise a ConfigError for a number of an opening that is out of range, or for both."""
+    """Raise a ConfigError for an invalid `restore` or `expect_window`, or if both are given."""
     if restore is not None and expect_window is not None:
         raise ConfigError("restore discards windows, and expect_window forbids this: give only one of them")
     for number in (restore, expect_window):

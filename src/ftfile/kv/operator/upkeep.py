@@ -1,4 +1,4 @@
-"""Upkeep of a store after the commits of its operator: compactions, and the automatic vacuum."""
+"""Maintenance of a store after the commits of its operator: compactions, and the automatic vacuum."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _log = get_logger(__name__)
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
-    """Begin a vacuum if it is time, and compact the runs that are due; raises as `CompactionRounds.compact`."""
+    """Start a vacuum if one is due, and run due compactions; raises the same errors as `CompactionRounds.compact`."""
     vacuum_if_due(config, log)
     author = MaintenanceAuthor("compact", log.ids.unique())
-    workers = Threads(author.job_id, 1)  # the writer is at work, too
+    workers = Threads(author.job_id, 1)  # the writer needs cores, too
     CompactionRounds(log, author, workers, config.definition.code).compact(skip_held=True)
 
 
 class Upkeep:
-    """Runs some work after each commit, never two runs at a time. What a run raises is kept for `raise_error`."""
+    """Runs maintenance work after each commit, one run at a time. Errors of a run are kept for `raise_error`."""
 
     def __init__(self, work: Callable[[], None] | None, *, in_background: bool) -> None:
-        self._work = work  # None for none
+        self._work = work  # None: no maintenance
         self._in_background = in_background
         self._thread: threading.Thread | None = None
         self._is_wanted = threading.Event()
         self._error: BaseException | None = None
 
     def after_commit(self) -> None:
-        """Do the work, or have it done; a run that is under way is followed by another one."""
+        """Run the work, directly or in a thread; if a run is in progress, another run follows it."""
         if self._work is None:
             return
         self._is_wanted.set()
@@ -50,13 +50,13 @@ class Upkeep:
             self._thread = start_thread("ftkv-upkeep", self._run)
 
     def raise_error(self) -> None:
-        """Raise what a run has raised since the last call."""
+        """Raise the error of a run since the last call."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def stop(self) -> None:
-        """Wait for the run that is under way, and begin no other."""
+        """Wait for the run in progress, and start no other."""
         self._work = None
         if self._thread is not None:
             self._thread.join()

@@ -1,9 +1,9 @@
-"""The log of windows of one writer: a window that is in a file here comes back after a crash, until a record has it.
+"""The log of windows of one writer, which restores windows after a crash until a record contains them.
 
-Each opening of the store has files of its own, and the log names the opening whose files count. File 0 has the windows
-that the opening took over; each further one has those that one call of the process made durable. A file names the
-window behind which it begins, as what earlier files have behind that was never acknowledged, and the last file that
-was: if that one is taken away, none that was not acknowledged counts in its place.
+Each opening of the store has separate files, and the log names the opening whose files count. File 0 contains the
+windows that the opening took over; each later file contains the windows that one call made durable. A file names the
+window after which it begins: later windows of earlier files were never acknowledged. It also names the previous
+acknowledged file. If that file is deleted, no unacknowledged file counts in its place.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class WalFile(NamedTuple):
     """The content of a file."""
 
     number: int
-    before: int  # the number of the acknowledged file before it; -1 for none
-    after: int  # the last window before it that was durable or recorded; -1 for none
-    windows: list[Window]  # by number, with the columns that the store had
-    definition: StoreDefinition  # of the store then
+    before: int  # number of the previous acknowledged file; -1 for none
+    after: int  # last earlier window that was durable or recorded; -1 for none
+    windows: list[Window]  # by number, with the columns of the store at that time
+    definition: StoreDefinition  # of the store at that time
 
 
 def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
-    """Return the files of an epoch by number, each with those of its windows that count and that no record has.
+    """Return the files of an epoch by number, each with its windows that count and are not recorded.
 
     Raises:
-        CorruptData: a file is damaged, or a window that was acknowledged is gone; it says what to do.
+        CorruptData: a file is damaged, or an acknowledged window is missing; the error describes the remedies.
     """
     advice = (
         "Restore it from a copy, or restore the newest records of the store if they are lost. Or open the store with "
@@ -65,7 +65,7 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
 
 
 def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
-    """Return a file; None for one that is gone since it was listed, as its process deletes what is recorded."""
+    """Return a file; None if its process deleted it after the listing, because its windows are recorded."""
     try:
         header, message = files.read(name)
     except NotFound:
@@ -79,7 +79,7 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
 
 
 def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
-    """Return the windows of a file; an error of Python's or Arrow's if another than a store wrote it."""
+    """Return the windows of a file; raises an error of Python or Arrow if a store did not write it."""
     definition = StoreDefinition.from_json(header["store"])
     schema_message, *row_messages = pa.MessageReader.open_stream(pa.py_buffer(message))
     schema = pa.ipc.read_schema(schema_message)
@@ -93,13 +93,13 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
         check_ranges(ranges, definition.key_types)
     rows = [read_rows(row_message.serialize(), schema) for row_message in row_messages]
     for batch in rows:
-        batch.validate(full=True)  # they are from Python, whose strings are UTF-8
+        batch.validate(full=True)  # all strings come from Python, so they are UTF-8
     windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
     return WalFile(file_number, header["before"], header["after"], windows, definition)
 
 
 class Wal:
-    """The windows of one process that are not recorded yet, in files. For one thread.
+    """The unrecorded windows of one process, in files. Not thread-safe.
 
     Attributes:
         last: the last window that is durable here, or recorded; -1 for none.
@@ -111,30 +111,31 @@ class Wal:
         self._epoch = epoch
         self._definition = definition
         self._number = 0  # of the next file
-        self._before = -1  # the number of the last file that was acknowledged
+        self._before = -1  # number of the last acknowledged file
         self._files: dict[WalName, int] = {}  # with the last window in each
 
     def begin(self, windows: Sequence[Window]) -> None:
-        """Make the windows durable that the process took over; no window of it counts before the log says so."""
+        """Make the windows that the process took over durable; they do not count before the take-over is recorded."""
         self._store.prepare()
         if windows:
             self._write(windows)
             self._acknowledge(windows)
-        self._number = 1  # files from here on show that the process took over
+        self._number = 1  # also without windows: files with greater numbers show that the process took over
 
     def append(self, windows: Sequence[Window], check: Callable[[], object]) -> None:
-        """Make windows durable; they count once `check`, called after that, has returned.
+        """Make windows durable; they count after `check`, which is called last, has returned.
 
-        If anything raises, they do not, and may be given again, also with other rows: the next file says so.
+        If the call raises, they do not count, and may be appended again, even with other rows: the next file supersedes
+        them.
         """
         self._write(windows)
         check()
         self._acknowledge(windows)
 
     def trim(self, recorded: int) -> None:
-        """Delete the files of this process without a window behind the last recorded one, acknowledged or not.
+        """Delete the files of this process that only contain recorded windows, acknowledged or not.
 
-        What cannot be deleted is tried again next time.
+        If files cannot be deleted, the next call tries again.
         """
         self.last = max(self.last, recorded)
         done = [name for name, last in self._files.items() if last <= recorded]
@@ -142,7 +143,7 @@ class Wal:
             self._files = {name: last for name, last in self._files.items() if last > recorded}
 
     def trim_older(self) -> None:
-        """Delete the files of older processes, whose windows this one has."""
+        """Delete the files of older processes, whose windows this process has taken over."""
         self._store.delete([name for name in self._store.names() if name.epoch < self._epoch])
 
     def _acknowledge(self, windows: Sequence[Window]) -> None:

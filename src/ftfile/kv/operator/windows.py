@@ -1,4 +1,4 @@
-"""Windows: the changes of a store that are not recorded yet, by key; and reads of them, and of recorded rows."""
+"""Windows of unrecorded changes by key, with reads of these changes and of recorded rows."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
 
     Values = tuple[Any, ...]
-    Rows = list[tuple[int, Values]]  # operation and values, new to old; as `fold_values` takes them
+    Rows = list[tuple[int, Values]]  # operation and values, new to old; input of `fold_values`
 
 
 @dataclass(slots=True)
 class Change:
-    """The changes of one key in one window, where they are not one set."""
+    """The changes of one key in one window, unless they are a single set."""
 
-    op: int  # `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do
-    rows: list[Values]  # the values of a set and of the merges behind it, old to new; of a delete, of the merges alone
+    op: int  # `SET` or `DELETE` if older rows of the key do not count; `MERGE` if they count
+    rows: list[Values]  # values of the set, if any, then of merges, old to new
 
 
-Changes = dict["Key", "Change | Values"]  # the values alone are those of one set
+Changes = dict["Key", "Change | Values"]  # plain values are a single set
 
 
 @dataclass(slots=True)
 class Buffer:
-    """The changes since the last window ended, by key: the values of a set alone, else a `Change`.
+    """The changes since the last window ended, by key: plain values for a single set, else a `Change`.
 
-    A purge ends the rows of all windows before, and the changes of this one before it.
+    A purge deletes the rows of all earlier windows, and the earlier changes of this window.
     """
 
     changes: Changes = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Buffer:
         self.changes[key] = row
 
     def merge(self, key: Key, row: Values) -> None:
-        """Merge values into those of a key."""
+        """Merge values into the values of a key."""
         change = self.changes.get(key)
         if change is None:
             self.changes[key] = Change(MERGE, [row])
@@ -74,14 +74,14 @@ class Buffer:
         self.changes[key] = Change(DELETE, [])
 
     def purge(self, start: Key, end: Key | None) -> None:
-        """Delete all keys from one on up to another, which stays."""
+        """Delete all keys of a range (end exclusive)."""
         self.changes = {
             key: change for key, change in self.changes.items() if key < start or (end is not None and key >= end)
         }
         self.purges = union((*self.purges, (start, end)))
 
     def to_rows(self, definition: StoreDefinition) -> pa.RecordBatch:
-        """Return a row for each change, those of a key from old to new."""
+        """Return a row for each change, the changes of a key from old to new."""
         keys: list[Key] = [*self.changes]
         rows: list[Any] = [*self.changes.values()]
         ops = np.full(len(rows), SET, np.int8)
@@ -99,10 +99,10 @@ class Buffer:
 class Window:
     """A window that has ended and is not recorded yet."""
 
-    number: int  # rises from window to window of a writer
+    number: int  # ascends from window to window of a writer
     rows: pa.RecordBatch  # see `Buffer.to_rows`
-    purges: tuple[KeyRange, ...]  # they end the rows of all windows before
-    changes: Changes | None = None  # by key; None until somebody asks
+    purges: tuple[KeyRange, ...]  # delete the rows of all earlier windows
+    changes: Changes | None = None  # by key; None until first used
 
     def by_key(self, definition: StoreDefinition) -> Changes:
         """Return the changes by key."""
@@ -126,7 +126,7 @@ def row_schema(definition: StoreDefinition) -> pa.Schema:
 
 
 def aligned(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch:
-    """Return rows of windows with the columns that the store has now."""
+    """Return rows of windows with the current columns of the store."""
     schema = row_schema(definition)
     if rows.schema == schema:
         return rows
@@ -135,7 +135,7 @@ def aligned(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch
 
 
 def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
-    """Return the rows of windows, old to new, as one stretch, and the purges that end the rows of all runs before."""
+    """Return the rows of windows, old to new, as one table, and the purges that delete the rows of all earlier runs."""
     tables = [pa.Table.from_batches([window.rows]) for window in windows]
     purges = [window.purges for window in windows]
     return fold(tables, definition, is_bottommost=False, purges=purges), union(
@@ -164,37 +164,37 @@ def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
 
 
 class KeyChanges(NamedTuple):
-    """The changes of one key that are not recorded."""
+    """The unrecorded changes of one key."""
 
     rows: Rows
-    is_whole: bool  # recorded rows of the key count no more
+    is_whole: bool  # recorded rows of the key do not count
 
 
 class Pending:
-    """Windows that have ended, old to new, and the changes since."""
+    """Windows that have ended, old to new, and the later changes."""
 
     def __init__(self, definition: StoreDefinition, windows: list[Window]) -> None:
         self.definition = definition
-        self.windows = windows  # that are not recorded
+        self.windows = windows  # not recorded
         self.buffer = Buffer()  # of the window that has not ended
 
     def end(self, number: int) -> Window:
-        """Return the changes since the last window as a window; `take` makes it one of those that have ended."""
+        """Return the changes since the last window as a window; `take` then adds it to the ended windows."""
         buffer = self.buffer
         return Window(number, buffer.to_rows(self.definition), buffer.purges, buffer.changes)
 
     def take(self, window: Window) -> None:
-        """Let a window be the last one that has ended."""
+        """Append a window to the ended windows unless it is empty, and clear the buffer."""
         if window.rows.num_rows or window.purges:
             self.windows.append(window)
         self.buffer = Buffer()
 
     def behind(self, number: int) -> list[Window]:
-        """Return the windows behind a number."""
+        """Return the windows after a number."""
         return [window for window in self.windows if window.number > number]
 
     def forget(self, recorded: int) -> None:
-        """Forget the windows that are recorded."""
+        """Drop the windows that are recorded."""
         self.windows = self.behind(recorded)
 
     def of_key(self, key: Key) -> KeyChanges:
@@ -230,13 +230,13 @@ class _Deleted:
         return False
 
 
-# What `get_uncommitted` returns for a key that a window has deleted.
+# The result of `get_uncommitted` for a key that a window has deleted.
 DELETED = _Deleted()
 _NOTHING = object()
 
 
 class WindowReader(Reader):
-    """A reader of a store that also knows the changes of windows, and the codec of a user."""
+    """A reader of a store that also reads the changes of windows, with an optional codec."""
 
     def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
         super().__init__(log, path, pending.definition.code)
@@ -270,10 +270,10 @@ class WindowReader(Reader):
         ]
 
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
-        """Return the row of a key by the changes that are not committed alone.
+        """Return the row of a key from only its uncommitted changes.
 
-        Merges into a committed row give what they add to it; `DELETED` says that it was deleted, None that there is no
-        change.
+        For merges into a committed row, return the merged change without the committed row. `DELETED` is returned for a
+        deleted key, None without a change.
         """
         stored = self._to_key(key)
         rows, is_whole = self._pending.of_key(stored)
@@ -283,7 +283,7 @@ class WindowReader(Reader):
         return self._shown(stored, fold_values(rows, stored, self.definition)) if rows else None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
-        """Return the row of a key, by all changes, committed or not; `default` if there is none."""
+        """Return the row of a key from all changes, committed or not; `default` if there is no row."""
         stored = self._to_key(key)
         rows, is_whole = self._pending.of_key(stored)
         rows = self._widened(rows)
@@ -298,7 +298,7 @@ class WindowReader(Reader):
         return (row,) if len(self.definition.values) == 1 else tuple(row)
 
     def _widened(self, rows: Rows) -> Rows:
-        """Return changes with the columns of the version that is read: others may have added some at the end."""
+        """Return changes with the columns of the version that is read: other writers may have appended columns."""
         columns, stored = self._pending.definition.values, self.definition.values
         if stored[: len(columns)] != columns:
             raise ConfigError(

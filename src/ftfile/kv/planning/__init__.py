@@ -1,1 +1,1 @@
-"""Which runs are to be compacted, and what replaces them."""
+"""The choice of the runs to compact, and of the runs that replace them."""

@@ -1,10 +1,10 @@
-"""Which runs of a bucket are to be compacted: a function of the log's facts of its live runs, its rules and backoffs.
+"""The choice of runs to compact in a bucket, as a function of its live runs in the log, rules and backoffs.
 
-A bucket has two levels. Runs of level 0 may reach over all of its keys: batches write them, and compactions within
-level 0 make fewer and larger ones of them. When they have a tenth of level 1, or half a file, they descend: their rows
-are cut where groups of level 1 begin. A *group* is runs of level 1 of which each meets the next one; groups have no key
-in common, and each is compacted by itself. So no compaction reads more than about two files, however large a bucket is,
-and runs are always read whole. All rows of level 1 are older than all of level 0.
+A bucket has two levels. Runs of level 0 may cover all of its keys: batches write them, and compactions within level 0
+merge them to fewer and larger runs. When level 0 reaches a tenth of level 1, or half a file, its runs descend: their
+rows are cut where groups of level 1 begin. A *group* consists of runs of level 1 that each meet the next run. Groups
+have no key in common, and each is compacted separately. So no compaction reads more than about two files, even in a
+large bucket, and runs are always read completely. All rows of level 1 are older than all rows of level 0.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     Kind = Literal["level0", "descend", "level1"]
 
 
-# Below it all runs count as equally large: most of their cost is a file.
+# Smaller runs count as equally large: the file dominates their cost.
 _SMALL_BYTES = 8192
-# Of the oldest rows of a group, the part that may be garbage.
+# Share of the oldest rows that may be garbage.
 _GARBAGE_SHARE = 0.4
-# Sorted runs of a group.
+# Maximum number of sorted runs of a group.
 _DEPTH_MAX = 8
-# Level 0 has at most this part of level 1.
+# Maximum size of level 0, as a share of level 1.
 _LEVEL0_SHARE = 0.1
-# Neighbouring groups of one run below this part of a file are joined.
+# Neighbouring groups of a single run below this share of a file are joined.
 _SMALL_GROUP_SHARE = 1 / 16
 
 
 class PlanSettings(Struct, frozen=True, rename="camel"):
-    """The rules by which runs of a bucket are compacted; JSON in the log."""
+    """The rules by which runs of a bucket are compacted; recorded as JSON in the log."""
 
-    flush_runs: Count  # new runs are compacted when there are as many,
-    flush_bytes: Count  # or they have as many bytes,
+    flush_runs: Count  # new runs are compacted at this number of runs,
+    flush_bytes: Count  # or at this number of bytes,
     flush_rows: Count  # or rows
-    fan_in: Count  # runs of similar size that are merged to one
+    fan_in: Count  # number of runs of similar size that are merged into one
     max_file_bytes: Count = msgspec.field(name="maxBytesPerFile")  # of a run that a job writes
-    # With a sequence column, how long a deleted row stays deleted when older rows come late.
+    # With a sequence column: how long deleted rows stay deleted if older rows arrive late.
     tombstone_ttl_ms: Count
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> PlanSettings:
-        """Return the rules that a writer's options name."""
+        """Return the rules in a writer's options."""
         return cls(
             flush_runs=parsed["flushIntervalCount"],
             flush_bytes=parsed["flushBytes"],
@@ -66,7 +66,7 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def read_bytes(self) -> int:
-        """Return the bytes that a compaction reads, but for its two oldest sorted runs."""
+        """Return the maximum bytes that a compaction reads, if it reads more than two sorted runs."""
         return 2 * self.max_file_bytes
 
 
@@ -74,29 +74,30 @@ DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
 
 
 class Backoff(NamedTuple):
-    """Neighbouring runs of a bucket that could not be compacted, such as a damaged one, or values without a sum.
+    """Neighbouring runs of a bucket whose compaction failed.
 
-    They are tried again with all newer runs of their level, or of their group, since one of these may have ended or
-    replaced the rows that fail. Meanwhile other runs are compacted without them.
+    For example, a run is damaged, or the values of a key have no sum. A retry includes all newer runs of their level,
+    or of their group, since a newer run may have deleted or replaced the rows that fail. Meanwhile, other runs are
+    compacted without them.
     """
 
-    run: str  # id of the oldest; the backoff ends with it
+    run: str  # id of the oldest run; the backoff ends with this run
     last: int  # position of the newest row
-    attempts: int = 1  # that failed
-    not_before: int = 0  # version before which no task tries again
+    attempts: int = 1  # failed attempts
+    not_before: int = 0  # version before which no task retries
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Backoff:
-        """Return the backoff of runs, by position, that failed for the first time."""
+        """Return the backoff of runs, by position, after their first failure."""
         return cls(runs[0].add.id, max(run.metadata.at[1] for run in runs))
 
     def is_held(self, version: int) -> bool:
-        """Return True if it has failed so often that it is not tried at this version of the log."""
+        """Return True if it has failed too often to be tried at this version of the log."""
         return version < self.not_before
 
 
 class SortedRun(NamedTuple):
-    """Runs of one level whose positions overlap: one, or results of one compaction. They have no key in common."""
+    """Runs of one level with overlapping positions: one run, or the results of one compaction, with disjoint keys."""
 
     runs: tuple[Run, ...]  # by position
 
@@ -130,7 +131,7 @@ def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
 
 
 def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
-    """Return runs in groups, by key: within a group each meets the next one. A group has its runs by position."""
+    """Return runs in groups, by key: in a group each run meets the next run. The runs of a group are by position."""
     groups: list[list[Run]] = []
     end: Key | None = ()
     for run in sorted(runs, key=lambda run: (run.begins, run.metadata.at)):
@@ -144,7 +145,7 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return runs old to new, and those of the same positions by key."""
+    """Return runs old to new, and runs of the same positions by key."""
     return tuple(sorted(runs, key=lambda run: (run.metadata.at, run.begins)))
 
 
@@ -159,24 +160,24 @@ def size_of(runs: Iterable[Run]) -> int:
 
 
 class Compaction(NamedTuple):
-    """Runs of a bucket that become one sorted run."""
+    """Runs of a bucket that are merged into one sorted run."""
 
     kind: Kind
     runs: tuple[Run, ...]  # by position
-    backoff: Backoff | None = None  # of what is tried again
+    backoff: Backoff | None = None  # of the runs that are retried
 
     @property
     def name(self) -> str:
-        """Return the name that a record has of it: the id of its oldest run, or of the one that is held."""
+        """Return the name in records: the id of its oldest run, or of the oldest run of its backoff."""
         return self.runs[0].add.id if self.backoff is None else self.backoff.run
 
     @property
     def attempts(self) -> int:
-        """Return how often it has failed."""
+        """Return the number of failed attempts."""
         return 0 if self.backoff is None else self.backoff.attempts
 
     def is_held(self, version: int) -> bool:
-        """Return True for a retry that is not tried at this version of the log."""
+        """Return True for a retry that is not run at this version of the log."""
         return self.backoff is not None and self.backoff.is_held(version)
 
     @property
@@ -186,7 +187,7 @@ class Compaction(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Neighbours in a list of sorted runs."""
+    """A range of adjacent items in a list of sorted runs."""
 
     start: int
     end: int
@@ -196,10 +197,10 @@ class _Places(NamedTuple):
 
 
 def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) -> Iterator[Compaction]:
-    """Yield the compactions that are due in a bucket, given its live runs; no two have a run in common.
+    """Yield the due compactions of a bucket, given its live runs; no two share a run, except with retries.
 
-    The runs of a backoff are tried again with all newer runs of their level, or of their group, up to the next backoff:
-    one of these may end the rows that fail. These runs may be in another compaction, too.
+    A retry includes all newer runs of the level, or of the group, up to the next backoff, because these may delete the
+    rows that fail. These newer runs may also be in another compaction.
     """
     live = by_position(runs)
     level1 = [run for run in live if run.metadata.level]
@@ -219,7 +220,7 @@ def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) 
 
 
 def _level0_limit(level1: Sequence[Run], rules: PlanSettings) -> int:
-    """Return the bytes of level 0 from which on its oldest rows descend."""
+    """Return the size of level 0, in bytes, from which its oldest rows descend."""
     half = rules.max_file_bytes // 2
     return min(half, max(int(size_of(level1) * _LEVEL0_SHARE), rules.flush_bytes)) if level1 else half
 
@@ -243,7 +244,7 @@ def _due_in_level1(level1: Sequence[Run], backoffs: Sequence[Backoff], rules: Pl
 
 
 def is_small_group(group: Sequence[Run], rules: PlanSettings) -> bool:
-    """Return True for a group of one run that is to be joined with its neighbours."""
+    """Return True for a group of one run that should be joined with its neighbours."""
     return len(group) == 1 and group[0].size < rules.max_file_bytes * _SMALL_GROUP_SHARE
 
 
@@ -260,7 +261,7 @@ def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backof
 
 
 def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
-    """Yield where neighbours are that no backoff bars."""
+    """Yield the ranges of sorted runs without a backoff."""
     barred = sorted({place for backoff in backoffs for place in _held(backoff, members)})
     for before, place in pairwise([-1, *barred, len(members)]):
         if before + 1 < place:
@@ -268,7 +269,7 @@ def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator
 
 
 def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
-    """Return the places of sorted runs that are held; none where the oldest one is not among them."""
+    """Return the range of sorted runs of a backoff; empty if its oldest run is not among them."""
     for start, member in enumerate(members):
         if any(run.add.id == backoff.run for run in member.runs):
             ends = (place for place in range(start, len(members)) if members[place].at[0] > backoff.last)
@@ -277,7 +278,7 @@ def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
 
 
 def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
-    """Return the oldest runs that one compaction reads: two files, but two sorted runs at least."""
+    """Return the oldest runs up to the bytes of one compaction (two files), but at least two sorted runs."""
     totals = accumulate(member.size for member in members)
     count = sum(total <= rules.read_bytes for total in totals)
     return runs_in(members[: max(count, 2)])
@@ -285,15 +286,15 @@ def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...
 
 @dataclass(frozen=True, slots=True)
 class _Level0:
-    """Neighbouring sorted runs of level 0."""
+    """Adjacent sorted runs of level 0."""
 
     block: Sequence[SortedRun]
     rules: PlanSettings
-    has_newest: bool  # no newer run is barred
-    has_older: bool  # there are older runs
+    has_newest: bool  # no newer run has a backoff
+    has_older: bool  # older runs exist
 
     def due(self) -> Iterator[_Places]:
-        """Yield where neighbours are due: small new runs, a tier, or all where none is older."""
+        """Yield the due ranges: small new runs, a tier, or, if there are no older runs, all runs."""
         new = len(self.block)
         while self.has_newest and new and self._is_new(self.block[new - 1]):
             new -= 1
@@ -326,7 +327,7 @@ class _Level0:
 
 
 def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places | None:
-    """Return where sorted runs of a group are due: all for garbage, else a tier, or too many of them but the oldest."""
+    """Return the due range of a group: all runs if there is garbage, a tier, or all but the oldest if too many."""
     is_purged = not members[0].rows
     if is_purged or (len(members) > 1 and _has_garbage(members)):
         return _Places(0, len(members))
@@ -335,7 +336,7 @@ def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places 
 
 
 def _has_garbage(members: Sequence[SortedRun]) -> bool:
-    """Return True if much of the oldest rows may be garbage; a delete counts twice, as it is garbage itself."""
+    """Return True if many of the oldest rows may be garbage; a delete counts twice, because it is itself garbage."""
     oldest, newer = members[0], runs_in(members[1:])
     rows = sum(run.add.rows + run.metadata.deletes for run in newer)
     return (
@@ -346,9 +347,9 @@ def _has_garbage(members: Sequence[SortedRun]) -> bool:
 
 
 def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
-    """Return where `fan_in` neighbours of a tier are, given all sizes, old to new; None if there are too few.
+    """Return a range with `fan_in` runs of one tier, given all sizes, old to new; None without one.
 
-    All smaller ones together count as another one if they are as large.
+    The smaller runs of a range count together as one run if their total size is of the tier.
     """
     tiers = [_tier(size, rules) for size in sizes]
     for tier in sorted(set(tiers), reverse=True):
@@ -366,5 +367,5 @@ def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
 
 
 def _tier(size: int, rules: PlanSettings) -> int:
-    """Return the power of `fan_in` that a size is nearest to."""
+    """Return the power of `fan_in` that is nearest to a size."""
     return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, rules.fan_in) + 0.5)

@@ -1,4 +1,4 @@
-"""Compactions that are due, with their terms and cuts; those that a record can take; and backoffs."""
+"""Due compactions with their terms and cuts, the compactions that a record can accept, and their backoffs."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# A retry that failed as often is left out for a number of versions.
+# After this number of failures, a retry is skipped for this number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
 
 
 class Terms(NamedTuple):
-    """The rows that a compaction may leave out."""
+    """The rows that a compaction may drop."""
 
-    is_bottommost: bool  # no older run has its keys: deletes and purges leave, and merges become sets
-    expired_ms: int  # with a sequence column, deletes before this time leave; see `fold`
+    is_bottommost: bool  # no older run has its keys: drop deletes and purges, turn merges into sets
+    expired_ms: int  # with a sequence column, drop deletes before this time; see `fold`
 
 
 def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSettings, now_ms: int) -> Terms:
     """Return the terms of a compaction of runs, given all live runs of their bucket.
 
-    A delete has expired once it is older than `tombstone_ttl_ms`, both now and when newer runs with its keys were
-    committed: their rows may be older ones that came in time, and are deleted.
+    A delete has expired if it is older than `tombstone_ttl_ms` now, and was so when newer runs with its keys were
+    committed. Otherwise these runs may contain older rows that arrived in time and must stay deleted.
     """
     ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
     start, end = min(run.begins for run in compacted), _greatest_end(compacted)
@@ -60,9 +60,9 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
 def cuts_of(
     compaction: Compaction, bucket: Iterable[Run], kinds: Sequence[pa.DataType], rules: PlanSettings
 ) -> tuple[Key, ...]:
-    """Return the cuts of a compaction: where large groups of level 1 begin, behind the last one, and around moves.
+    """Return the cuts of a compaction: where large groups of level 1 begin, after the last group, and around moves.
 
-    No result has keys on both sides of one.
+    No result contains keys on both sides of a cut.
     """
     if compaction.kind != "descend":
         return ()
@@ -75,7 +75,7 @@ def cuts_of(
 
 
 def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
-    """Return the runs of a descent that only change their level: they are large, meet no other, and have no cut."""
+    """Return the runs of a descent that only change their level: large, meeting no other run, without a cut."""
     return tuple(
         run
         for run, *neighbours in groups_of(compaction.runs if compaction.kind == "descend" else ())
@@ -86,14 +86,14 @@ def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int)
 
 
 def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
-    """Return the purges of results: each has those from its start to that of the next one, the last up to `end`."""
+    """Return the purges of results: from the start of each result to the next start, for the last one up to `end`."""
     merged = union(purges)
     bounds: list[Key | None] = [*starts[1:], end]
     return [clip(merged, start, next_start) for start, next_start in zip(starts, bounds, strict=True)]
 
 
 def _greatest_end(runs: Iterable[Run]) -> Key | None:
-    """Return a key behind which runs have neither rows nor purges; None if there is none."""
+    """Return the greatest end of runs, after which they have neither rows nor purges; None if they are unbounded."""
     last: Key = ()
     for run in runs:
         if run.ends is None:
@@ -103,12 +103,12 @@ def _greatest_end(runs: Iterable[Run]) -> Key | None:
 
 
 def _end(run: Run, key: Key) -> Key:
-    """Return where a run ends, or a key if it ends nowhere."""
+    """Return the end of a run, or the given key if the run is unbounded."""
     return key if run.ends is None else run.ends
 
 
 class Result(NamedTuple):
-    """A run that a compaction writes, and the purges that it has; without a run, there must be one without rows."""
+    """A run that a compaction writes, with its purges. Without a run, one without rows must be written."""
 
     run: Run | None
     purges: tuple[KeyRange, ...]
@@ -116,36 +116,36 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedCompaction:
-    """A compaction of runs of a bucket, as a task does it."""
+    """A compaction of runs of a bucket, ready to run in a task."""
 
     compaction: Compaction
     terms: Terms
-    cuts: tuple[Key, ...]  # no result has keys on both sides of one
+    cuts: tuple[Key, ...]  # no result contains keys on both sides of a cut
     max_file_bytes: int  # of a result
 
     @cached_property
     def moves(self) -> tuple[Run, ...]:
-        """Return the runs whose bytes stay as they are, and whose level changes."""
+        """Return the runs that only change their level, without a rewrite."""
         return moves_of(self.compaction, self.cuts, self.max_file_bytes)
 
     @cached_property
     def inputs(self) -> tuple[Run, ...]:
-        """Return the runs that become new ones."""
+        """Return the runs that are rewritten."""
         ids = {run.add.id for run in self.moves}
         return tuple(run for run in self.compaction.runs if run.add.id not in ids)
 
     @property
     def size(self) -> int:
-        """Return the bytes that are read."""
+        """Return the bytes to read."""
         return size_of(self.inputs)
 
     @property
     def purges(self) -> tuple[KeyRange, ...]:
-        """Return the purges that results have: none where no older row is."""
+        """Return the purges that results must keep: none if there are no older rows."""
         return () if self.terms.is_bottommost else tuple(purge for run in self.inputs for purge in run.metadata.purges)
 
     def results(self, written: Sequence[Run]) -> list[Result]:
-        """Return runs that were written, by key, with their purges: each from its first key or cut to the next one."""
+        """Return written runs, by key, with purges; each covers the keys from its start or cut to the next one."""
         by_cut: defaultdict[int, list[Run]] = defaultdict(list)
         for run in written:
             by_cut[bisect.bisect_right(self.cuts, run.begins)].append(run)
@@ -177,10 +177,10 @@ Piece = tuple[PlannedCompaction, ...]
 def due(
     live: Iterable[Add], backoffs: Sequence[Backoff], rules: PlanSettings
 ) -> Iterator[tuple[Compaction, list[Run]]]:
-    """Yield all compactions that are due among live runs, by bucket, each with the runs of its bucket.
+    """Yield all due compactions among live runs, by bucket, each with the runs of its bucket.
 
-    Nothing that was due is remembered, except backoffs. No two have a run in common, except retries, which take newer
-    runs: of two results the one with the oldest row is taken.
+    They are computed from the live runs; only backoffs are recorded. Only retries may share runs with other
+    compactions. Of two such results, the result with the oldest row is accepted.
     """
     for runs in runs_by_bucket(map(run_of, live)).values():
         for compaction in pick(runs, backoffs, rules):
@@ -189,25 +189,25 @@ def due(
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans compactions as tasks do them."""
+    """Plans compactions for execution by tasks."""
 
     rules: PlanSettings
     key_types: Sequence[pa.DataType]
     now_ms: int
 
     def due(self, live: Iterable[Add], backoffs: Sequence[Backoff] = ()) -> list[PlannedCompaction]:
-        """Return all compactions that are due among live runs."""
+        """Return all due compactions among live runs."""
         return [self.planned(compaction, runs) for compaction, runs in due(live, backoffs, self.rules)]
 
     def planned(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
-        """Return a compaction as a task does it, given all live runs of its bucket."""
+        """Return a compaction with its terms and cuts, given all live runs of its bucket."""
         terms = terms_of(compaction.runs, bucket, self.rules, self.now_ms)
         cuts = cuts_of(compaction, bucket, self.key_types, self.rules)
         return PlannedCompaction(compaction, terms, cuts, self.rules.max_file_bytes)
 
 
 def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list[Piece]:
-    """Return compactions by file that they write: neighbours, up to some bytes, and then each retry by itself."""
+    """Return compactions grouped by output file: neighbours up to some bytes, then each retry separately."""
     pieces: list[Piece] = []
     piece_bytes = 0
     for planned in sorted(compactions, key=lambda planned: planned.compaction.attempts):
@@ -220,10 +220,10 @@ def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list
 
 
 def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Return the compactions that may replace their inputs, in order of precedence, each after those before it.
+    """Return the rewrites that can replace their inputs after the previous rewrites, in order of precedence.
 
-    One whose job was given up long ago may come when others have compacted the runs around its inputs. It is left out:
-    the order of its rows and of theirs would not be known.
+    The result of an abandoned job may arrive after other tasks have compacted the runs around its inputs. It is left
+    out, because the order between its rows and theirs would be undefined.
     """
     concerned = {add.directory_key for rewrite in rewrites for add in rewrite.inputs}
     buckets: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}
@@ -248,7 +248,7 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
 
 
 def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
-    """Return the job by which a record names a compaction that is due."""
+    """Return the job of a due compaction, for a record."""
     payload: dict[str, object] = {"bucket": compaction.runs[0].add.directory_key, "taskCount": tasks}
     if (backoff := compaction.backoff) is None:
         return AssemblyTask(compaction.name, compaction.kind, (), payload=payload)
@@ -263,14 +263,14 @@ def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
 
 
 def is_held(job: AssemblyTask, version: int) -> bool:
-    """Return True if a job has failed so often that no task is to try it at this version of the log."""
+    """Return True if a job has failed too often to be tried at this version of the log."""
     return any(backoff.is_held(version) for backoff in backoffs_of([job]))
 
 
 def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
-    """Return the ids that a message has of a failed compaction: of the run in the file that the error names, or of all.
+    """Return the ids that report a failed compaction: of the run in the file that the error names, else of all runs.
 
-    Of a retry, it has its name.
+    A retry is reported by its name.
     """
     if compaction.backoff is not None:
         return (compaction.name,)
@@ -281,9 +281,9 @@ def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
 def backoffs_after(
     backoffs: Iterable[Backoff], due: Iterable[Compaction], failed: Collection[str], live: Collection[str], version: int
 ) -> list[Backoff]:
-    """Return the backoffs of a version, given those before it, what was due then, and the ids of runs that are live.
+    """Return the backoffs of a version, given the previous backoffs, the compactions due then, and the live run ids.
 
-    `failed` has what `failed_ids` returned.
+    `failed` contains results of `failed_ids`.
     """
     after = [
         _tried_again(backoff, version) if backoff.run in failed else backoff

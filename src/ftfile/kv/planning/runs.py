@@ -1,8 +1,8 @@
-"""Runs: the live segments of a store, by the metadata that the log has of them.
+"""Runs, the live segments of a store with their metadata in the log.
 
-In an encrypted store the keys in metadata are sealed, as everybody can read the log. Planner, tasks and readers see
-them open: they take live runs from `open_state`, or `open_metadata`, and what is recorded passes `seal_metadata`.
-Without encryption, the adds stay as they are. Opened keys are of the types of the key columns.
+In an encrypted store, the keys in metadata are sealed, because the log is readable without keys. Planner, tasks and
+readers use opened metadata, from `open_state` or `open_metadata`; `seal_metadata` seals new adds before they are
+recorded. Without encryption, the adds are unchanged. Opened keys have the types of the key columns.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 _INDEX_BITS = 20
 _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
-# Begins the associated data of what is sealed: of the format, so it stays as it is.
+# Prefix of the associated data of sealed metadata. It is part of the format, and must not change.
 _SEAL_LABEL = "marks"
-# Of live runs that a commit opens for every head.
+# Maximum number of live runs whose check is cached; each commit opens all live runs.
 _KEPT = 1 << 16
-# What `open_metadata` has checked, by the id of the run: its metadata as JSON, and the types of the key columns.
+# Metadata that `open_metadata` has checked, by run id: the JSON, and the types of the key columns.
 _checked: dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]] = {}
 
 
 class MetadataNumbers(Struct, frozen=True, rename="camel"):
-    """The numbers in the metadata of a run, which are readable even where its keys are sealed."""
+    """The numbers in the metadata of a run, which are readable even if its keys are sealed."""
 
     at: tuple[Count, Count]
     ops: Count
@@ -73,7 +73,7 @@ class MetadataNumbers(Struct, frozen=True, rename="camel"):
 
 
 def numbers_of(text: Mapping[str, Any]) -> MetadataNumbers:
-    """Return the numbers in the metadata of a run, as JSON; CorruptData for others."""
+    """Return the numbers in the metadata of a run, from JSON; raise CorruptData if they are malformed."""
     with Decoding(layout.LOG, "the metadata of a run"):
         numbers: MetadataNumbers = convert(text, MetadataNumbers, "a run")
         return numbers
@@ -81,16 +81,16 @@ def numbers_of(text: Mapping[str, Any]) -> MetadataNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RunMetadata:
-    """The facts of a run that its record keeps."""
+    """The metadata of a run in its record."""
 
     at: tuple[int, int]  # first and last position of its rows; each is `version << 20 | index`
     keys: tuple[Key, Key] | None  # of the first and of the last row; None without rows
-    purges: tuple[KeyRange, ...] = ()  # ranges of keys of which rows end in all runs wholly before this one
-    ops: int = 1  # the operations in it, a set of bits
-    committed_ms: int = 0  # when the oldest of its rows was committed, by the clock of the driver
-    level: int = 0  # 0 where batches write; 1 below it, for older rows
-    deletes: int = 0  # rows that delete
-    plain_bytes: int = 0  # of its rows, before compression
+    purges: tuple[KeyRange, ...] = ()  # key ranges whose rows in all entirely older runs are deleted
+    ops: int = 1  # the operations of its rows, a bit set
+    committed_ms: int = 0  # commit time of its oldest row, by the driver's clock
+    level: int = 0  # 0 for runs of batches; 1 for older rows
+    deletes: int = 0  # number of deletes
+    plain_bytes: int = 0  # of its rows, uncompressed
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for `Add.rolling_stats`."""
@@ -107,7 +107,7 @@ class RunMetadata:
 
     @classmethod
     def from_json(cls, text: dict[str, Any]) -> RunMetadata:
-        """Build from `to_json()`; CorruptData for what is none."""
+        """Build from `to_json()`; raise CorruptData for malformed JSON."""
         with Decoding(layout.LOG, "the metadata of a run"):
             numbers, keys = numbers_of(text), text["keys"]
             ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
@@ -123,14 +123,14 @@ class RunMetadata:
 
 
 class Run(NamedTuple):
-    """A live segment of a store."""
+    """A live segment of a store, with its metadata."""
 
     add: Add
     metadata: RunMetadata
 
     @property
     def size(self) -> int:
-        """Return the bytes of its rows; a run without rows has none."""
+        """Return the bytes of its rows; 0 for a run without rows."""
         return self.add.length if self.add.rows else 0
 
     @property
@@ -141,7 +141,7 @@ class Run(NamedTuple):
 
     @property
     def ends(self) -> Key | None:
-        """Return a key behind which it has neither rows nor purges; None if there is none."""
+        """Return a key after which it has neither rows nor purges; None if it is unbounded."""
         purge_ends = [end for _, end in self.metadata.purges if end is not None]
         if len(purge_ends) < len(self.metadata.purges):
             return None
@@ -163,9 +163,9 @@ def run_of(add: Add) -> Run:
 
 
 def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
-    """Return the definition of the newest run, with all columns of others; None without runs.
+    """Return the definition of the newest run, with all columns of the other runs; None without runs.
 
-    The newest one may be what a compaction has left as it was, with fewer columns than its neighbours.
+    The newest run may be one that a compaction has not rewritten, with fewer columns than its neighbours.
     """
     newest_first = sorted(adds, key=lambda add: numbers_of(add.rolling_stats).at[1], reverse=True)
     with Decoding(layout.LOG, "definitions of runs"):
@@ -174,7 +174,7 @@ def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> S
 
 
 def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Return the runs of each bucket, in its order, by the names of buckets in theirs."""
+    """Return the runs of each bucket, in the given order, sorted by bucket name."""
     groups: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.add.directory_key].append(run)
@@ -182,7 +182,7 @@ def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def meet(one: Run, other: Run) -> bool:
-    """Return True if rows of both, or rows of one and purges of the other, may have the same key."""
+    """Return True if two runs may have rows with the same key, or one has purges that cover rows of the other."""
     ours, theirs = one.metadata.keys, other.metadata.keys
     if ours and theirs and ours[0] <= theirs[1] and theirs[0] <= ours[1]:
         return True
@@ -192,14 +192,14 @@ def meet(one: Run, other: Run) -> bool:
 
 
 def apart(one: Run, other: Run) -> bool:
-    """Return True if the order of two runs is known for each key: they are apart in position, or do not meet."""
+    """Return True if two runs are ordered for each key: their positions are disjoint, or they do not meet."""
     return (
         one.metadata.at[1] < other.metadata.at[0] or other.metadata.at[1] < one.metadata.at[0] or not meet(one, other)
     )
 
 
 def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
-    """Return new runs with their positions, in order, in the record of a version; ConfigError for too many."""
+    """Return new runs with their positions in the record of a version, in order; ConfigError for too many runs."""
     if len(adds) > 1 << _INDEX_BITS:
         raise ConfigError(
             f"{len(adds)} runs are too many for one record, which can contain {1 << _INDEX_BITS}: use fewer tasks or "
@@ -224,7 +224,7 @@ def version_of(position: int) -> int:
 
 
 def seal_metadata(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
-    """Return adds as a record has them; those that `open_metadata` returned are as they were recorded."""
+    """Return adds for a record, with sealed metadata; adds from `open_metadata` become as they were recorded."""
     if not isinstance(fs, SealedFileSystem):
         return tuple(adds)
     envelope = AesGcm(fs.key_id, fs.keys)
@@ -232,18 +232,18 @@ def seal_metadata(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
 
 
 def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
-    """Return recorded adds with readable metadata, of a store whose key columns have these types.
+    """Return recorded adds with readable metadata, for a store whose key columns have these types.
 
     Raises:
-        CorruptData: metadata does not fit its key, or its add, or the key columns.
-        ConfigError: its key is not known.
+        CorruptData: the metadata does not match its encryption key, its add, or the key columns.
+        ConfigError: its encryption key is unknown.
     """
     keys = keys_of(fs)
     opened = [*adds] if keys is None else [_opened(add, keys) for add in adds]
     types = (*kinds,)
     for add in opened:
         metadata, checked_types = _checked.get(add.id, (None, ()))
-        # Each commit opens all live runs, whose adds stay the same objects.
+        # Each commit opens all live runs, and their adds stay the same objects: check them only once.
         if metadata is not add.rolling_stats or checked_types != types:
             if add.skip_rows:
                 raise CorruptData(add.path, "a run without skipped rows", f"{add.skip_rows} skipped rows")
@@ -255,13 +255,13 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
 
 
 def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
-    """Return the types of the key columns of a store; none before its first rows."""
+    """Return the types of the key columns of a store; empty before its first rows."""
     text = store_of(head)
     return [] if text is None else StoreDefinition.from_json(text).key_types
 
 
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:
-    """Return the state of a log with readable metadata of live runs; raises as `open_metadata`."""
+    """Return the state of a log with readable metadata of live runs; raises the same errors as `open_metadata`."""
     opened = open_metadata(fs, head.segments.values(), kinds)
     if keys_of(fs) is None:
         return head

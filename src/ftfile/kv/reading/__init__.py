@@ -1,1 +1,1 @@
-"""Reading a store: single keys, many keys, ranges of keys, as of a version."""
+"""Reads of a store as of a version: single keys, many keys, and key ranges."""

@@ -1,4 +1,4 @@
-"""A bucket at a version: many keys, and ranges of keys, folded from its levels; a single key: see `get`."""
+"""Lookups of many keys and scans of key ranges in one bucket at a version. For a single key see `view.find`."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ _READ_BYTES_MIN = 64 << 10  # of a run at a time
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The runs of a bucket, in levels. Several threads may use it; each method raises what opening runs does."""
+    """The runs of a bucket, in levels. Thread-safe; each method raises the errors of opening runs."""
 
     parts: tuple[RunPart, ...]  # by position
-    levels: tuple[Level, ...]  # new to old; the first one is the memtable, if there is one
+    levels: tuple[Level, ...]  # new to old; the first level is the memtable, if there is one
     definition: StoreDefinition
     memtable: Memtable | None = None
 
     @classmethod
     def of(cls, parts: Sequence[RunPart], sources: Sources, memtable: Memtable | None = None) -> Bucket:
-        """Return a bucket of runs by position, the newest of which are in a memtable if there is one."""
+        """Return a bucket of runs by position; the newest runs are folded into a memtable if possible."""
         if memtable is None:
             return cls(tuple(parts), levels_of(parts), sources.definition)
         older = levels_of(parts[: len(parts) - len(memtable.runs)])
         return cls(tuple(parts), (Level.of([memtable]), *older), sources.definition, memtable)
 
     def without_memtable(self) -> Bucket:
-        """Return the same bucket, each run of which is read on its own."""
+        """Return the same bucket without a memtable: each run is read separately."""
         return Bucket(self.parts, levels_of(self.parts), self.definition)
 
     def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
-        """Look many keys up, none of which has a null.
+        """Look up many keys without nulls.
 
         Returns:
-            Numbers of the keys that have rows, and the value columns of their rows, in one order.
+            Indexes of the keys that have rows, and the value columns of their rows, in the same order.
         """
         try:
             return self._lookup(keys, hashes)
@@ -97,15 +97,15 @@ class Bucket:
         return self._folded(hits, keys, has_several=has_several)
 
     def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | Memtable]:
-        """Return the parts that a scan from one key on and before another reads."""
+        """Return the parts that a scan of a range (end exclusive) reads."""
         return [part for level in self._scan_levels() for part in level.parts if _meets(part, start, end)]
 
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from one key on and before another, sorted, folded in windows of about some bytes.
+        """Yield the rows of a key range (end exclusive), sorted and folded, in windows of about `window_bytes`.
 
-        Both may be prefixes; None for the first row, and for all behind. Key columns come first in any case.
+        The bounds may be prefixes; None is unbounded. The key columns are always returned, and come first.
         """
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names
@@ -131,14 +131,14 @@ class Bucket:
                 yield batch_of(rows.select(shown))
 
     def _scan_levels(self) -> tuple[Level, ...]:
-        """Return the levels that a scan reads: it makes no memtable, but reads one that is there."""
+        """Return the levels that a scan reads: an existing memtable is used, but none is built."""
         is_folded = self.memtable is None or self.memtable.held is not None
         return self.levels if is_folded else levels_of(self.parts)
 
     def _folded(
         self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch, *, has_several: bool
     ) -> tuple[Numbers, pa.Table]:
-        """Return the rows of keys, folded by the number of the key, which may be there twice; deletes leave."""
+        """Return the rows of keys, folded by key index; keys may repeat, and deleted keys are dropped."""
         schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
         none = np.empty(0, np.int64), pa.Table.from_batches([], schema)
         parts = [*zip(*(hits[::-1] or [none]), strict=True)]
@@ -154,7 +154,7 @@ class Bucket:
 
 
 def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:
-    """Return which of some keys have rows, by their numbers, and columns in the order of keys, null for the others."""
+    """Return whether each key has a row, and the columns in key order, null for keys without a row."""
     places = np.full(count, -1)
     places[numbers] = np.arange(len(numbers))
     is_found = places >= 0
@@ -163,13 +163,13 @@ def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.b
 
 
 def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
-    """Return the columns of what `Bucket.scan` yields: those of the keys, then others that are wanted."""
+    """Return the columns that `Bucket.scan` yields: the key columns, then the other requested columns."""
     names = [*definition.keys, *(name for name in columns if name not in definition.keys)]
     return pa.schema([pa.field(name, definition.schema.field(name).type) for name in names])
 
 
 def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefinition:
-    """Return the definition without the value columns that are neither wanted nor needed to fold."""
+    """Return the definition without the value columns that are neither requested nor needed to fold."""
     names = {*definition.keys, *columns, definition.sequence}
     fields = [field for field in definition.schema if field.name in names]
     merge = {name: function for name, function in definition.merge.items() if name in names}
@@ -177,12 +177,12 @@ def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefin
 
 
 def _meets(part: Part, start: Key | None, end: Key | None) -> bool:
-    """Return True if a part has rows, maybe some from one key on and before another; these may be prefixes."""
+    """Return True if a part may have rows in a key range (end exclusive), whose bounds may be prefixes."""
     return part.has_rows and (start is None or start <= part.high) and (end is None or part.low < end)
 
 
 def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[RunPart | Memtable, Numbers]]:
-    """Yield the parts of a level that may have some of the keys with these numbers, and which; several need order."""
+    """Yield the parts of a level that may contain keys, with the key numbers; several parts need sorted keys."""
     if len(level.parts) == 1:
         yield level.parts[0], numbers
         return
@@ -201,9 +201,9 @@ def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of parts of a level within a range of keys, with the columns of a definition, and those to fold them."""
+    """The rows of a level's parts in a key range, with the columns of a definition and the columns needed to fold."""
 
-    parts: Sequence[RunPart | Memtable]  # by key; a scan opens one when it comes to it
+    parts: Sequence[RunPart | Memtable]  # by key; a scan opens each part when it reaches it
     definition: StoreDefinition
     start: Key | None
     end: Key | None
@@ -217,7 +217,7 @@ class _Rows:
                 yield self.definition.aligned(pa.Table.from_batches([batch]))
 
     def sorted(self) -> SortedRows:
-        """Return the rows to be folded with others."""
+        """Return the rows, to be folded with rows of other levels."""
         key_columns = len(self.definition.keys)
         if len(self.parts) == 1:
             return SortedRows(*self._read(self.parts[0]), key_columns)

@@ -1,4 +1,4 @@
-"""The levels of a bucket, new to old: runs that have no key in common, and small runs that are folded in memory."""
+"""The levels of a bucket, new to old: runs with disjoint keys, and a memtable of small runs folded in memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 
-# Runs of a memtable: those that are read whole anyway. All of them have at most some bytes, before compression, and
-# this part of the cache, of which the memtable takes about twice as much.
+# Limits of a memtable: the size of a run (such runs are read completely anyway), the uncompressed size of all runs, and
+# their part of the cache. The memtable itself takes about twice that part.
 _SMALL_BYTES, _MEMTABLE_BYTES, _MEMTABLE_PART = 1 << 20, 4 << 20, 16
 _UNBOUNDED = 1 << 62
-_BLOCK_BYTES = 1 << 20  # of a memtable; it is in memory as a whole
+_BLOCK_BYTES = 1 << 20  # of a memtable, which is in memory as a whole
 
 
 class Sources(NamedTuple):
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
 
 class Opened:
-    """Rows that are open, of a run or a memtable."""
+    """The open rows of a run or a memtable."""
 
     __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
 
@@ -58,7 +58,7 @@ class Opened:
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
         types = {name: definition.schema.field(name).type for name in definition.values}
-        # True if all rows are sets with the columns of the store, as it has them.
+        # True if all rows are sets, with the columns and types of the store.
         self.is_plain = kinds == types and [*kinds] == [*types]
         self._op = stored.index(OP) if OP in stored else None
         self._casts = [
@@ -66,7 +66,7 @@ class Opened:
         ]
 
     def split(self, row: Values) -> tuple[int, Values]:
-        """Return operation and values of a row, which `get` returned, in the columns of the store."""
+        """Return operation and values of a row returned by `get`, in the columns of the store."""
         op = SET if self._op is None else row[self._op]
         values = [None if place is None else _cast(row[place], old, new) for place, old, new in self._casts]
         return op, tuple(values)
@@ -77,23 +77,23 @@ def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN40
 
 
 class Part(ABC):
-    """Runs of a bucket that are read as one. Several threads may use it."""
+    """One or more runs of a bucket that are read as a unit. Thread-safe."""
 
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
         self.runs = tuple(runs)  # old to new
         self.sources = sources
         keys = [run.metadata.keys for run in runs if run.metadata.keys is not None]
-        self.has_rows = bool(keys)  # False if it has purges alone
-        # No row of it has a lesser key than the one, or a greater one than the other. Without rows, none is between.
+        self.has_rows = bool(keys)  # False if it contains only purges
+        # Bounds of the keys of its rows, both inclusive. Without rows, no key is within the bounds.
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
-        # Ranges of keys of which rows end in older runs.
+        # Key ranges whose rows in older runs are deleted.
         self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.metadata.purges)
-        # It meets others where both have rows or purges.
+        # The key range of its rows and purges, which decides whether two parts meet.
         self.begins: Key = min(run.begins for run in runs)
         ends = [run.ends for run in runs]
         self.ends: Key | None = None if None in ends else max(end for end in ends if end is not None)
-        self._opening: Future[Opened] | None = None  # under way in a thread; others wait for the same
+        self._opening: Future[Opened] | None = None  # in progress in a thread; other threads wait for it
         self._lock = threading.Lock()
 
     @property
@@ -102,10 +102,10 @@ class Part(ABC):
         """Return its rows if they are open."""
 
     def opened(self, files: OpenFiles | None = None) -> Opened:
-        """Return its rows; the first call opens it, with other files if some are given.
+        """Return its rows; the first call opens it, with `files` or the default files.
 
-        Calls meanwhile get its result, also if the cache does not keep that: who waited for a lock to open it again
-        could wait for ever. It raises as `open_run` and `fold` do.
+        Concurrent calls get the same result, even if the cache evicts it at once. If each call opened the part again
+        under a lock, a waiting call could starve. Raises the errors of `open_run` and `fold`.
         """
         with self._lock:
             under_way = self._opening
@@ -114,7 +114,7 @@ class Part(ABC):
             return under_way.result()
         try:
             opened = self.held or self._made(files or self.sources.files)
-        except BaseException as error:  # also an interrupt, or those who wait would wait for ever
+        except BaseException as error:  # including interrupts, or waiting threads would block forever
             self._opening = None
             opening.set_exception(error)
             raise
@@ -124,14 +124,14 @@ class Part(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Take all of it out of the cache; it can still be used."""
+        """Remove its content from the cache; it can still be used."""
 
     @abstractmethod
     def _made(self, files: OpenFiles) -> Opened: ...
 
 
 class RunPart(Part):
-    """A run: once it was read it stays open, and its blocks are cached one by one."""
+    """A run that stays open after the first read; its blocks are cached separately."""
 
     held: Opened | None = None
 
@@ -154,7 +154,7 @@ class RunPart(Part):
 
 
 class Memtable(Part):
-    """Small runs, neighbours in position, folded when they are first read, in the cache as a whole."""
+    """Small runs with adjacent positions, folded on first read, and cached as a whole."""
 
     def __init__(self, parts: Sequence[RunPart], sources: Sources) -> None:
         super().__init__([part.run for part in parts], sources)
@@ -183,7 +183,7 @@ class Memtable(Part):
         view = memoryview(content.getvalue())
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
-        # With the values that single reads have.
+        # Includes the decoded values that `get` keeps.
         return self.sources.cache.put(self._shelf, 0, Opened(reader, definition), 2 * len(view))
 
 
@@ -193,7 +193,7 @@ def _table(reader: RunReader) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Parts that do not meet, by key. A key is in the last one that begins up to it, or in none."""
+    """Parts that do not meet, sorted by key. Only the last part that begins at or before a key can contain it."""
 
     begins: tuple[Key, ...]  # of the parts
     parts: tuple[RunPart | Memtable, ...]
@@ -201,16 +201,16 @@ class Level:
 
     @classmethod
     def of(cls, parts: Sequence[RunPart | Memtable]) -> Level:
-        """Return the level of parts, which come by key."""
+        """Return the level of parts, which are sorted by key."""
         purges = union(purge for part in parts for purge in part.purges)
         return cls(tuple(part.begins for part in parts), tuple(parts), purges)
 
 
 def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
-    """Return the levels of parts, which come by position: new to old, as few as there can be.
+    """Arrange parts, given by position, in the fewest levels; return the levels new to old.
 
-    A part lies right above the highest of the older ones that it meets, as in the sublevels of Pebble: of two that
-    meet, the newer one is above.
+    A part is placed directly above the highest level with an older part that it meets, as in the sublevels of Pebble.
+    So if two parts meet, the newer part is above.
     """
     levels: list[list[RunPart]] = []  # old to new, each by key
     for part in parts:
@@ -225,7 +225,7 @@ def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
 
 
 def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
-    """Return True if a part meets one of a level: if so, it meets the last one that begins before its end."""
+    """Return True if a part meets a part of a level; only the last one that begins before its end must be checked."""
     end = part.ends
     count = len(level) if end is None else bisect_right(level, end, key=lambda other: other.begins)
     if not count:
@@ -235,7 +235,7 @@ def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
 
 
 def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
-    """Return the newest runs folded, as far as they are small and the cache has room; None for fewer than two."""
+    """Return the newest small runs that fit into the cache, as a memtable; None for fewer than two runs."""
     start, size_bytes = len(parts), 0
     room_bytes = min(_MEMTABLE_BYTES, sources.cache.capacity_bytes // _MEMTABLE_PART)
     while start:
@@ -248,9 +248,9 @@ def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
 
 
 def open_parts(parts: Iterable[RunPart | Memtable], sources: Sources) -> None:
-    """Open small runs side by side: those that are neighbours in a file come with one call. It raises as `opened`."""
+    """Open small runs in parallel; one call reads runs that are adjacent in a file. Raises the errors of `opened`."""
     closed = [part for part in parts if isinstance(part, RunPart) and part.held is None]
-    # Larger ones are not read whole when they are opened, and a scan opens them when it comes to them.
+    # Larger runs are not read completely when they are opened; a scan opens them when it reaches them.
     small = [part for part in closed if part.run.add.logical_length <= END_BYTES]
     files = CoalescingFiles(sources.files, (part.run.add for part in small))
     try:

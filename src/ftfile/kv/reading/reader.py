@@ -49,33 +49,33 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-_SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
-# Fewer keys of a bucket take less time one by one, where a call of the store takes no longer than a thread.
+_SCAN_BYTES = 32 << 20  # for all runs of a scan together; each run holds at least one block
+# For fewer keys of a bucket, single reads are faster if a storage call takes no longer than starting a thread.
 _FEW_KEYS = 1024
 
 CACHE = Cache(256 << 20)  # of the process
 
 
 class Reader:
-    """Reads a store as of one version. Threads may share it; nothing but `refresh` changes what it reads.
+    """Reads a store as of one version. Thread-safe; only `refresh` changes the version.
 
-    A key is a value, or a tuple with a value for each key column. A row is the value of the only value column, or a
-    named tuple of all of them. Every call that reads rows raises, beside what it says itself:
+    A key is a value, or a tuple with one value for each key column. A row is the value of the only value column, or a
+    named tuple of all value columns. In addition to its documented errors, every call that reads rows raises:
 
-    - StaleFiles: the version is no longer kept: `refresh`.
-    - CorruptData: a run is damaged; the error names file and block, and keys elsewhere can still be read.
-    - ConfigError: rows are to be merged by a class that `kv.open` was not given as `merge`.
+    - StaleFiles: the version is no longer kept: call `refresh`.
+    - CorruptData: a run is damaged; the error names file and block. Other keys can still be read.
+    - ConfigError: a class merges rows, and `merge` of `kv.open` does not name it.
     - EncodingError, UserCodeError: the values of a key cannot be merged.
     - StorageError: the store failed.
 
     Attributes:
         path: of the store.
-        log: of the store, for what is built on it.
-        view: the version with its buckets and runs, likewise.
+        log: of the store, for internal use.
+        view: the version with its buckets and runs, for internal use.
     """
 
     def __init__(self, log: CommitLog, path: str, code: Collection[str] = ()) -> None:
-        """Read the head of a log that the caller, who names some classes, has opened; see `open_store` for errors."""
+        """Read the head of an open log, for a caller who has named some classes; see `open_store` for errors."""
         self.path = path
         self.log = log
         self._code = code
@@ -103,7 +103,7 @@ class Reader:
         return self.view.definition
 
     def refresh(self) -> int:
-        """Read the newest version from now on, and return it; reads that have begun end with the old one."""
+        """Switch to the newest version, and return it; running reads finish with the previous version."""
         with self._lock:
             before, self.view = self.view, self._view_of_head(self.view)
             _release(before, self.view)
@@ -111,17 +111,17 @@ class Reader:
 
     @checked
     def at(self, version: int) -> Reader:
-        """Return a reader of another version, which shares files and cache with this one.
+        """Return a reader of another version, which shares files and cache with this reader.
 
         Raises:
-            ConfigError: there is no such version, or it is no longer kept.
+            ConfigError: the version does not exist, or is no longer kept.
         """
         snapshot = take_snapshot(self.log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
         definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.refresh())
         definition = definition.naming(self._code)
         if snapshot.schema is not None:
-            # It is possible that no run has the columns that came last.
+            # No run may have the columns that were added last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
         reader = object.__new__(Reader)
         reader.path, reader.log, reader._code = self.path, self.log, self._code
@@ -130,30 +130,31 @@ class Reader:
         return reader
 
     def close(self) -> None:
-        """Take what it has read out of the cache; idempotent. It can still be used."""
+        """Remove its data from the cache; idempotent. The reader can still be used."""
         _release(self.view, None)
 
     def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - values of the user
-        """Return the row of a key, or `default` if there is none.
+        """Return the row of a key, or `default` if the key has no row.
 
         Raises:
-            TypeError: a value of the key is of a type that its column does not have.
-            ConfigError: the key has another number of values than key columns, or one is out of its column's range; or
-                the row has a value that Python does not have: a day after the year 9999, a string that is not UTF-8.
+            TypeError: the type of a value does not match its key column.
+            ConfigError: the number of values differs from the number of key columns; a value is out of its column's
+                range; or Python cannot represent a value of the row (a day after the year 9999, a string that is not
+                UTF-8).
         """
         view = self.view
         try:
             return view.get(key, default)
         except NotFound as error:
             raise self._gone(error) from error
-        except NO_PYTHON_VALUE:  # of one of the rows that are merged, maybe not of the result
+        except NO_PYTHON_VALUE:  # of one of the merged rows, maybe not of the result
             return self._user_rows(view, [key], default)[0]
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
-        """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
+        """Return the rows of keys, in key order, None for a key without a row; missing data is fetched in parallel.
 
         Raises:
-            TypeError: `keys` is no list of keys; see also `get`.
+            TypeError: `keys` is not a list of keys; see also `get`.
             ConfigError: see `get`.
         """
         require_keys(keys)
@@ -164,7 +165,7 @@ class Reader:
         return self._user_rows(view, keys, None)
 
     def _user_rows(self, view: View, keys: Sequence[Any], default: Any) -> list[Any]:  # noqa: ANN401
-        """Return the rows of keys, in their order, or the default where there is none."""
+        """Return the rows of keys, in key order, or the default for keys without a row."""
         user_rows: list[Any] = [default] * len(keys)
         for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
             row_keys = [keys[number] for number in numbers.tolist()]
@@ -178,16 +179,16 @@ class Reader:
     def lookup(
         self, keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return a row for each key, in their order: key columns, value columns, and whether it was found.
+        """Return a row for each key, in key order: key columns, value columns, and whether the key has a row.
 
-        Keys may repeat. Where a key has no row, or a null in it, all value columns are null, and `_found` is False.
+        Keys may repeat. If a key has no row or contains a null, all value columns are null, and `_found` is False.
 
         Args:
-            keys: an array where a key has one column, else a table with the key columns; others are left out.
-            columns: the value columns wanted; None for all.
+            keys: an array for one key column, else a table with the key columns; other columns are ignored.
+            columns: the value columns to return; None for all.
 
         Raises:
-            TypeError: keys are no Arrow data, or `columns` is no list of texts.
+            TypeError: `keys` is not Arrow data, or `columns` is not a list of strings.
             ConfigError: a column is missing, named twice, or of another type.
         """
         view = self.view
@@ -203,7 +204,7 @@ class Reader:
         return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
 
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
-        """Return, for each bucket, which of the keys have rows, and these; no key has a null."""
+        """Return, for each bucket, the indexes of the keys that have rows, and the rows; no key contains a null."""
         hashes = hash_rows(keys.columns)
         definition, parts = view.definition, hashes
         if definition.bucket_by != definition.keys:
@@ -227,18 +228,18 @@ class Reader:
         *,
         buckets: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from one key on and before another, sorted by key, in bounded memory.
+        """Yield the rows of a key range (end exclusive), sorted by key, in bounded memory.
 
-        All of them are of the version at the time of the call, whatever `refresh` does meanwhile.
+        All rows are of the version at the time of the call, even if `refresh` is called meanwhile.
 
         Args:
-            start: a key, or a tuple of its first values; None for the first row.
-            end: likewise; None for all rows behind.
-            columns: those wanted, in this order; None for all.
+            start: a key, or a tuple of its first values; None for the first key.
+            end: a key, or a tuple of its first values; None for no end.
+            columns: the columns to return, in this order; None for all.
             buckets: numbers of the buckets to read; None for all.
 
         Raises:
-            TypeError, ConfigError: see `get`; or there is no such column or bucket, or a column is named twice.
+            TypeError, ConfigError: see `get`; or a column or bucket does not exist, or a column is named twice.
         """
         first, behind = (None if bound is None else self.view.keys.prefix(bound) for bound in (start, end))
         return self.scan_range(first, behind, columns, buckets)
@@ -251,7 +252,7 @@ class Reader:
         columns: Sequence[str] | None = None,
         buckets: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
+        """Yield the rows between stored keys, or prefixes of stored keys, as `scan` does."""
         view = self.view
         names = chosen_columns(columns, view.definition.schema.names, "the store has the columns")
         if buckets is not None and (
@@ -263,22 +264,22 @@ class Reader:
 
     @checked
     def preload(self, buckets: Collection[int]) -> None:
-        """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
+        """Open the runs of buckets in parallel before each bucket is scanned; see `open_parts`."""
         view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
         with self._missing_file_as_stale():
             open_parts([part for bucket in chosen for part in bucket.scanned(None, None)], view.sources)
 
     def stats(self) -> StoreStats:
-        """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
+        """Return the numbers of runs, rows and bytes of the version, and of due jobs at the newest version."""
         return stats_of(self.view, self.log.refresh(), CACHE)
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
-        """Return the commits that are kept, oldest first, whatever version is read.
+        """Return the commits that are kept, oldest first, independent of the version that is read.
 
         Args:
-            limit: the newest ones only, this many at most; None for all. No more records are read.
+            limit: maximum number of commits, the newest ones; None for all. No more records are read.
 
         Raises:
             ConfigError, CorruptData: `limit` is negative, the log is damaged.
@@ -286,11 +287,11 @@ class Reader:
         return read_history(self.log, limit)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
-        """Yield the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+        """Yield the dead letters of all batches, with the reason of each (see `badRecords=deadLetter`).
 
         Raises:
-            CorruptData: a file of dead letters is not what was committed, or one has more than 128 MiB as JSON, or
-                2,000,000 brackets, braces and commas; those before have come by then.
+            CorruptData: a file of dead letters differs from the committed file, or a dead letter has more than 128 MiB
+                as JSON, or 2,000,000 brackets, braces and commas. Earlier dead letters are yielded first.
         """
         return read_dead_letters(self.log)
 
@@ -337,7 +338,7 @@ class Reader:
             raise self._gone(error) from error
 
     def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
-        """Return the error for a file that is not there."""
+        """Return the error for a missing file."""
         if any(add.path == error.path for add in self.log.refresh().segments.values()):
             return CorruptData(
                 error.path, "a file with runs", "none", "Another program deleted it: restore it from a copy"
@@ -349,7 +350,7 @@ class Reader:
 
 
 def _release(before: View, after: View | None) -> None:
-    """Take what a view has, and another one does not, out of the cache."""
+    """Remove the data of parts that only the first view contains from the cache."""
     live_ids = set() if after is None else {id(part) for part in after.all_parts}
     for part in before.all_parts:
         if id(part) not in live_ids:
@@ -365,21 +366,21 @@ def open_store(
     cache_bytes: int | None = None,
     **access: Unpack[AccessArguments],
 ) -> Reader:
-    """Return a reader of a store, at its newest version by default. Nothing is written.
+    """Return a reader of a store, at its newest version by default. Writes nothing.
 
     Args:
         path: a URL or a local path; see `ftfile.open`.
-        version: the one to read.
-        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
-            in ISO 8601; without a zone it is UTC.
-        merge: as the writers have it, where they merge by a class of your own: no class is imported because a directory
-            names it.
-        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        version: the version to read.
+        timestamp: read the newest version created at or before this time, by the store's clock: a datetime, or ISO 8601
+            text; without a zone it is UTC.
+        merge: the option `merge` of the writers, required if it names your own classes: a class is never imported only
+            because a directory names it.
+        cache_bytes: capacity of the cache of all readers of this process, from now on; 256 MiB by default.
         **access: how the store is opened, as `ftfile.open` opens a directory.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`; `refresh` raises it, too.
-        ConfigError: there is no store, no such version, or its keys are not known.
+        ConfigError: the store or the version does not exist, or its keys are unknown.
         CorruptData: the log is damaged.
         StorageError: the store failed.
     """

@@ -1,4 +1,4 @@
-"""`kv.verify`: every live run of a store is read and compared with the log."""
+"""`kv.verify`, which reads every live run of a store and compares it with the log."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _CACHE_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class DamagedRun:
-    """A run that is not as it was committed.
+    """A run that differs from the committed run.
 
     Attributes:
         path: of its file, relative to the store.
-        offset: of its first byte there.
+        offset: of its first byte in the file.
         bucket: its number.
-        error: what is wrong, and where.
+        error: the damage and its place.
     """
 
     path: str
@@ -63,11 +63,11 @@ class StoreReport:
     """The result of `verify`.
 
     Attributes:
-        version: that was read.
-        runs: number that were read.
-        rows: of these, as the log counts them.
-        damaged: none if all is as it was committed.
-        not_asked: the classes of users by which the store merges, which verify does not import.
+        version: the verified version.
+        runs: number of verified runs.
+        rows: number of their rows, from the log.
+        damaged: the damaged runs; empty if all runs are intact.
+        not_asked: users' merge classes of the store, which `verify` does not import.
     """
 
     version: int
@@ -78,7 +78,7 @@ class StoreReport:
 
     @property
     def ok(self) -> bool:
-        """Return True if all runs are as they were committed."""
+        """Return True if no run is damaged."""
         return not self.damaged
 
 
@@ -90,14 +90,14 @@ def verify(
     progress: OnProgress | None = None,
     **access: Unpack[AccessArguments],
 ) -> StoreReport:
-    """Read all runs of a version, and return those that are damaged. Writes nothing; safe beside writers.
+    """Read all runs of a version, and return the damaged runs. Writes nothing; safe while writers run.
 
-    For each run: its bytes have the checksum that was committed, and each block and page its own; keys rise, are in the
-    run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
-    keys in common are apart in position.
+    Checks of each run: its bytes have the committed checksum, and so has each block and page. Its keys ascend, belong
+    to the run's bucket, and start and end with the committed keys. Its pages find every row. Runs of a bucket with
+    common keys must have disjoint positions.
 
-    Threads that read have memory for some blocks each; by default there is one for each core. `progress` is called with
-    a `Progress` after each file. For `access` and errors see `ftfile.kv.open`; of damaged runs, none is raised.
+    Each thread needs memory for some blocks; by default there is one thread for each core. `progress` is called with a
+    `Progress` after each file. For `access` and errors see `ftfile.kv.open`. Damaged runs are returned, not raised.
 
     Raises:
         ConfigError: also if `threads` is below 1.
@@ -107,7 +107,7 @@ def verify(
 
 
 def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:
-    """Return the damaged runs of the version that a reader has, all of which the workers read; see `verify`."""
+    """Return the damaged runs of a reader's version, all of whose runs the workers read; see `verify`."""
     view, fs = reader.view, reader.log.fs
     runs = sorted((part.run for part in view.parts.values()), key=lambda run: (run.add.path, run.add.offset))
     pieces = [tuple(group) for _, group in groupby(runs, key=lambda run: run.add.path)]
@@ -128,7 +128,7 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
 
 @dataclass(frozen=True, slots=True)
 class _Checking(Work[tuple[Run, ...], dict[str, str]]):
-    """Reads the runs of a file, and finds those that are not as they were committed."""
+    """Reads the runs of a file, and returns the errors of damaged runs."""
 
     definition: StoreDefinition
 
@@ -137,7 +137,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
         return sum(run.add.length for run in piece)
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[tuple[Run, ...]]) -> Iterator[dict[str, str]]:
-        """Yield the errors of each file, by the ids of runs."""
+        """Yield the errors of each file, by run id."""
         files = OpenFiles(fs, maps=False)
         for runs in pieces:
             errors = {}
@@ -152,7 +152,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
-    """Yield an error for each run that a run is not apart from."""
+    """Yield an error for each run that overlaps another run in position and keys."""
     for other in (part.run for part in view.buckets[bucket_number(run.add.directory_key)].parts):
         if other.add.id < run.add.id and not apart(run, other):
             yield (
@@ -162,10 +162,10 @@ def _not_apart(run: Run, view: View) -> Iterator[str]:
 
 
 def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
-    """Raise `CorruptData` unless a run is as it was committed."""
+    """Raise `CorruptData` if a run differs from the committed run."""
     add = run.add
     reader = open_run(files, add, Cache(_CACHE_BYTES))
-    reader.verify()  # names block or page, which the checksum of all bytes does not
+    reader.verify()  # its error names block or page, unlike the checksum of all bytes
     check_bytes(add, files)
     if reader.rows != add.rows:
         raise CorruptData(add.path, f"{add.rows} rows", f"{reader.rows} rows")
@@ -182,7 +182,7 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
 
 
 def check_bytes(add: Add, files: OpenFiles) -> None:
-    """Raise `CorruptData` unless the bytes of a run have the checksum that was committed."""
+    """Raise `CorruptData` unless the bytes of a run have the committed checksum."""
     check_known_checksum(add.checksum)
     file, crc = files.open(add.path), Crc32()
     for offset in range(0, add.length, _READ_BYTES):

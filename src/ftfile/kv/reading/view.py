@@ -1,11 +1,11 @@
-"""A store at a version: its buckets, each with the levels that it is read from, and its numbers. It never changes.
+"""An immutable view of a store at a version: its buckets with their levels, and its statistics.
 
-The way of a `get` goes from a key as users write it to its row as users have it. The key is stored as integers and
-bytes, and hashed; its hash names the bucket (`View.get`). In each level of the bucket, new to old, one part at most can
-have the key (`find`). There the hash names a page, and a slot of it, which has the place of a row: the block, and the
-row in it; where that has the key its values are read (`RunReader.get`). They get the columns of the store
-(`Opened.split`). The rows up to the first one that is no merge are folded to one, which becomes a value or a named
-tuple.
+A `get` converts a user's key to the user's row as follows. The key is converted to integers and bytes, and hashed; the
+hash selects the bucket (`View.get`). In each level of the bucket, new to old, at most one part can contain the key
+(`find`). In this part, the hash selects a page and a slot, which contains the place of a row: the block, and the row
+number in the block. If the row has the key, its values are read (`RunReader.get`), and converted to the columns of the
+store (`Opened.split`). The rows up to the first one that is not a merge are folded to one row, which is returned as a
+value or a named tuple.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class View:
         self.version = version
         self.sources = sources
         self.definition = definition = sources.definition
-        self.buckets = buckets  # by number, those with runs
-        self.parts = parts  # runs, by the id of their add
+        self.buckets = buckets  # by number; only buckets with runs
+        self.parts = parts  # runs by the id of their add
         self.keys = UserKeys(definition)
         self._to_stored = self.keys.to_stored
         self.hash_key = KeyHasher(definition.key_types).hash
-        # Of the columns that buckets are by.
+        # Of the `bucket_by` columns.
         self._places = [definition.keys.index(name) for name in definition.bucket_by]
         self._hash_places = KeyHasher([definition.key_types[place] for place in self._places]).hash
         self._is_by_key, self._bucket_mask = definition.bucket_by == definition.keys, definition.buckets - 1
-        # Returns a row as users have it, given its values.
+        # Converts values to a row for users.
         row = row_type(definition)
         self.row_of: Callable[[Values], Any] = itemgetter(0) if row is None else row._make
 
     def get(self, key: Any, default: Any) -> Any:  # noqa: ANN401 - values of the user
-        """Return the row of a key, both as users have them, or a default."""
+        """Return the row of a user's key in the users' form, or a default."""
         stored = self._to_stored(key)
         hashed = self.hash_key(stored)
         number = hashed & self._bucket_mask if self._is_by_key else self.bucket_of(stored, hashed)
@@ -70,7 +70,7 @@ class View:
         return default if values is None else self.row_of(values)
 
     def bucket_of(self, key: Key, hashed: int) -> int:
-        """Return the number of the bucket of a stored key, given its hash, too."""
+        """Return the number of the bucket of a stored key and its hash."""
         if not self._is_by_key:
             hashed = self._hash_places(tuple([key[place] for place in self._places]))
         return hashed & self._bucket_mask
@@ -83,7 +83,7 @@ class View:
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
-    """Return the view of a version; what is open in the view before, and still live, is taken from there."""
+    """Return the view of a version; open parts of the previous view that are still live are reused."""
     same = before if before is not None and before.definition == sources.definition else None
     open_parts = {} if same is None else same.parts
     adds = [*adds]
@@ -103,9 +103,9 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
 
 
 def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
-    """Return the values of a stored key, given its hash; None if it has none. It raises as `fold` and `Part.opened`."""
+    """Return the values of a stored key and its hash; None without a row. Raises as `fold` and `Part.opened`."""
     rows: list[tuple[int, Values]] = []
-    all_count = bucket.definition.sequence is not None  # and not just the newest row
+    all_count = bucket.definition.sequence is not None  # and not only the newest row
     try:
         for level in bucket.levels:
             part = level.parts[bisect_right(level.begins, key) - 1]
@@ -125,24 +125,24 @@ def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
     except (EncodingError, UserCodeError):
         if bucket.memtable is None:
             raise
-        return find(bucket.without_memtable(), key, hashed)  # another key of it may be the one without a value
+        return find(bucket.without_memtable(), key, hashed)  # merging the memtable may have failed for another key
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """The numbers of a store at a version.
+    """Statistics of a store at a version.
 
     Attributes:
-        version: that is read.
+        version: the version that is read.
         newest_version: of the log.
         runs: number of runs.
-        runs_max: of the bucket with the most.
-        rows: of all runs; a key has one in each run that says something about it.
+        runs_max: number of runs of the bucket with the most runs.
+        rows: of all runs; a key has a row in each run that sets, merges or deletes it.
         size_bytes: of the rows on storage.
-        due_compactions: compactions that tasks of the next batch do, at the newest version.
-        held_compactions: those of them that failed too often, and are left out for a while.
-        cache_bytes: taken by all readers of this process.
-        cache_bytes_max: that they may take.
+        due_compactions: compactions that tasks of the next batch run, at the newest version.
+        held_compactions: due compactions that failed too often, and are skipped for a while.
+        cache_bytes: used by all readers of this process.
+        cache_bytes_max: capacity of the cache.
     """
 
     version: int
@@ -158,7 +158,7 @@ class StoreStats:
 
 
 def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
-    """Return the numbers of a view, and of the newest version."""
+    """Return the statistics of a view, and of the newest version."""
     runs = [part.run for part in view.parts.values()]
     return StoreStats(
         version=view.version,

@@ -1,7 +1,7 @@
-"""A block: some rows as bytes, column by column, from which single values are read without Arrow.
+"""A block of rows as bytes, stored by column, whose single values can be read without Arrow.
 
-`docs/internals/format.md` has the bytes. A column has one or more buffers, of which the first is its validity; those of
-the columns within it follow. `window.py` decodes several blocks at once.
+`docs/internals/format.md` describes the bytes. A column has one or more buffers: first its validity, last the buffers
+of its nested columns. `window.py` decodes several blocks at once.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 8  # of the length of a block
 START_BYTES = 4
-_NESTED_LEVELS_MAX = 64  # of columns within others; those of a map are two levels
-BLOCK_BYTES_MAX = 0x7E00_0000  # that LZ4 can compress at once
+_NESTED_LEVELS_MAX = 64  # a map counts as two levels
+BLOCK_BYTES_MAX = 0x7E00_0000  # maximum that LZ4 can compress in one call
 
 
 class Column(NamedTuple):
-    """Where the buffers of a column, or of one within another, are among those of a block."""
+    """The position of the buffers of a column, or of a nested column, among the buffers of a block."""
 
     kind: pa.DataType
     form: Literal["fixed", "bytes", "list", "struct"]
-    first: int  # number of its validity
-    end: int  # number behind its last buffer, which is that of the last column within it
-    width: int  # bytes of a value; 0 if they have no fixed number
-    children: tuple[Column, ...]  # those within it: of a list its items, of a map a struct of key and value
+    first: int  # index of its validity buffer
+    end: int  # index after its last buffer, which includes nested columns
+    width: int  # bytes of a value; 0 for a variable length
+    children: tuple[Column, ...]  # nested columns: the items of a list, a struct of key and value of a map
 
 
 class Layout(NamedTuple):
-    """The columns of a block, and where its buffers are."""
+    """The columns of a block, and the position of its buffers."""
 
     schema: pa.Schema
     columns: tuple[Column, ...]
-    head: struct.Struct  # of the bounds of all buffers: where each begins, and the last one ends
+    head: struct.Struct  # of the bounds of all buffers: their starts, and the end of the last
 
 
 @dataclass(slots=True)
 class Block:
-    """The bytes of a block that was checked, to read single values of it.
+    """The bytes of a checked block, from which single values are read.
 
-    Slots are read faster than the fields of a named tuple.
+    Attribute access of slots is faster than of named tuples.
     """
 
     data: Buffer
-    bounds: tuple[int, ...]  # where each buffer begins in the data, and the last one ends
-    rows: int  # their number
+    bounds: tuple[int, ...]  # start of each buffer in the data, and the end of the last
+    rows: int  # number of rows
 
 
 def layout_of(schema: pa.Schema) -> Layout:
-    """Return the layout of blocks whose rows have a schema; SchemaError if columns are too deep within others."""
+    """Return the layout of blocks whose rows have a schema; SchemaError if columns are nested too deeply."""
     columns, first = [], 0
     for kind in schema.types:
         columns.append(_column_of(kind, first))
@@ -97,12 +97,12 @@ def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
 
 
 def encode_block(rows: pa.RecordBatch, layout: Layout) -> bytes:
-    """Return all rows as the bytes of a block; EncodingError if these are more than a block can have."""
+    """Return all rows as the bytes of a block; EncodingError if they exceed the maximum size of a block."""
     return encode_blocks(rows, [0, rows.num_rows], layout)[0]
 
 
 def encode_blocks(rows: pa.RecordBatch, cuts: Sequence[int], layout: Layout) -> list[bytes]:
-    """Return the bytes of a block for the rows between each two of these numbers; EncodingError as `encode_block`."""
+    """Return the bytes of one block for the rows between each two cuts; EncodingError as `encode_block`."""
     buffers: list[list[Buffer]] = []
     for array, column in zip(rows.columns, layout.columns, strict=True):
         _append_buffers(array, column, np.asarray(cuts), buffers)
@@ -117,7 +117,7 @@ def _joined(buffers: Sequence[Buffer], layout: Layout) -> bytes:
 
 
 def _append_buffers(array: pa.Array, column: Column, cuts: Numbers, buffers: list[list[Buffer]]) -> None:
-    """Append each buffer of a column as a list of those of all blocks, which end at these numbers of rows."""
+    """Append each buffer of a column as a list with its part for each block; `cuts` are the blocks' row bounds."""
     bounds = [*pairwise(cuts.tolist())]
     buffers.append(_validities(array, bounds, is_needed=column.first + 1 == column.end))
     if column.form == "struct":
@@ -145,7 +145,7 @@ def _append_buffers(array: pa.Array, column: Column, cuts: Numbers, buffers: lis
 
 
 def _validities(array: pa.Array, bounds: Sequence[tuple[int, int]], *, is_needed: bool) -> list[Buffer]:
-    """Return the validity of each block: empty without nulls, unless the number of values is known by it alone."""
+    """Return the validity of each block: empty without nulls, unless only the validity defines the number of values."""
     if not array.null_count and not is_needed:
         return [b""] * len(bounds)
     valid = is_valid(array)
@@ -159,9 +159,9 @@ def _value_bytes(array: pa.Array, width: int) -> memoryview:
 
 
 def _byte_starts(starts: NDArray[np.int32], bounds: Sequence[tuple[int, int]]) -> list[Buffer]:
-    """Return the starts of each block; none where all values have one length, which is not 0.
+    """Return the starts of each block; empty if all values have the same length, which is not 0.
 
-    Values of no bytes have starts, so that the number of values is always bounded by the bytes of a block.
+    For empty values, starts are stored, so that the bytes of a block always bound the number of values.
     """
     lengths = np.diff(starts)
     if len(lengths) and lengths[0] and (lengths == lengths[0]).all():
@@ -179,7 +179,7 @@ def _shifted(starts: NDArray[np.int32], start: int, end: int) -> bytes:
 
 
 def open_block(data: Buffer, rows: int, layout: Layout, path: str, number: int) -> Block:
-    """Return a block of a run; CorruptData unless each value of it lies within its buffer."""
+    """Return a block of a run; CorruptData if a value lies outside of its buffer."""
     if len(data) < layout.head.size:
         raise CorruptData(path, f"in block {number} the bounds of its buffers", f"{len(data)} bytes")
     bounds: tuple[int, ...] = layout.head.unpack_from(data)
@@ -194,7 +194,7 @@ def open_block(data: Buffer, rows: int, layout: Layout, path: str, number: int) 
 
 
 def _has_values(block: Block, column: Column, rows: int) -> bool:
-    """Return True if buffers have as many values as there are rows, each within its buffer."""
+    """Return True if the buffers contain a value for each row, each within its buffer."""
     bounds, first = block.bounds, column.first
     validity_bytes = bounds[first + 1] - bounds[first]
     if validity_bytes != rows and (validity_bytes or first + 1 == column.end):
@@ -213,7 +213,7 @@ def _has_values(block: Block, column: Column, rows: int) -> bool:
 
 
 def _last_start(block: Block, buffer: int, rows: int) -> int | None:
-    """Return the last number of a buffer of starts; None unless these rise from 0."""
+    """Return the last number of a buffer of starts; None unless they start at 0 and do not decrease."""
     at = block.bounds[buffer]
     if block.bounds[buffer + 1] - at != START_BYTES * (rows + 1):
         return None
@@ -222,7 +222,7 @@ def _last_start(block: Block, buffer: int, rows: int) -> int | None:
 
 
 class RowFinder:
-    """Reads the row of a key from a block; keys are stored values, and never null."""
+    """Reads the row of a key from a block; keys are stored values without nulls."""
 
     __slots__ = ("_key", "_keys", "_value", "_values", "find")
 
@@ -230,7 +230,7 @@ class RowFinder:
         self._keys = [_reader(column, is_key=True).read for column in layout.columns[:key_columns]]
         self._values = [_reader(column).read for column in layout.columns[key_columns:]]
         self._key = self._keys[0]
-        # Returns the columns behind the key, given a block, a row and the key; None if the row has another key.
+        # Returns the non-key columns, given a block, a row number and the key; None if the row has another key.
         self.find: Callable[[Block, int, Key], Values | None] = self._find
         if len(self._keys) > 1:
             self.find = self._find_several
@@ -252,7 +252,7 @@ class RowFinder:
 
 
 def _reader(column: Column, *, is_key: bool = False) -> _ArrowValues:
-    """Return the reader of a column, of stored values if it is of a key, else of those that `as_py` of Arrow gives."""
+    """Return the reader of a column: of stored values for a key column, else of values as from Arrow's `as_py`."""
     kind = column.kind
     if column.form == "bytes":
         return _Strings(column, is_text=pa.types.is_string(kind) and not is_key)
@@ -277,7 +277,7 @@ class _ArrowValues:
         self.validity, self.values = column.first, column.first + 1
 
     def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
-        """Return the value of a row, None for null; a UnicodeDecodeError tells that it is no text."""
+        """Return the value of a row, None for null; a UnicodeDecodeError means that a string is not UTF-8."""
         data, bounds = block.data, block.bounds
         at = bounds[self.validity]
         if bounds[self.values] != at and not data[at + row]:
@@ -309,7 +309,7 @@ class _DecimalKeys(_ArrowValues):
 
 
 class _Strings(_ArrowValues):
-    """Reads strings, and those of keys and binaries as bytes."""
+    """Reads strings, and binaries and key strings as bytes."""
 
     def __init__(self, column: Column, *, is_text: bool) -> None:
         super().__init__(column)

@@ -1,6 +1,6 @@
-"""The index of a run: where its blocks and pages are, their checksums, the first key of each block, and the schema.
+"""The index of a run: positions and checksums of blocks and pages, the first key of each block, and the schema.
 
-`docs/internals/format.md` has the bytes. The index ends in a trailer of fixed length, which ends the run.
+`docs/internals/format.md` describes the bytes. The index ends with a trailer of fixed length at the end of the run.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ _SLOT_BITS = 32  # of a slot of a page
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """Where everything is in a run; offsets are within it."""
+    """The contents of a run and their positions; offsets are relative to the run."""
 
     schema: pa.Schema  # of the rows
-    rows: int  # their number
-    key_columns: int  # how many of the first columns are the key
+    rows: int  # number of rows
+    key_columns: int  # number of key columns, which come first
     compression: str  # of the blocks
-    row_bits: int  # of a place that hold the row in its block; those above hold the block
-    block_ends: NDArray[np.uint64]  # offset behind each block
+    row_bits: int  # low bits of a place: row number in the block; the high bits are the block
+    block_ends: NDArray[np.uint64]  # end offset of each block
     plain_bytes: NDArray[np.uint32]  # of each block, decompressed
     block_rows: NDArray[np.uint32]  # number of rows in each block
     block_crcs: NDArray[np.uint32]  # checksum of each block, decompressed
     blocks_crc: int  # checksum of all bytes before the pages
-    shape: PageShape  # of the pages; without pages, of those that a reader builds
-    pages_offset: int  # where the first page begins
-    page_crcs: NDArray[np.uint32]  # checksum of each page; none for a run of few rows
+    shape: PageShape  # of the pages; without pages, of the pages that a reader builds
+    pages_offset: int  # offset of the first page
+    page_crcs: NDArray[np.uint32]  # checksum of each page; empty for a run of few rows
     first_keys: pa.RecordBatch  # the first key of each block, and the last key of the run
 
     @property
@@ -82,18 +82,18 @@ class Index:
         return len(self.block_ends)
 
     def page_range(self, page: int) -> tuple[int, int]:
-        """Return where a page begins and ends."""
+        """Return the start and end offset of a page."""
         page_bytes = 4 * self.shape.slots
         return self.pages_offset + page * page_bytes, self.pages_offset + (page + 1) * page_bytes
 
 
 def padded(length: int) -> int:
-    """Return a length at whose end pages may begin."""
+    """Return a length rounded up to the alignment of pages."""
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
 def encode_index(index: Index, offset: int) -> bytes:
-    """Return the bytes of an index that begins at `offset`: the end of the run."""
+    """Return the bytes of an index at `offset`, which end the run."""
     first_keys = encode_block(index.first_keys, layout_of(index.first_keys.schema)) if index.blocks else b""
     schema = spark_schema_json(index.schema).encode()
     parts = (
@@ -131,10 +131,10 @@ def encode_index(index: Index, offset: int) -> bytes:
 
 
 def index_bytes_of(end: memoryview, length: int, path: str) -> int:
-    """Return how many of the last bytes of a run are its index, given some of them.
+    """Return the length of the index of a run, given some of the last bytes of the run.
 
-    More than these are needed to know, if it returns a greater number: ask again with as many. CorruptData tells that
-    it is no run of this length.
+    If the result is greater than the number of these bytes, call it again with that many. CorruptData means that this
+    is not a run of this length.
     """
     needed = _TRAILER.size
     if needed <= len(end):
@@ -145,7 +145,7 @@ def index_bytes_of(end: memoryview, length: int, path: str) -> int:
 
 
 def decode_index(content: memoryview, length: int, path: str) -> Index:
-    """Return the index of a run of this length, from as many verified bytes."""
+    """Return the index of a run of this length, from exactly the bytes of the index, after verifying them."""
     fields = _trailer_fields(content, length, path)
     require_crc(content[:-_CRC_BYTES], fields["crc"], "an index", path)
     blocks, pages = fields["blocks"], fields["pages"]
@@ -177,7 +177,7 @@ def decode_index(content: memoryview, length: int, path: str) -> Index:
 
 
 def _require_lengths(fields: Mapping[str, int], length: int, body_bytes: int, path: str) -> None:
-    """Raise CorruptData for numbers in a trailer that do not fit the run, or each other."""
+    """Raise CorruptData for numbers in a trailer that contradict the run, or each other."""
     pages, slots = fields["pages"], fields["slots"]
     fits = (
         fields["indexBytes"] == body_bytes + _TRAILER.size
@@ -215,7 +215,7 @@ def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) 
 
 
 def _require_blocks(index: Index, path: str) -> None:
-    """Raise CorruptData unless blocks lie one behind the other, before the pages, and have all rows."""
+    """Raise CorruptData unless blocks are contiguous, precede the pages, and contain all rows."""
     bounds = np.append(np.uint64(0), index.block_ends).astype(np.uint64)
     rows, plain_bytes = index.block_rows, index.plain_bytes.astype(np.int64)
     fits = (
@@ -227,14 +227,14 @@ def _require_blocks(index: Index, path: str) -> None:
     if not fits:
         raise CorruptData(path, f"blocks with {index.rows} rows before the pages", "blocks elsewhere, or of others")
     sizes = np.diff(bounds).astype(np.int64)
-    # Each row has a byte at least in each of its columns.
+    # Each row has at least one byte in each of its columns.
     plain_max = np.minimum(np.maximum(SMALL_PLAIN_BYTES, EXPANSION_MAX * sizes), BLOCK_BYTES_MAX)
     if not ((plain_bytes <= plain_max) & (rows <= plain_bytes)).all():
         raise CorruptData(path, f"blocks of at most {plain_max.max()} bytes, decompressed", f"{plain_bytes.max()}")
 
 
 def _trailer_fields(end: memoryview, length: int, path: str) -> dict[str, Any]:
-    """Return the fields of the trailer in which these bytes end."""
+    """Return the fields of the trailer at the end of these bytes."""
     if len(end) < _TRAILER.size:
         raise CorruptData(path, "the trailer of a run", f"{len(end)} bytes")
     fields = dict(zip(TRAILER, _TRAILER.unpack(end[-_TRAILER.size :]), strict=True))

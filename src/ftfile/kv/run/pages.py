@@ -1,7 +1,8 @@
-"""Hash pages, from the hash of a key to the place of its row; and one budget of bytes for blocks and pages.
+"""Hash pages, which map the hash of a key to the place of its row, and the cache of blocks and pages.
 
-A slot is 32 bits: 0 if it is empty, else a fingerprint above the place of a row plus one. The upper 32 bits of a hash
-choose page and fingerprint, the 12 bits below them the first slot; the lowest bits are alike in a bucket.
+A slot has 32 bits: 0 if it is empty, else a fingerprint in the high bits, and the place of a row plus one in the low
+bits. The upper 32 bits of a hash select page and fingerprint, the next 12 bits the first slot. The lowest bits are
+equal within a bucket.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-# A cache looks for entries of dropped values when it has more of them than this beyond its values.
+# The cache removes stale entries when it has more of them than values plus this number.
 _ENTRIES_MIN = 100
 
 
@@ -36,31 +37,31 @@ class Shelf(Generic[_Value]):
     __slots__ = ("sizes_bytes", "used", "values")
 
     def __init__(self, count: int) -> None:
-        self.values: list[_Value | None] = [None] * count  # None where a value is not cached
-        # 1 where a value was used after it was put, since the hand of the clock passed it.
+        self.values: list[_Value | None] = [None] * count  # None if the value is not cached
+        # Reference bits of the clock algorithm: 1 if a value was used since it was put, or since the hand passed it.
         self.used = bytearray(count)
-        self.sizes_bytes: dict[int, int] = {}  # of the values that are cached
+        self.sizes_bytes: dict[int, int] = {}  # of the cached values
 
 
 class Cache:
-    """Values on shelves, together at most `capacity_bytes`. Several threads may use it."""
+    """A cache of values on shelves, with at most `capacity_bytes` in total. Thread-safe."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.size_bytes = 0  # of all values that are cached
-        self.capacity_bytes = capacity_bytes  # that all values may have together; see `resize`
-        # Shelf and number of each value, also of some that were dropped: the clock, whose hand is at the left end.
+        self.size_bytes = 0  # of all cached values
+        self.capacity_bytes = capacity_bytes  # maximum of `size_bytes`; see `resize`
+        # Shelf and number of each value, and of some dropped values, as a clock whose hand is at the left end.
         self._entries: deque[tuple[Shelf[Any], int]] = deque()
-        self._values = 0  # number of those that are cached
+        self._values = 0  # number of cached values
         self._lock = threading.Lock()
 
     def resize(self, capacity_bytes: int) -> None:
-        """Give it another capacity, which may remove values."""
+        """Change the capacity, which may evict values."""
         with self._lock:
             self.capacity_bytes = capacity_bytes
             self._evict()
 
     def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
-        """Put a value on its shelf, which may remove others, and return it; the one that is there, if there is one."""
+        """Put a value on its shelf, which may evict other values; return it, or the value that is already cached."""
         with self._lock:
             if (present := shelf.values[number]) is not None:
                 return present
@@ -74,9 +75,9 @@ class Cache:
         return value
 
     def grow(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> None:
-        """Let a value have that many bytes from now on, which may remove others, or itself.
+        """Set the size of a value, which may evict other values or this value.
 
-        Nothing happens if it is not cached.
+        Does nothing if the value is not cached.
         """
         with self._lock:
             if shelf.values[number] is not value:
@@ -86,7 +87,7 @@ class Cache:
             self._evict()
 
     def drop(self, *shelves: Shelf[Any]) -> None:
-        """Forget all values of shelves, in time that grows with these values alone."""
+        """Drop all values of shelves, in time proportional to the number of these values."""
         with self._lock:
             for shelf in shelves:
                 for number in shelf.sizes_bytes:
@@ -116,33 +117,33 @@ class Cache:
 PAGE_SHIFT = 32
 FIRST_SLOT_SHIFT = 20
 _SLOTS = 4096
-_ROWS_MEAN = 2457  # of a page: a load of 0.6
+_ROWS_MEAN = 2457  # of a page: a load factor of 0.6
 _SLOT_BITS = 32
 _CHUNK_PAGES = 64  # built at a time
 
 
 @dataclass(frozen=True, slots=True)
 class PageShape:
-    """How the pages of a run are laid out."""
+    """The layout of the pages of a run."""
 
-    pages: int  # their number
+    pages: int  # number of pages
     slots: int  # of a page, a power of two
-    place_bits: int  # of a slot that hold a place plus one; those above hold the fingerprint
+    place_bits: int  # low bits of a slot with a place plus one; the high bits are the fingerprint
 
     @property
     def fingerprint_mask(self) -> int:
-        """Return the bits of `hash >> PAGE_SHIFT` that are the fingerprint."""
+        """Return the mask of the fingerprint in `hash >> PAGE_SHIFT`."""
         return (1 << (_SLOT_BITS - self.place_bits)) - 1
 
     @property
     def place_end(self) -> int:
-        """Return the number behind the greatest place that a slot can hold."""
+        """Return the exclusive end of the places that a slot can hold."""
         return (1 << self.place_bits) - 1
 
     def has_places_in(self, slots: Slots, blocks: int, row_bits: int) -> bool:
-        """Return True if each slot of a page is empty or has a place in a block, and one is empty: a search ends.
+        """Return True if each slot is empty or has a place in a block, and at least one is empty, so that searches end.
 
-        Whether a block has that row is for who reads it.
+        The caller checks that the block has the row.
         """
         places = slots & np.uint32(self.place_end)  # plus one
         filled = int(np.count_nonzero(places))
@@ -154,12 +155,12 @@ class PageShape:
         return pages.astype(np.int64)
 
     def first_slots_of(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the slot of each hash in its page at which the search begins."""
+        """Return the slot in its page at which the search for each hash begins."""
         slots: Hashes = hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)
         return slots.astype(np.int64)
 
     def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the fingerprint of each hash, where a slot has it."""
+        """Return the fingerprint of each hash, shifted to its position in a slot."""
         fingerprints: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
         fingerprints <<= np.uint64(self.place_bits)
         return fingerprints.astype(np.int64)
@@ -177,12 +178,12 @@ def places_of(block_rows: Sequence[int] | NDArray[np.uint32], row_bits: int) -> 
 
 
 def one_page(rows: int, place_max: int) -> PageShape:
-    """Return the shape of a page for all of that many rows."""
+    """Return the shape of a single page for all rows."""
     return PageShape(1, 1 << (2 * rows).bit_length(), (place_max + 1).bit_length())
 
 
 def shape_for(hashes: Hashes, place_max: int) -> PageShape:
-    """Return the shape of pages for hashes of rows whose greatest place is `place_max`; EncodingError for too many."""
+    """Return the shape of pages for the hashes of rows with a maximum place; EncodingError for too many rows."""
     bits = (place_max + 1).bit_length()
     if bits > _SLOT_BITS:
         raise EncodingError(f"{len(hashes)} rows are too many for one run")
@@ -194,8 +195,9 @@ def shape_for(hashes: Hashes, place_max: int) -> PageShape:
 
 
 def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> Iterator[Slots]:
-    """Yield the slots of a few pages after the other, a row for each page."""
-    # Sorted as one number: page, first slot, slot. Twice the slots keep what overflows a page away from the next one.
+    """Yield the slots of several consecutive pages at a time, one array row for each page."""
+    # Sort by page, first slot and slot, packed into one integer. Doubling the slots separates the overflow of a page
+    # from the next page.
     spread = 2 * shape.slots
     order = shape.pages_of(hashes) * spread + shape.first_slots_of(hashes)
     order <<= _SLOT_BITS
@@ -213,14 +215,14 @@ def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> 
 def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
     values = (order & ((1 << _SLOT_BITS) - 1)).astype(np.uint32)
     home_slots = (order >> _SLOT_BITS) - first * 2 * slots
-    # Each takes the slot it wants, or the one behind its predecessor's.
+    # Each entry takes its first slot, or the slot after its predecessor's.
     numbers = np.arange(len(order))
     taken = np.maximum.accumulate(home_slots - numbers) + numbers
     page, slot = np.divmod(taken, 2 * slots)
     table = np.zeros((pages, slots), np.uint32)
     fits = slot < slots
     table[page[fits], slot[fits]] = values[fits]
-    # Those beyond the end go on at the start of their page.
+    # Entries beyond the end wrap around to the empty slots of their page.
     overflow, overflow_page = values[~fits], page[~fits]
     for number in np.unique(overflow_page).tolist():
         wrapped = overflow[overflow_page == number]
@@ -229,9 +231,9 @@ def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slo
 
 
 class PageTable:
-    """The slots of all pages of a run in one array, a row for each page, of which those are filled that were needed.
+    """The slots of all pages of a run in one array, one array row for each page; pages are filled on demand.
 
-    Several threads may fill it. The system gives memory to the pages that are filled alone.
+    Several threads may fill it. The operating system allocates memory only for filled pages.
     """
 
     def __init__(self, shape: PageShape) -> None:
@@ -240,7 +242,7 @@ class PageTable:
 
     @property
     def size_bytes(self) -> int:
-        """Return the memory of the pages that are filled."""
+        """Return the memory of the filled pages."""
         return int(self._is_filled.sum() * self.slots.shape[1] * self.slots.itemsize)
 
     def missing(self, pages: NDArray[np.int64]) -> list[int]:
@@ -249,17 +251,17 @@ class PageTable:
         return numbers
 
     def fill(self, pages: Mapping[int, memoryview]) -> None:
-        """Take the slots of pages."""
+        """Store the slots of pages."""
         for page, slots in pages.items():
             self.slots[page] = slots
             self._is_filled[page] = True
 
 
 class Probes:
-    """Searches for many hashes in pages, side by side."""
+    """Searches for many hashes in pages at once."""
 
     def __init__(self, shape: PageShape, hashes: Hashes, table: PageTable) -> None:
-        """Start before the first slot of each hash; `table` has the pages of all of them."""
+        """Start before the first slot of each hash; `table` contains the pages of all hashes."""
         self._table = table.slots
         self._rows = shape.pages_of(hashes)
         self._slots = shape.first_slots_of(hashes)
@@ -268,7 +270,7 @@ class Probes:
         self._place_end = shape.place_end
 
     def next_places(self, numbers: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Go on with the searches of these numbers; return the next place with the fingerprint of each, -1 if none."""
+        """Continue the searches with these numbers; return the next place with the fingerprint of each, -1 for none."""
         places = np.full(len(numbers), -1)
         remaining = np.arange(len(numbers))
         while remaining.size:

@@ -1,4 +1,4 @@
-"""Reading a run: single keys, many keys at once, ranges of keys, and all of it to verify it."""
+"""The reader of a run, for single keys, many keys, key ranges, and verification."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
 
-END_BYTES = 256 << 10  # of the first read: the index of most runs, all of a small one
+END_BYTES = 256 << 10  # of the first read: the index of most runs, or a whole small run
 SCAN_BYTES = 2 << 20  # of one read of a scan
-_WINDOW_BYTES = 1 << 20  # decompressed at a time by a scan, if it reads as many at a time
-# What the objects of a block or a page take whose bytes lie in a mapped file, without its bounds; and each of these.
+_WINDOW_BYTES = 1 << 20  # decompressed at a time by a scan, if it reads at least this much
+# Memory of the objects of a block or a page in a mapped file, without bounds; and memory of each bound.
 MAPPED_BYTES, _BOUND_BYTES = 512, 36
 
 _Value = TypeVar("_Value")
 
 
 class RunReader:
-    """A run on storage. Several threads may use it.
+    """A run on storage. Thread-safe.
 
-    Every byte that it uses was verified; each method raises `CorruptData` for others, and the error of `read_range`
-    where that fails. Keys are tuples of stored values, hashes those of `hash_rows` over the key columns.
+    All bytes are verified before use; each method raises `CorruptData` for damaged bytes, and the errors of
+    `read_range`. Keys are tuples of stored values; hashes are results of `hash_rows` over the key columns.
 
     Attributes:
         schema: of the rows.
-        rows: their number.
+        rows: number of rows.
         first_key: None without rows.
-        last_key: likewise.
+        last_key: None without rows.
     """
 
     def __init__(
@@ -63,30 +63,30 @@ class RunReader:
         cache: Cache,
         parallel: Parallel = lambda call, items: [*map(call, items)],
     ) -> None:
-        """Read the index of a run, of which `read_range` returns bytes by offset and length.
+        """Read the index of a run; `read_range` returns bytes of the run by offset and length.
 
-        The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once. CorruptData
-        tells that there is no run of this length.
+        The cache stores blocks and pages. `parallel` calls a function with every item, in parallel if possible.
+        CorruptData means that this is not a run of this length.
         """
         self._read_range = read_range
         self._length_bytes = length_bytes
         self._path = path
         self._cache = cache
         self._parallel = parallel
-        self._whole: Shelf[memoryview] = Shelf(1)  # all bytes of a run that the first read has
+        self._whole: Shelf[memoryview] = Shelf(1)  # the whole run, if the first read contains it
         end, needed = self._read_end()
-        # The bytes of the index are copied: a view would keep all that was read.
+        # Copy the bytes of the index: a view would keep all bytes of the read.
         self._index = index = decode_index(memoryview(bytes(end[-needed:])), length_bytes, path)
         self.schema, self.rows = index.schema, index.rows
         self._layout = layout_of(index.schema)
         self._find = RowFinder(self._layout, index.key_columns).find
-        # Their items are numbers of Python.
+        # Items of memoryviews are Python ints.
         self._ends: memoryview[int] = index.block_ends.data
         self._sizes: memoryview[int] = index.plain_bytes.data
         self._counts: memoryview[int] = index.block_rows.data
         self._crcs: memoryview[int] = index.block_crcs.data
         self._plain_ends = np.cumsum(index.plain_bytes, dtype=np.uint64)
-        # Those of blocks, and the last key of all.
+        # The first keys of blocks, and the last key of the run.
         self._first_keys = StoredKeys(index.first_keys.columns)
         self.first_key = self._first_keys[0] if index.blocks else None
         self.last_key = self._first_keys[-1] if index.blocks else None
@@ -96,7 +96,7 @@ class RunReader:
         self._shape = index.shape if has_pages else one_page(self.rows, index.blocks << self._row_bits)
         self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
         shape = self._shape
-        # What `get` looks up, at once.
+        # One tuple for `get`, which loads it with a single attribute access.
         numbers = shape.pages, shape.slots - 1, shape.place_bits, shape.fingerprint_mask, shape.place_end
         self._probe = (*numbers, self._pages.values, self._blocks.values, self._blocks.used)
         self._table: Shelf[PageTable] = Shelf(1)
@@ -105,7 +105,7 @@ class RunReader:
             cache.put(self._whole, 0, end, length_bytes)
 
     def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
-        """Return the columns behind the key of the row with this key, as values of Python; None if there is none."""
+        """Return the non-key columns of the row with a key, as Python values; None if the run has no such row."""
         page_count, slot_mask, place_bits, fingerprint_mask, place_end, pages, blocks, blocks_used = self._probe
         high = hashed >> PAGE_SHIFT
         page = high * page_count >> PAGE_SHIFT
@@ -132,7 +132,7 @@ class RunReader:
         return None
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """Return the numbers of the keys that the run has, and their rows, in one order; keys may be in any."""
+        """Return the indexes of the keys that the run contains, and their rows in this order; keys may be unsorted."""
         probes, remaining = self._probes(hashes), np.arange(len(hashes))
         numbers, batches = [remaining[:0]], []
         while remaining.size:
@@ -145,7 +145,7 @@ class RunReader:
                 same &= bools_of(pc.equal(column, key_column))
             numbers.append(remaining[same])
             batches.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
-            remaining = remaining[~same]  # another key has the fingerprint
+            remaining = remaining[~same]  # another key has the same fingerprint
         return np.concatenate(numbers), joined(batches, self.schema)
 
     def scan(
@@ -156,9 +156,9 @@ class RunReader:
         *,
         read_bytes: int = SCAN_BYTES,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from one key on and before another, sorted, in blocks; either may be a prefix of a key.
+        """Yield the rows of a key range (end exclusive), sorted, by block; the bounds may be prefixes of keys.
 
-        None stands for the first row, all rows behind, all columns. It reads `read_bytes` or a block at a time.
+        None stands for the first row, no end, all columns. Reads `read_bytes`, or at least a block, at a time.
         """
         blocks = self._index.blocks
         first = bisect.bisect_right(self._first_keys, start, 0, blocks) - 1 if start is not None else 0
@@ -176,7 +176,7 @@ class RunReader:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
     def verify(self) -> None:
-        """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
+        """Read all bytes; raise `CorruptData` unless the bytes are intact, keys ascend, and pages find every row."""
         last: Key | None = None
         for numbers, batch in self._windows(range(self._index.blocks)):
             columns = batch.columns[: self._index.key_columns]
@@ -199,7 +199,7 @@ class RunReader:
             raise CorruptData(self._path, f"blocks with crc32:{self._index.blocks_crc:08x}", f"crc32:{checksum:08x}")
 
     def release(self) -> None:
-        """Take everything of this run out of the cache; the reader can still be used."""
+        """Remove all data of this run from the cache; the reader can still be used."""
         self._cache.drop(self._pages, self._table, self._blocks, self._whole)
 
     def _check_pages(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
@@ -211,7 +211,7 @@ class RunReader:
             remaining = remaining[places != expected[remaining]]
 
     def _read_end(self) -> tuple[memoryview, int]:
-        """Return the last bytes of the run, and how many of them are its index."""
+        """Return the last bytes of the run, and the length of its index."""
         needed = END_BYTES
         while True:
             size = min(needed, self._length_bytes)
@@ -232,7 +232,7 @@ class RunReader:
         return CorruptData(self._path, f"in block {block} {expected}", actual)
 
     def _no_row(self, block: int, row: int) -> CorruptData:
-        """Return the error of a page that has the place of a row that a block does not have."""
+        """Return the error for a page that refers to a missing row of a block."""
         return self._corrupt(block, f"row {row}, which a page has", f"{self._counts[block]} rows")
 
     def _load_page(self, page: int) -> memoryview:
@@ -250,7 +250,7 @@ class RunReader:
         return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
 
     def _start_of(self, block: int) -> int:
-        """Return where a block begins."""
+        """Return the start offset of a block."""
         return self._ends[block - 1] if block else 0
 
     def _load_block(self, number: int) -> Block:
@@ -261,7 +261,7 @@ class RunReader:
             raise self._corrupt(number, f"{self._sizes[number]} bytes, decompressed", f"{error}") from error
         is_mapped = content is stored and _is_mapped(stored)
         if content is stored and not is_mapped:
-            content = bytes(stored)  # a view would keep all that was read
+            content = bytes(stored)  # a view would keep all bytes of the read
         require_crc(content, self._crcs[number], f"block {number}", self._path)
         block = open_block(content, self._counts[number], self._layout, self._path, number)
         size_bytes = MAPPED_BYTES + _BOUND_BYTES * len(block.bounds) + (0 if is_mapped else len(content))
@@ -270,9 +270,9 @@ class RunReader:
     def _windows(
         self, numbers: range, places: Sequence[int] | None = None, read_bytes: int = SCAN_BYTES
     ) -> Iterator[tuple[range, pa.RecordBatch]]:
-        """Yield some blocks after the other, and their rows; with numbers of columns, these alone.
+        """Yield consecutive blocks as ranges of block numbers, with their rows; `places` selects columns by number.
 
-        It reads `read_bytes`, or a block, at a time, and decompresses no more at a time.
+        Reads `read_bytes`, or at least a block, at a time, and decompresses no more at a time.
         """
         while numbers:
             some = _first_of(numbers, self._index.block_ends, read_bytes)
@@ -285,7 +285,7 @@ class RunReader:
                 yield window, self._decoded(window, data, start, places)
 
     def _decoded(self, numbers: range, data: memoryview, start: int, places: Sequence[int] | None) -> pa.RecordBatch:
-        """Return the rows of blocks, given bytes of the run that begin at `start`."""
+        """Return the rows of blocks, given bytes of the run from offset `start`."""
         stored = [data[self._start_of(number) - start : self._ends[number] - start] for number in numbers]
         sizes = self._sizes[numbers[0] : numbers[-1] + 1].tolist()
         try:
@@ -308,7 +308,7 @@ class RunReader:
             table.fill(_cached(self._pages, missing, self._load_page, self._parallel))
             if table.size_bytes <= self._cache.capacity_bytes // 4:
                 self._cache.grow(self._table, 0, table, table.size_bytes)
-            elif self._keeps_table:  # it would take the place of blocks; its pages are cached one by one
+            elif self._keeps_table:  # it would displace blocks; its pages are cached separately
                 self._keeps_table = False
                 self._cache.drop(self._table)
         return Probes(self._shape, hashes, table)
@@ -332,7 +332,7 @@ class RunReader:
 def _cached(
     shelf: Shelf[_Value], numbers: Sequence[int], load: Callable[[int], _Value], parallel: Parallel
 ) -> dict[int, _Value]:
-    """Return values of a shelf by their numbers, once those that are missing are loaded."""
+    """Return values of a shelf by number, and load the missing ones."""
     held = shelf.values
     values: dict[int, Any] = {number: held[number] for number in numbers}
     missing = [number for number, value in values.items() if value is None]
@@ -344,12 +344,12 @@ def _cached(
 
 
 def _first_of(blocks: range, ends: NDArray[np.uint64], size_bytes: int) -> range:
-    """Return the first of some blocks that have at most `size_bytes`, but one at least, given the ends of all."""
+    """Return the first blocks with at most `size_bytes` in total, at least one; `ends` are the ends of all blocks."""
     before = ends[blocks[0] - 1] if blocks[0] else np.uint64(0)
     count = int(np.searchsorted(ends, before + np.uint64(size_bytes), side="right")) - blocks[0]
     return blocks[: max(count, 1)]
 
 
 def _is_mapped(data: memoryview) -> bool:
-    """Return True if these bytes are of a file that is mapped into memory."""
+    """Return True if these bytes are from a memory-mapped file."""
     return isinstance(data.obj, mmap.mmap)

@@ -1,4 +1,4 @@
-"""Blocks of a run: compressed, several decompressed and decoded to Arrow at once, and rows gathered from many."""
+"""Compression of blocks, and decoding of several blocks to Arrow at once, as a whole or for selected rows."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-_OFFSET_MAX = (1 << 31) - 1  # of values in a column of Arrow
-COLUMN_BYTES_MAX = (1 << 31) - 1  # of strings that are gathered
+_OFFSET_MAX = (1 << 31) - 1  # of values in an Arrow column
+COLUMN_BYTES_MAX = (1 << 31) - 1  # of gathered strings
 
 
 COMPRESSIONS = ("none", "lz4", "zstd")
-# Of a block, decompressed: at most the one times its bytes, which LZ4 cannot exceed, or the other.
+# Maximum size of a decompressed block: this factor times its compressed bytes (the limit of LZ4), or the second
+# constant if that is greater.
 EXPANSION_MAX = 256
 SMALL_PLAIN_BYTES = 1 << 20
 _LZ4_RAW, _LZ4_FRAMES = pa.Codec("lz4_raw"), pa.Codec("lz4")
 _ZSTD = pa.Codec("zstd", compression_level=1)
 _ZSTD_SKIPPED = b"\x50\x2a\x4d\x18"
-_PREFIX_BYTES = 4  # the length in front of a block of LZ4
-# An LZ4 frame of blocks of at most that many bytes, none of which needs another one: what is around them.
+_PREFIX_BYTES = 4  # the length before an LZ4 block
+# Head and end of an LZ4 frame of independent blocks of at most this size.
 _FRAME_BYTES = 64 << 10
 _FRAME_HEAD, _FRAME_END = b"\x04\x22\x4d\x18\x60\x40\x82", bytes(4)
 
 
 class TooManyBytes(Exception):
-    """Rows have more bytes in a column than one batch can: take fewer."""
+    """The rows have more bytes in a column than one batch can contain: read fewer rows."""
 
 
 def compress(content: bytes, compression: str) -> bytes:
-    """Return the bytes of a block as a run has them."""
+    """Return the stored bytes of a block."""
     if compression == "none":
         return content
     if compression == "lz4":
@@ -54,15 +55,15 @@ def compress(content: bytes, compression: str) -> bytes:
     compressed = _ZSTD.compress(content, asbytes=True)
     if len(content) <= max(SMALL_PLAIN_BYTES, EXPANSION_MAX * len(compressed)):
         return bytes(compressed)
-    # Bytes that decoders skip make it long enough for its readers, however well it is compressed.
+    # Append a skippable frame, so that a well-compressed block does not exceed the maximum expansion.
     skipped = len(content) // EXPANSION_MAX
     return b"".join((compressed, _ZSTD_SKIPPED, skipped.to_bytes(4, "little"), bytes(skipped)))
 
 
 def decompress(stored: Buffer, size: int, compression: str) -> Buffer:
-    """Return the bytes of a block, of which the number is known; ValueError or OSError if it is no such block.
+    """Return the decompressed bytes of a block with a known size; ValueError or OSError for invalid input.
 
-    Only their checksum tells that they are as many: of LZ4, pyarrow does not tell where they end.
+    Only the checksum verifies the size, because pyarrow does not report where LZ4 output ends.
     """
     if compression == "lz4":
         _check_prefix(stored)
@@ -75,7 +76,7 @@ def decompress(stored: Buffer, size: int, compression: str) -> Buffer:
 
 
 def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: str) -> list[Buffer]:
-    """Return the bytes of blocks as `decompress` does, where possible by one call."""
+    """Return the decompressed bytes of blocks as `decompress` does, in one call where possible."""
     is_framed = compression == "lz4" and max(sizes) <= _FRAME_BYTES >= max(map(len, stored))
     if not is_framed and compression != "zstd":
         return [decompress(block, size, compression) for block, size in zip(stored, sizes, strict=True)]
@@ -95,7 +96,7 @@ def _check_prefix(stored: Buffer) -> None:
 
 
 class Window:
-    """Blocks whose rows are decoded together; all that is wrong with one is `CorruptData`, with its number."""
+    """Blocks whose rows are decoded together; any damage raises `CorruptData` with the number of the block."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Window:
         path: str,
         numbers: Sequence[object],
     ) -> None:
-        """Take the bytes of blocks of a run, with their numbers of rows, and their own numbers."""
+        """Read the bytes of blocks of a run, given the number of rows and the number of each block."""
         self._blocks = blocks
         self._rows = rows.astype(np.int64)
         self._path = path
@@ -115,12 +116,12 @@ class Window:
 
     @classmethod
     def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> Window:
-        """Return a window of blocks that are open."""
+        """Return a window of open blocks."""
         rows = np.array([block.rows for block in blocks], np.int64)
         return cls([block.data for block in blocks], rows, layout, path, numbers)
 
     def batch(self, places: Sequence[int] | None = None) -> pa.RecordBatch:
-        """Return all rows; with numbers of columns, these alone, in their order."""
+        """Return all rows; `places` selects columns by number, in this order."""
         if places is None:
             places = range(len(self._layout.schema))
         try:
@@ -139,9 +140,9 @@ class Window:
         return array
 
     def gather(self, ends: Sequence[int], rows: Numbers) -> pa.RecordBatch:
-        """Return some rows, at least one of each block, as one batch, or raise `TooManyBytes`.
+        """Return selected rows, at least one of each block, as one batch; raises `TooManyBytes`.
 
-        Rows are numbers within their blocks, those of the first block first; `ends` has the place behind those of each.
+        `rows` are row numbers within blocks, ordered by block; `ends` are the end indexes in `rows` for each block.
         """
         counts = np.diff([0, *ends])
         firsts = np.cumsum(self._rows) - self._rows
@@ -156,7 +157,7 @@ class Window:
         return pa.RecordBatch.from_arrays(arrays, schema=self._layout.schema)
 
     def _byte_values(self, column: Column, bounds: Sequence[tuple[int, int]], rows: Numbers) -> pa.Array:
-        """Return values of a column of bytes, given rows of all blocks, and where those of each are among them."""
+        """Return selected values of a column of strings or binaries; `bounds` are the ranges of `rows` by block."""
         counts = [end - start for start, end in bounds]
         begins = np.repeat(self._bounds[:, column.first + 2], counts)
         sizes = self._sizes(column.first + 2)
@@ -192,7 +193,7 @@ class Window:
         return np.frombuffer(self._blocks[block][begin:end], dtype)
 
     def _read_bounds(self, layout: Layout) -> Numbers:
-        """Return where each buffer of each block begins, and the last one ends."""
+        """Return the start of each buffer of each block, and the end of the last buffer."""
         head_bytes = layout.head.size
         sizes = np.array([len(block) for block in self._blocks], np.int64)
         self._require(sizes >= head_bytes, "the bounds of its buffers")
@@ -204,7 +205,7 @@ class Window:
         return bounds
 
     def _sizes(self, buffer: int) -> Numbers:
-        """Return the bytes of a buffer in each block."""
+        """Return the size of a buffer in each block."""
         return self._bounds[:, buffer + 1] - self._bounds[:, buffer]
 
     def _pieces(self, buffer: int) -> list[Buffer]:
@@ -221,7 +222,7 @@ class Window:
             raise CorruptData(self._path, f"in block {self._numbers[block]} {expected}", actual)
 
     def _check_values(self, array: pa.Array) -> None:
-        """Refuse decimals with more digits than their type has, and null keys of maps; strings may be any bytes."""
+        """Refuse decimals with more digits than their type, and null keys of maps; strings may contain any bytes."""
         try:
             array.view(with_binaries(array.type)).validate(full=True)
         except pa.ArrowInvalid as error:
@@ -229,10 +230,10 @@ class Window:
             raise CorruptData(self._path, expected, f"{error}") from error
 
     def _array(self, column: Column, rows: Numbers) -> pa.Array:
-        """Return a column, or one within it, of which each block has that many values."""
+        """Return a column, or a nested column, with `rows` values in each block."""
         first = column.first
         buffers: list[pa.Buffer] = []
-        # What takes memory by the number of rows comes last: then each row has bytes of its own.
+        # The validity, whose memory depends on the number of rows, is read last: then each row has bytes in the block.
         children: list[pa.Array] = []
         if column.form == "fixed":
             self._require(self._sizes(first + 1) == rows * column.width, f"{column.kind} values of all rows")
@@ -253,7 +254,7 @@ class Window:
         return pa.Array.from_buffers(column.kind, int(rows.sum()), [bitmap, *buffers], nulls, 0, children)
 
     def _validity(self, column: Column, rows: Numbers, *, is_needed: bool) -> tuple[pa.Buffer | None, int]:
-        """Return the bits of what is not null, and how many values are null."""
+        """Return the validity bitmap, and the number of nulls."""
         sizes = self._sizes(column.first)
         self._require((sizes == rows) | (not is_needed and sizes == 0), "the validity of all rows")
         if not sizes.any():
@@ -266,10 +267,10 @@ class Window:
         return pa.py_buffer(np.packbits(is_valid, bitorder="little")), len(is_valid) - np.count_nonzero(is_valid)
 
     def _byte_offsets(self, column: Column, rows: Numbers) -> Numbers:
-        """Return the starts of the values of all blocks as one."""
+        """Return the concatenated starts of the values of all blocks."""
         start_sizes, sizes = self._sizes(column.first + 1), self._sizes(column.first + 2)
         counts = np.maximum(rows, 1)
-        # Values of one length have no starts, but at least a byte: so rows are no more than bytes.
+        # Values of equal length have no starts, but at least one byte, so bytes bound the number of rows.
         is_even = (start_sizes == 0) & (sizes % counts == 0) & ((sizes > 0) == (rows > 0))
         self._require(is_even | (start_sizes > 0), "starts of all values")
         widths = sizes // counts
@@ -290,7 +291,7 @@ class Window:
     def _offsets(
         self, column: Column, rows: Numbers, pieces: Sequence[Buffer], sizes: Numbers
     ) -> tuple[Numbers, Numbers]:
-        """Return the starts of the values of all blocks as one, and the last start of each block."""
+        """Return the concatenated starts of the values of all blocks, and the last start of each block."""
         self._require(sizes == START_BYTES * (rows + 1), f"starts of all values of {column.kind}")
         starts = np.frombuffer(b"".join(pieces), "<u4").astype(np.int64)
         ends = np.cumsum(rows + 1)
@@ -313,7 +314,7 @@ def _offset_buffer(offsets: Numbers) -> pa.Buffer:
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of all batches as one."""
+    """Return the rows of all batches as one batch."""
     if len(batches) == 1:
         return batches[0]
     whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""Writing a run: blocks as they come, then pages, then the index."""
+"""The writer of a run: blocks as rows arrive, then pages, then the index."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 BLOCK_BYTES = 16 << 10  # before compression
-PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
-_WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
+PAGED_ROWS_MIN = 4096  # runs of fewer rows have no pages, which would be as long as the rows; they are read completely
+_WINDOW_ROWS_MAX = 16_384  # collected, and split into blocks, at a time
 _WINDOW_BLOCKS = 32
 
 
 class RunSummary(NamedTuple):
-    """The rows of a run that was written."""
+    """The number of rows and the key bounds of a written run."""
 
-    rows: int  # their number
-    keys: tuple[Key, Key] | None  # of the first and of the last one; None without rows
+    rows: int  # number of rows
+    keys: tuple[Key, Key] | None  # of the first and of the last row; None without rows
 
 
 def write_run(
@@ -48,13 +48,13 @@ def write_run(
     compression: str = "lz4",
     block_bytes: int = BLOCK_BYTES,
 ) -> RunSummary:
-    """Write rows as a run, which begins where `stream` is.
+    """Write rows as a run, which begins at the current position of `stream`.
 
-    Memory is that of some blocks, and of 48 bytes for each row. Batches of any size have the rows, sorted by their
-    keys, the first columns of the schema, each key once; blocks have about `block_bytes` before compression.
+    Memory is bounded by some blocks, and 48 bytes for each row. The rows of all batches must be sorted by their keys,
+    which are the first columns of the schema and distinct. Blocks have about `block_bytes` before compression.
 
     Raises:
-        EncodingError: keys do not rise, a key is null, or there are too many rows.
+        EncodingError: keys do not ascend, a key is null, or there are too many rows.
     """
     writer = _RunWriter(stream, schema, len(keys), compression)
     for window in _windows(batches, schema, block_bytes):
@@ -63,7 +63,7 @@ def write_run(
 
 
 def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches that make several blocks, or are the last ones, or have the most rows."""
+    """Yield the rows in batches for several blocks, or of the maximum number of rows; the last one may be smaller."""
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -87,19 +87,19 @@ class _RunWriter:
         self._key_columns = key_columns
         self._compression = compression
         self._position = 0
-        self._crc = 0  # of all bytes up to there
+        self._crc = 0  # of all bytes up to the position
         self._block_ends: list[int] = []
         self._plain_bytes: list[int] = []
         self._block_rows: list[int] = []
         self._block_crcs: list[int] = []
         self._rows = 0
-        self._unhashed: list[pa.RecordBatch] = []  # keys of fewer rows than have pages: they may need no hashes
+        self._unhashed: list[pa.RecordBatch] = []  # keys that are hashed only if there are enough rows for pages
         self._hashes: list[NDArray[np.uint64]] = []
         self._first_keys: list[pa.RecordBatch] = []
         self._last_key: pa.RecordBatch | None = None
 
     def write(self, window: pa.RecordBatch, blocks: int) -> None:
-        """Write some rows, at least one, as about that many blocks."""
+        """Write rows, at least one, as about `blocks` blocks."""
         keys = window.select(range(self._key_columns))
         self._check_keys(keys)
         self._unhashed.append(keys)
@@ -132,7 +132,7 @@ class _RunWriter:
             raise EncodingError(f"keys do not rise: {stored[row]!r}, and then {stored[row + 1]!r}")
 
     def finish(self) -> RunSummary:
-        """Write pages and index, and return the run."""
+        """Write pages and index, and return the summary of the run."""
         self._append(bytes(padded(self._position) - self._position))
         pages_offset, blocks_crc, rows = self._position, self._crc, self._rows
         row_bits = (max(self._block_rows, default=1) - 1).bit_length()
@@ -177,5 +177,5 @@ class _RunWriter:
 
 
 def _copied(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
-    """Return some rows in memory of their own: slices would keep all of it."""
+    """Return a copy of rows: a slice would keep all rows in memory."""
     return rows.take(from_numpy(numbers, pa.int64()))

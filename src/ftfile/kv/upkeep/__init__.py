@@ -1,1 +1,1 @@
-"""Keeping a store small and its files few: compactions without a batch, purges, other buckets, vacuum by itself."""
+"""Maintenance of a store: compactions without a batch, purges, changes of the number of buckets, automatic vacuum."""

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 _lock = threading.Lock()
-_last_ms: dict[str, int] = {}  # by path: when a vacuum began, as far as this process knows
-_vacuums: dict[str, threading.Thread] = {}  # by path: the last one, which may be under way
+_last_ms: dict[str, int] = {}  # by path: start of the last vacuum known to this process
+_vacuums: dict[str, threading.Thread] = {}  # by path: the last vacuum, which may be running
 _log = get_logger(__name__)
 
 
 def start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
-    """Start a thread that loses nothing if it dies halfway with its process; its messages carry the caller's job."""
+    """Start a daemon thread, whose work can be aborted safely; its log messages contain the caller's job."""
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
     thread.start()
     return thread
 
 
 def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | None:
-    """Start a vacuum in a thread if `vacuumInterval` has passed since the last one; return the thread, or None.
+    """Start a vacuum in a thread if `vacuumInterval` has passed since the last vacuum; return the thread, or None.
 
-    It keeps what versions of the last `grace` need. Nothing is raised: what fails is logged, and tried again after the
-    next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
+    The vacuum keeps the files that versions of the last `grace` need. Never raises: errors are logged, and the vacuum
+    is retried after the next interval. Processes read from the log when the last vacuum that deleted files ran.
     """
     path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
     with _lock:
@@ -45,7 +45,7 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
         is_running = path in _vacuums and _vacuums[path].is_alive()
         if interval_ms <= 0 or now_ms - last_ms < interval_ms or is_running:
             return None
-        _last_ms[path] = now_ms  # no other thread looks into the log meanwhile
+        _last_ms[path] = now_ms  # so that no other thread reads the log meanwhile
     is_due = False
     try:
         last_ms = max(last_ms, _recorded_ms(log, config.grace_s))
@@ -60,7 +60,7 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
 
 
 def _recorded_ms(log: CommitLog, grace_s: float) -> int:
-    """Return when the log says that the store was vacuumed: the time of its oldest record, if it says nothing."""
+    """Return the time of the last recorded vacuum; without one, the time of the oldest record."""
     head = log.refresh()
     if head.horizon_ms > 0:
         return head.horizon_ms + round(1000 * grace_s)
@@ -68,7 +68,7 @@ def _recorded_ms(log: CommitLog, grace_s: float) -> int:
 
 
 def forget_vacuums() -> None:
-    """Forget when vacuums began, as a new process would start."""
+    """Clear the start times of vacuums, as in a new process."""
     with _lock:
         _last_ms.clear()
 

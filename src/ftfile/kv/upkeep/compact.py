@@ -1,4 +1,4 @@
-"""Compaction: threads or tasks do what is due, records have it, until nothing is; or each bucket becomes one run."""
+"""Compaction of a store without a batch, by threads or tasks, until nothing is due or each bucket is one sorted run."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# Refusals of a compaction whose inputs are all live: a vacuum may delete its files at any moment.
+# Maximum refusals of a rewrite whose inputs are all live: its files are at risk of an immediate vacuum.
 _STALE_MAX = 2
 _log = get_logger(__name__)
 
 
 @dataclass
 class CompactionRounds:
-    """The compactions of one call, in rounds with a record each, so that an interruption loses little."""
+    """The compactions of one call, in rounds with one record each, so that an interruption loses little work."""
 
     log: CommitLog  # of the store
     author: MaintenanceAuthor  # of the records
-    workers: Workers  # do the compactions of a round side by side
+    workers: Workers  # run the compactions of a round in parallel
     code: frozenset[str] = frozenset()  # classes that the caller names
     progress: OnProgress | None = None  # called in this thread after each compaction
 
     def __post_init__(self) -> None:
         self._report = CompactReport(version=-1)
-        self._backoffs: dict[str, Backoff] = {}  # by the ids of their runs, of compactions that failed
-        self._errors: dict[str, Exception] = {}  # likewise, why
+        self._backoffs: dict[str, Backoff] = {}  # of failed compactions, by run id
+        self._errors: dict[str, Exception] = {}  # of failed compactions, by run id
         self._refused: Counter[frozenset[str]] = Counter()  # by the ids of inputs that stay live
         self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="compactions")
 
     def compact(self, *, full: bool = False, skip_held: bool = False) -> CompactReport:
         """Compact runs until nothing is due, or with `full` until each bucket is one sorted run.
 
-        A compaction that fails is tried twice; all others are done. With `skip_held`, compactions that have failed too
-        often are left out for as long as the log says.
+        A failed compaction is retried once; all other compactions run. With `skip_held`, compactions that have failed
+        too often are skipped as long as their backoffs in the log require.
 
         Raises:
             ConfigError: `code` lacks a class.
-            FtfileError: some runs could not be compacted, and are as they were; or as for a batch write.
+            FtfileError: some runs could not be compacted, and are unchanged; or as for a batch write.
         """
         choice = _FullCompaction(self.log) if full else DueCompactions(self.log, self.workers.at_once, skip_held)
         while True:
@@ -97,7 +97,7 @@ class CompactionRounds:
         return report
 
     def _do_round(self, head: LogState, how: HowWritten, pieces: Sequence[Piece]) -> None:
-        """Do compactions, and create a record of them; the last ones wait if they are too many for one."""
+        """Run compactions, and create a record of them; compactions that exceed one round wait for the next round."""
         rewrites: list[Rewrite] = []
         for compaction, rewrite, error in self._do_pieces(CompactionWork(how, head.version), pieces):
             if error is not None:
@@ -113,7 +113,7 @@ class CompactionRounds:
         self._errors[backoff.run] = error
 
     def _do_pieces(self, work: CompactionWork, pieces: Sequence[Piece]) -> list[CompactionResult]:
-        """Do the compactions of a round; once the store is away, only those that have begun."""
+        """Run the compactions of a round; if the store is unavailable, start no more."""
         outcomes: dict[int, tuple[CompactionResult, ...]] = {}
         self._tracker.expect(len(pieces), sum(map(work.size_of, pieces)))
         pieces = _round_of(work, pieces, self.workers.at_once)
@@ -145,7 +145,7 @@ class CompactionRounds:
         _log.info("compacted %d runs to %d in version %d; %d bytes so far", *numbers)
 
     def _back_off_refused(self, rewrites: Iterable[Rewrite]) -> None:
-        """Give up rewrites whose inputs are still live after some tries: their new files could be deleted at once."""
+        """Abandon rewrites refused repeatedly with live inputs: vacuum could delete their new files."""
         live = self.log.refresh().segments
         for rewrite in rewrites:
             inputs = frozenset(add.id for add in rewrite.inputs)
@@ -160,7 +160,7 @@ class CompactionRounds:
                 self._back_off(Backoff.of([*map(run_of, rewrite.inputs)])._replace(not_before=NUMBER_MAX), error)
 
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
-        """Return the body of the record of those compactions that a head can take; None without any."""
+        """Return the body of the record of the compactions that a head can accept; None without any."""
         log = self.log
         accepted = accepted_compactions(log, state, rewrites)
         if not accepted.rewrites:
@@ -176,7 +176,7 @@ class CompactionRounds:
 
 
 def _backoff_after(compaction: Compaction, error: Exception) -> Backoff:
-    """Return the backoff of a compaction that failed; one that failed before is not tried again by this call."""
+    """Return the backoff of a failed compaction; a compaction that failed before is not retried by this call."""
     if compaction.backoff is not None:
         return compaction.backoff._replace(not_before=NUMBER_MAX)
     failed = failed_ids(compaction, error)
@@ -184,7 +184,7 @@ def _backoff_after(compaction: Compaction, error: Exception) -> Backoff:
 
 
 def _round_of(work: CompactionWork, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
-    """Return the first pieces, up to two files for each worker, one at least."""
+    """Return the first pieces, up to two files for each worker, at least one piece."""
     read_bytes = work.how.plan.read_bytes
     room = at_once * read_bytes
     sizes = (min(max(work.size_of(piece), 1), read_bytes) for piece in pieces[:-1])
@@ -193,7 +193,7 @@ def _round_of(work: CompactionWork, pieces: Sequence[Piece], at_once: int) -> Se
 
 @dataclass(frozen=True, slots=True)
 class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
-    """Compacts runs that are live at a version, and writes new ones as the store is written."""
+    """Compacts runs that are live at a version, with the store's settings for new runs."""
 
     how: HowWritten
     read_version: int
@@ -203,7 +203,7 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         return sum(run.add.length for planned in piece for run in planned.compaction.runs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
-        """Yield the results of each piece, up to one that finds that the store is away."""
+        """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         compactor = Compactor(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
         yield from compactor.compact_all(pieces)
@@ -214,12 +214,12 @@ class CompactReport:
     """The result of a compaction.
 
     Attributes:
-        version: the newest one after it.
-        records: that it created.
-        runs_replaced: runs that ended, each as often as a part of it was compacted.
-        runs_written: runs that took their place.
+        version: the newest version after it.
+        records: number of records that it created.
+        runs_replaced: replaced runs, each counted once for each part of it that was compacted.
+        runs_written: runs that replace them.
         bytes_written: of new runs, on storage.
-        dry_run: True if nothing was compacted; the other numbers are those of the compactions that would come first.
+        dry_run: True if nothing was compacted; the other numbers describe the first compactions to run.
     """
 
     version: int
@@ -239,21 +239,22 @@ def compact(
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[OperationArguments],
 ) -> CompactReport:
-    """Compact runs of a store until nothing is due, and return how many; no row changes.
+    """Compact runs of a store until nothing is due, and return a report; no row changes.
 
-    By default it does what the next batches would do. With `full`, the rows of each bucket become one sorted run, in
-    files of `maxFileSize`, without deleted rows: reads are fastest then, and everything is written once more.
+    By default, runs the compactions that the next batches would run. With `full`, the rows of each bucket are merged
+    into one sorted run, in files of `maxFileSize`, without deleted rows. Reads are then fastest, but all rows are
+    rewritten.
 
-    A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that take
-    the same runs the later one gives way. It records its work every two files of each thread, so that an interruption
-    loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
-    `dry_run`, it writes nothing, and returns what it would compact first. `progress` is called in this thread with a
-    `Progress` after each compaction, whose total grows where some make others due; what it raises ends the compaction.
-    For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
+    A compaction without due work creates no record. Safe while writers and readers run: of two compactions of the same
+    runs, the later one is dropped. Work is recorded after every two files of each thread, which limits the loss of an
+    interruption. Each thread needs memory for some windows of rows; by default there is one thread for each core. With
+    `dry_run`, writes nothing, and returns the compactions that would run first. `progress` is called in this thread
+    with a `Progress` after each compaction. Its total grows if compactions make others due; an error that it raises
+    ends the compaction. For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, `threads` is below 1, or `merge` lacks a class.
-        FtfileError: some runs could not be compacted, such as damaged ones (`CorruptData`); all others were.
+        ConfigError: the path is not a store, its keys are unknown, `threads` is below 1, or `merge` lacks a class.
+        FtfileError: some runs could not be compacted, such as damaged runs (`CorruptData`); all others were compacted.
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
@@ -264,7 +265,7 @@ def compact(
 
 
 def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> CompactReport:
-    """Compact runs as `compact` does, except runs whose compactions failed too often: idle queries call it often."""
+    """Compact runs as `compact`, except runs whose compactions failed too often, because idle queries call it often."""
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
         workers = Threads.of(author.job_id, None, log.fs.context)
         return CompactionRounds(log, author, workers).compact(skip_held=True)
@@ -283,14 +284,14 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class DueCompactions:
-    """Chooses all compactions that are due."""
+    """Chooses all due compactions."""
 
     log: CommitLog
-    at_once: int  # workers that share them
-    skip_held: bool = False  # leave out compactions that failed too often
+    at_once: int  # number of workers that share them
+    skip_held: bool = False  # skip compactions that failed too often
 
     def choose(self, head: LogState, how: HowWritten, failed: Iterable[Backoff]) -> list[Piece]:
-        """Return the compactions that are due at a head, given backoffs beside those of its record."""
+        """Return the due compactions at a head, given backoffs in addition to its recorded backoffs."""
         recorded = backoffs_of(head.assembly_tasks)
         if not self.skip_held:
             recorded = [backoff._replace(not_before=0) for backoff in recorded]
@@ -305,15 +306,15 @@ class DueCompactions:
 
 
 class _FullCompaction:
-    """Chooses compactions until level 0 is empty and each group is a run without deletes, of the runs live at first."""
+    """Chooses compactions of the initial runs until level 0 is empty and each group is a run without deletes."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._end: int | None = None  # position of the newest row that is compacted
-        self._groups: dict[str, set[str]] = {}  # ids of runs of level 1, by bucket, when its level 0 had descended
+        self._end: int | None = None  # position of the newest row to compact
+        self._groups: dict[str, set[str]] = {}  # ids of level-1 runs by bucket, once its level 0 has descended
 
     def choose(self, head: LogState, how: HowWritten, backoffs: Collection[Backoff]) -> Iterator[Piece]:
-        """Yield each compaction that is left by itself, and nothing that failed."""
+        """Yield each remaining compaction as a separate piece; skip failed ones."""
         held = {backoff.run for backoff in backoffs}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
@@ -327,10 +328,10 @@ class _FullCompaction:
     def _due_in(
         self, bucket: str, runs: Sequence[Run], held: Collection[str], rules: PlanSettings
     ) -> Iterator[Compaction]:
-        """Yield the descent of all of level 0; once that is done, each group that is more than a run without deletes.
+        """Yield the descent of level 0; if it is empty, each group with several runs or deletes.
 
-        Small neighbours are compacted together. What a group became is not compacted again, for deletes that it must
-        have or because its runs are small: so this ends.
+        Small neighbours are compacted together. The result of a group is not compacted again, even if it must keep
+        deletes or its runs are small, so the procedure terminates.
         """
         level0 = by_position(run for run in runs if not run.metadata.level)
         level1 = [run for run in runs if run.metadata.level]
@@ -346,7 +347,7 @@ class _FullCompaction:
 
 
 def _joined_groups(level1: Sequence[Run], rules: PlanSettings) -> list[list[Run]]:
-    """Return the groups of level 1, small neighbours as one."""
+    """Return the groups of level 1, with small neighbouring groups joined."""
     joined: list[list[Run]] = []
     last_is_small = False
     for group in groups_of(level1):

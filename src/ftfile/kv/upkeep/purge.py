@@ -1,4 +1,4 @@
-"""Purges: one record ends all rows in a range of keys."""
+"""Purges, which delete all rows in a key range with one record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PurgeReport:
 
     Attributes:
         version: of its record; None if no run has a key in the range.
-        buckets: number of buckets that have such runs.
+        buckets: number of buckets with runs that have a key in the range.
     """
 
     version: int | None = None
@@ -57,24 +57,25 @@ def purge(
     everything: bool = False,
     **access: Unpack[AccessArguments],
 ) -> PurgeReport:
-    """End all rows of a store whose keys are in `[start, end)`, in one record, however many they are.
+    """Delete all rows of a store whose keys are in `[start, end)` with one record, independent of their number.
 
-    A version has all of these rows, the next has none; jobs drop them later. Rows written after it stay, also merges,
-    which begin anew. Older versions can be read until a vacuum. A second purge does no harm.
+    The version before the record has all of these rows, the version of the record has none; later jobs drop them from
+    files. Rows written later stay; later merges start without an old value. Older versions can be read until a vacuum.
+    Repeating a purge is harmless.
 
     Args:
         path: an absolute local path or a URL.
-        start: the first key, or the first values of one; None for the first of all that `end` or `prefix` leave.
-        end: the key before which the range ends, or the first values of one; None for all keys behind `start`.
-        prefix: a value of the first key column, or a tuple of values of the first ones; `start` and `end` are then
-            about the columns behind them.
-        everything: all keys, without a start, an end or a prefix.
+        start: the first key, or its first values; None for the first key within `prefix`, if given.
+        end: the exclusive end, a key or its first values; None for no end.
+        prefix: a value of the first key column, or a tuple of values of the first ones; `start` and `end` then contain
+            values of the following columns.
+        everything: delete all keys; not with a start, an end or a prefix.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, or the range is empty, not one of its keys, or not
-            given without `everything`.
-        TypeError: a value is of a type that its key column does not have, or `start`, `end` or `prefix` is a list.
+        ConfigError: the path is not a store, its keys are unknown, or the range is empty, does not match the key
+            columns, or is missing and `everything` is not set.
+        TypeError: the type of a value does not match its key column, or `start`, `end` or `prefix` is a list.
         CommitError: as for a batch write.
     """
     require_range((start, end, prefix), everything=everything)
@@ -89,7 +90,7 @@ def purge(
 
 
 class _PurgeRuns:
-    """Runs without rows, one for each bucket in which rows are to end; written when a head turns out to need them."""
+    """Runs without rows, one for each bucket with rows to delete; written when the head shows that they are needed."""
 
     def __init__(self, log: CommitLog, author: MaintenanceAuthor, keys: tuple[Any, Any, Any]) -> None:
         self._log = log
@@ -121,7 +122,7 @@ class _PurgeRuns:
 
 
 def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
-    """Write the purges of lost runs, which the log knows, as runs of the same positions; return those with the lost."""
+    """Write the purges of lost runs, from the log, as runs with the same positions; return pairs (lost, new)."""
     how = how_written(log.refresh(), log.fs)
     runs = [run for run in map(run_of, open_metadata(log.fs, lost, how.definition.key_types)) if run.metadata.purges]
     if not runs:

@@ -1,4 +1,4 @@
-"""Another number of buckets: all rows are written anew, and one record replaces all runs."""
+"""A change of the number of buckets, which rewrites all rows and replaces all runs with one record."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from ftfile.write.stage import Stage
 
 
-# How often buckets are written anew because a batch came meanwhile.
+# Number of attempts; each rewrites the buckets that batches have changed meanwhile.
 _TRIES = 5
-# Rows of all old buckets together, and likewise what is read ahead of all runs.
+# For folded rows of all old buckets together, and also for read-ahead of all runs.
 _WINDOW_BYTES = 16 << 20
-# Rows of all new buckets together that wait to be written as runs.
+# Rows of all new buckets together that are buffered before they are written as runs.
 _HELD_BYTES = 64 << 20
 
 _log = get_logger(__name__)
@@ -59,11 +59,11 @@ class RebucketReport:
     """The result of a change of the number of buckets.
 
     Attributes:
-        version: of its record; None if the store had that number.
-        buckets: number of them now.
-        runs_replaced: all that there were.
-        runs_written: that took their place.
-        rows: in them.
+        version: of its record; None if the store already had this number.
+        buckets: number of buckets now.
+        runs_replaced: number of old runs.
+        runs_written: number of new runs.
+        rows: number of rows in the new runs.
     """
 
     version: int | None
@@ -80,18 +80,18 @@ def rebucket(
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[AccessArguments],
 ) -> RebucketReport:
-    """Give a store another number of buckets, a power of two; every row is written once more, and none changes.
+    """Change the number of buckets of a store to a power of two; every row is rewritten, and none changes.
 
-    One record replaces all runs; a process that dies before it has changed nothing. It takes memory for some windows of
-    rows, however large the store is. Readers go on as they are. Batches that are committed meanwhile are taken in, by
-    writing their buckets anew, a few times; a batch that is under way when the record is created fails with an error
-    that names both numbers: start its query again with the new `buckets`. A store that has the number gets no record.
-    For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
+    One record replaces all runs; if the process dies before it, nothing has changed. Memory is bounded by some windows
+    of rows, independent of the size of the store. Readers are not affected. If batches are committed meanwhile, their
+    buckets are rewritten again, a limited number of times. A batch in progress when the record is created fails with an
+    error that names both numbers: restart its query with the new `buckets`. If the store already has this number, no
+    record is created. For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, `merge` lacks a class, or the number is no power of
-            two.
-        CommitError: batches came all the time; stop the queries first. Or as for a batch write.
+        ConfigError: the path is not a store, its keys are unknown, `merge` lacks a class, or the number is not a power
+            of two.
+        CommitError: batches were committed during every attempt: stop the queries first. Or as for a batch write.
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
@@ -120,7 +120,7 @@ def rebucket(
 
 @dataclass
 class _NewBuckets:
-    """The runs of new buckets, by groups of old ones whose rows go to the same new ones, which get no others."""
+    """The runs of new buckets, in groups of old buckets; no other group has rows of the same new buckets."""
 
     log: CommitLog
     author: MaintenanceAuthor
@@ -129,7 +129,7 @@ class _NewBuckets:
     groups: dict[int, tuple[set[str], list[Run]]] = field(default_factory=dict)  # ids of runs read, and runs written
 
     def write(self, head: LogState) -> None:
-        """Write the groups that are not as they were when they were written before."""
+        """Write the groups that are new, or have changed since they were written."""
         how = how_written(head, self.log.fs, self.code)
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
@@ -137,7 +137,7 @@ class _NewBuckets:
                 self.groups[number] = {run.add.id for run in runs}, self._write_runs(runs, how, stage)
 
     def prepare(self, head: LogState, _: object) -> Body | None:
-        """Return the record, None if the head has other runs than were read."""
+        """Return the record; None if the head has other runs than the runs that were read."""
         how = how_written(head, self.log.fs, self.code)
         runs_by_group = self._runs_of(head, how)
         if not all(self._is_written(number, runs) for number, runs in runs_by_group.items()):
@@ -172,7 +172,7 @@ class _NewBuckets:
         return runs_by_group
 
     def _write_runs(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:
-        """Write the rows of old buckets to new ones."""
+        """Write the rows of old buckets to new buckets."""
         definition = replace(how.definition, buckets=self.buckets)
         outputs = Outputs(lambda: how.spool(stage), how.encoding, how.plan.max_file_bytes)
         origin = Origin(self.author.job_id, 0, 0)
@@ -205,7 +205,7 @@ class _NewBuckets:
 
 
 def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
-    """Yield the rows of all old buckets of a group, by key; no two of them have a key in common."""
+    """Yield the rows of all old buckets of a group, by key; the buckets have no key in common."""
     buckets = runs_by_bucket(sorted(runs, key=lambda run: run.metadata.at))
     inputs.open(runs)
     keys = how.definition.keys
@@ -224,6 +224,6 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
-    """Return tables with the columns of ours that say something in one of them."""
+    """Return tables with the operation and delete time columns that at least one of them needs."""
     names = definition.names_with(reduce(operator.or_, map(ops_in, tables)))
     return (table.select(names) for table in tables)
