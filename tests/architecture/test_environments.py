@@ -71,7 +71,8 @@ def test_an_environment_is_set_up_once_and_checked_without_a_change(checkout: Pa
     assert not (checkout / ".venv").exists()
     for _ in range(2):
         assert set_up(checkout, *request).returncode == 0
-    (call,) = (checkout / "ran").read_text().splitlines()
+    call, prune = (checkout / "ran").read_text().splitlines()
+    assert prune.split() == ["cache", "prune", "--quiet"]
     assert call.startswith("https://index.invalid/simple pip install")
     assert call.endswith("--constraint .venv/constraints.txt pip --editable .[unit]")
     assert (checkout / ".venv/constraints.txt").read_text().split() == ["numpy==1.26"]
@@ -79,6 +80,12 @@ def test_an_environment_is_set_up_once_and_checked_without_a_change(checkout: Pa
     assert set_up(checkout, "--check", *request, "pyspark").returncode == 1
     (checkout / "pyproject.toml").write_text(PROJECT.replace("1.26", "2"))
     assert set_up(checkout, "--check", *request).returncode == 1
+
+
+def test_a_cache_of_the_user_is_not_pruned(checkout: Path, tmp_path: Path) -> None:
+    assert run(checkout, "bash", ".ci/venv", ".venv", VERSION, "probe", UV_CACHE_DIR=str(tmp_path)).returncode == 0
+    (call,) = (checkout / "ran").read_text().splitlines()
+    assert call.split()[:2] == ["pip", "install"]
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ensurepip"), reason="needs the network for pip")
