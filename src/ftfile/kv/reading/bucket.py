@@ -154,7 +154,7 @@ class Bucket:
 
 
 def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:
-    """Return True if each key has a row, and the columns in key order, null for keys without a row."""
+    """Return a mask of the keys with a row, and the columns in key order, null for keys without a row."""
     places = np.full(count, -1)
     places[numbers] = np.arange(len(numbers))
     is_found = places >= 0
