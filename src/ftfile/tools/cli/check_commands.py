@@ -207,7 +207,7 @@ def source(
     ] = None,
     output: Output,
 ) -> None:
-    """Show what streams of files have read, their unread data, and which files are parked, refused or too late."""
+    """Show the read and unread data of streams of files, and which files are parked, refused or too late."""
     options: dict[str, object] = dict(settings_of(option, prefix="") or {})
     if checkpoint is not None:
         options["checkpointLocation"] = checkpoint

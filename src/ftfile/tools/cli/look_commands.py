@@ -145,7 +145,7 @@ def show(
     version: Version = None,
     output: Output,
 ) -> None:
-    """Show the details of one file or version: batches, what they read of sources, filters, files added and removed.
+    """Show the details of one file or version: batches, their source offsets, filters, files added and removed.
 
     For a store, it shows versions, with the runs that each adds.
     """

@@ -165,7 +165,7 @@ def diff(
     *,
     output: Output,
 ) -> None:
-    """Show what changed between two versions: files, rows and columns. No file is read."""
+    """Show the changes between two versions: files, rows and columns. No file is read."""
     newest = None if new is None else _version_or_time(new)
     output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
 

@@ -1,4 +1,4 @@
-"""The refusal of dates and times that other readers read as different values, or not at all."""
+"""Checks that reject dates and times that other readers return as different values, or not at all."""
 
 from __future__ import annotations
 

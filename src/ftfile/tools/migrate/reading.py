@@ -180,7 +180,7 @@ def _instant(kind: pa.DataType) -> pa.DataType:
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
-    """Return the Spark type that contains all values of another type; the same type if there is none."""
+    """Return the Spark type that contains all values of another type; the same type if it is missing."""
     if pa.types.is_dictionary(kind):
         return _leaf(kind.value_type)
     if pa.types.is_timestamp(kind):

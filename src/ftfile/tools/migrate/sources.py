@@ -128,7 +128,7 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
 
 
 def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 if there is none."""
+    """Return the version and the files of the newest complete checkpoint; -1 without checkpoints."""
     checkpoints: dict[tuple[int, int], list[str]] = {}
     for info in list_or_empty(fs, DELTA_LOG):
         match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])

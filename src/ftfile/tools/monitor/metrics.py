@@ -174,7 +174,7 @@ METRICS = {metric.name: metric for metric in _TABLE}
 
 
 def values_of(**subjects: object) -> Iterator[tuple[Metric, Any]]:
-    """Yield the metrics of the given subjects with their values, as in `values_of(head=facts)`; None is no subject.
+    """Yield the metrics of subjects with their values: `values_of(head=facts)`; a subject of None is ignored.
 
     The subjects are `head`, a `HeadFacts`, and the subjects of a commit: `version`, its `metrics`, the same object as
     `tasks` if tasks wrote the version, and `last`, the times of the previous commit.

@@ -111,8 +111,7 @@ def _step(kind: Kind, most: float) -> float:
     return max(step, 1.0) if kind is COUNT else step
 
 
-# The maximum number of groups of versions: a wide screen can show so many next to each other, with three charts in a
-# row.
+# Maximum number of groups of versions, for which a wide screen has room with three charts in a row.
 BINS_MAX = 400
 # The height of a drawing in its own unit, in which a group of versions is 1 wide.
 HEIGHT = 1000
