@@ -1,1 +1,1 @@
-"""A kit for tests: file systems that crash or fail, contract suites, batches without a JVM."""
+"""A test kit: file systems that crash or fail, contract suites for extensions, and batches without a JVM."""

@@ -1,15 +1,15 @@
-"""The invariants of a directory, checked from what is on storage alone, at any moment, also amid a commit.
+"""The invariants of a directory, checked only from the storage, at any moment, also during a commit.
 
 - **I1** versions are consecutive, each created once, never changed.
 - **I2** there is one record per (query, batch) and per (application, version).
 - **I3** a batch that Spark recorded has a record.
 - **I4** batch ids of a query are consecutive from its recorded start.
-- **I5** live adds exist with recorded length and checksum; removed ones until a vacuum may have taken them.
+- **I5** live adds exist with recorded length and checksum; removed adds exist until a vacuum can have deleted them.
 - **I6** no path is written twice, no two parts share a path or a final name, live segments never overlap.
-- **I7** snapshots are prefixes of the log: records remove what is live, checkpoints and hints tell the same story.
-- **I8** maintenance changes no snapshot's rows but for those that its record says end, and a restore has those of the
+- **I7** snapshots are prefixes of the log: records remove only live adds, checkpoints and hints agree with the records.
+- **I8** maintenance removes only the rows that its record counts as removed, and a restore has the rows of the
   version that it names.
-- **I9** a plain lister sees only whole, finished parts of existing records, and no row twice.
+- **I9** a plain lister sees only complete parts of existing records, and no row twice.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ RowsOf = Callable[[bytes], Iterable[Hashable]]
 class DirectoryReport:
     """The content of a directory."""
 
-    records: dict[int, bytes] = field(default_factory=dict)  # the bytes of every record that is kept, by version
-    log_start: int = 0  # version of the oldest of them
+    records: dict[int, bytes] = field(default_factory=dict)  # the bytes of each kept record, by version
+    log_start: int = 0  # version of the oldest kept record
     authors: list[Author] = field(default_factory=list)  # in the order of the log
-    committed: dict[str, list[int]] = field(default_factory=dict)  # by query, its batches in that order
+    committed: dict[str, list[int]] = field(default_factory=dict)  # the batches of each query, in the order of the log
     live: dict[str, Add] = field(default_factory=dict)  # the adds of the newest snapshot
-    live_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in them
+    live_rows: Counter[Hashable] = field(default_factory=Counter)  # the number of times that each row is in live adds
     visible: dict[str, bytes] = field(default_factory=dict)  # files that a plain lister sees, without their filters
-    visible_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in those
+    # the number of times that each row is in visible files
+    visible_rows: Counter[Hashable] = field(default_factory=Counter)
     log: LogContents = field(default_factory=LogContents, repr=False, compare=False)
 
 
@@ -70,21 +71,19 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     damaged: Collection[str] = (),
     foreign: Collection[str] = (),
 ) -> DirectoryReport:
-    """Check I1 to I9 and return what was found. Reads every file; changes nothing.
+    """Check I1 to I9, and return the content of the directory. Reads every file; changes nothing.
 
     Args:
         fs: rooted at the directory.
-        earlier: of an earlier check: its records must be there unchanged, its snapshot hold the rows it held.
-        recorded_by_spark: by query id, the batches that Spark believes to be committed.
-        rows_of: takes a file's content, without its filters, apart; the default suits formats of one row per line.
-        direct: files are written under their final names, so that I9 is not promised: what is in no record is passed
-            over.
-        damaged: ids of adds that somebody else changed or took away: their content is not looked at, and their rows
-            are not counted.
-        foreign: paths of files that somebody else put there; removed parts of such a name are not looked at.
+        earlier: an earlier report: its records must be unchanged, and its snapshot must have the same rows.
+        recorded_by_spark: by query id, the batches that Spark has recorded as committed.
+        rows_of: splits a file's content, without its filters, into rows; the default suits formats of one row per line.
+        direct: files are written under their final names, so I9 does not hold: files without a record are ignored.
+        damaged: ids of adds that another program changed or deleted; their content and rows are ignored.
+        foreign: paths of files of other programs; removed parts with one of these paths are ignored.
 
     Raises:
-        InvariantViolation: names the invariant and what was found.
+        InvariantViolation: names the invariant and the violation.
     """
     log = read_log(fs)
     report = DirectoryReport(log.texts, log.start, log=log)
@@ -110,7 +109,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
 
 
 def list_plainly(fs: FileSystem, directory: str = "") -> Iterator[str]:
-    """Yield what Spark, Hive, pandas and pyarrow see: nothing at or below a name starting with `_` or `.`."""
+    """Yield the files that Spark, Hive, pandas and pyarrow see: they ignore names that begin with `_` or `.`."""
     for child in list_or_empty(fs, directory):
         if child.path.rsplit("/", 1)[-1][0] in "_.":
             continue
@@ -130,7 +129,7 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
             require(author.batch_id not in batches, "I2", "version {} repeats {}", record.version, author)
             start = record.lineage_start
             expected = start if start is not None else batches[-1] + 1 if batches else None
-            # The record before its first one may not be kept.
+            # If older records are not kept, the previous batch of the query is unknown.
             follows = author.batch_id == expected or (expected is None and log.start > 0)
             require(follows, "I4", "{} follows {} with start {}", author, batches[-1:], start)
             batches.append(author.batch_id)
@@ -154,7 +153,7 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
 
 
 def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
-    """A checkpoint forgets no part that is not published."""
+    """Check that a checkpoint lists each part that is not published."""
     for name, checkpoint in log.checkpoints.items():
         covered = [record for record in log.upto(name.version) if record.version not in checkpoint.unpublished]
         _check_published(fs, covered, layout.log_checkpoint_path(name), foreign)
@@ -178,7 +177,7 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str, for
 
 
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
-    """Return the rows of an add; of filtered lines, those at the start may be in another part."""
+    """Return the rows of an add. If it has filters, `skip_rows` rows at the start can belong to another part."""
     rows = rows_of(content)
     return itertools.islice(rows, add.skip_rows, None) if add.filters else rows
 
@@ -194,11 +193,11 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
 
 
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
-    """Return each add with its content; one may be gone that a vacuum may delete, or dead letters."""
+    """Return each add and dead letter with its content, without missing ones that can have been deleted."""
     old = (record for record in log.records if record.version <= log.vacuumed_to)
     letters = [letter for record in log.records for letter in record.dead_letters]
     deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
-    # Restores move files: each is where the newest record that brought it back says.
+    # Restores move files, so the newest record that restored an add contains its path.
     log_adds = log.adds()
     newest = {layout.original_id(add.id): add for add in sorted(log_adds, key=lambda add: restored_version(add.id))}
     adds = [(add, newest[layout.original_id(add.id)]) for add in log_adds]
@@ -211,7 +210,7 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
 
 
 def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
-    """Return the content of an add, without its filters; None if it is gone, and may be."""
+    """Return the content of an add, without its filters; None if it is missing and `may_be_gone`."""
     try:
         whole = open_add(add, fs.read)
     except CorruptData as error:
@@ -230,7 +229,7 @@ def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
 
 
 def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) -> list[Hashable]:
-    """Return the rows of an add, wherever it lies at this moment; it violates I5 if it is not what was recorded."""
+    """Return the rows of an add at its current path; raises I5 if its content differs from its record."""
     content = _content_of(fs, add, may_be_gone=False)
     assert content is not None, add
     return list(_rows_of(add, content, rows_of))
@@ -240,7 +239,7 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
     for record in log.records:
         removed, author = [remove.id for remove in record.removes], record.author
         added = [add.id for add in record.adds]
-        # What a vacuum has deleted, or somebody damaged, cannot be counted.
+        # Rows of adds that a vacuum deleted, or another program damaged, cannot be counted.
         if record.restored is not None:
             _check_restored(log, rows, record)
         elif isinstance(author, MaintenanceAuthor) and removed and rows.keys() >= {*removed, *added}:
@@ -271,7 +270,7 @@ def _check_visible(
     for path in list_plainly(fs):
         if path in passed_over or (direct and path not in adds_by_path):
             continue
-        # It is whole: its final name is where a part was looked for first, and found to be as recorded.
+        # The file is complete: `_check_contents` reads a part at its final name first, and compares it with its record.
         require(path in adds_by_path, "I9", f"{path} is visible and in no record")
         report.visible[path] = _plain(fs, adds_by_path[path], fs.read(path))
     _check_replaced(log.records, report)
@@ -281,7 +280,7 @@ def _check_visible(
 
 
 def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
-    """A part that is still, or again, visible must not meet what replaced it, nor what replaced that."""
+    """Check that if a removed part is visible, neither its replacements nor their replacements are visible."""
     replaced_by: dict[str, Record] = {remove.id: record for record in records for remove in record.removes}
     for record in records:
         for remove in record.removes:
@@ -295,8 +294,8 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
 
 
 def _heirs(record: Record, path: str | None) -> list[Add]:
-    """Return the adds that replace the part of a path: of an overwrite of partitions, those in its own directory."""
-    # A power cut may leave some partitions old and others new, until the next commit publishes the record.
+    """Return the adds that replace the part of a path; if the record replaces partitions, only in its directory."""
+    # After a power cut, some partitions can be old and others new, until the next commit publishes the record.
     directory, in_parts = layout.parent(path or ""), record.replaces is not None or record.restored is not None
     return [add for add in record.adds if not in_parts or layout.parent(add.final_path or "") == directory]
 

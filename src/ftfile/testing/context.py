@@ -1,4 +1,4 @@
-"""The clock and the ids that the kit passes to the product: the machine's, or those of a test, which repeat."""
+"""The clock and the ids that the kit passes to ftfile: the machine's, or repeatable ones for a test."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A clock that stands still: `advance` and `sleep` move it, and nobody ever waits.
+    """A clock that `advance`, `set` and `sleep` move, so that a caller never waits.
 
-    Each reading of the wall clock moves it by `tick_ms`, so that later things are younger.
+    Each reading of the wall clock moves it by `tick_ms`, so that later files have later times.
     """
 
     def __init__(self, now_ms: int = _START_MS, *, tick_ms: int = 0) -> None:
@@ -45,16 +45,16 @@ class ManualClock:
         return self._now_ms / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Advance instead of waiting, and note it in `slept_s`."""
+        """Advance instead of waiting, and add the time to `slept_s`."""
         self.slept_s.append(seconds)
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move on."""
+        """Advance the clock."""
         self._now_ms += seconds * 1000
 
     def set(self, now_ms: int) -> None:
-        """Move to a time, which may be an earlier one."""
+        """Set the clock to a time, which can be in the past."""
         self._now_ms = float(now_ms)
 
 
@@ -70,16 +70,16 @@ class ShiftedClock:
         return self._clock.now_ms() + int(1000 * self.shift_s)
 
     def monotonic_s(self) -> float:
-        """Return the monotonic time of the other clock, which is never set."""
+        """Return the monotonic time of the other clock, without a shift."""
         return self._clock.monotonic_s()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep by the other clock."""
+        """Sleep with the other clock."""
         self._clock.sleep(seconds)
 
 
 class SeededIds:
-    """Unique names that are the same in every run with the same seed, and never those of another; safe for threads."""
+    """Unique names that are equal in all runs with the same seed, and differ between seeds. Thread-safe."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -94,7 +94,7 @@ class SeededIds:
         self._lock = threading.Lock()
 
     def unique(self) -> str:
-        """Return 32 hex digits never returned before by this source."""
+        """Return 32 hex digits that this source has never returned before."""
         with self._lock:
             self._drawn += 1
             drawn = self._drawn
@@ -105,15 +105,16 @@ _contexts = [SYSTEM]
 
 
 def current() -> Context:
-    """Return the context of the innermost `repeatable` block, else the machine's."""
+    """Return the context of the innermost `repeatable` block; outside of a block, the machine's context."""
     return _contexts[-1]
 
 
 @contextlib.contextmanager
 def repeatable(clock: Clock | None = None, ids: IdSource | None = None) -> Iterator[Context]:
-    """Within the block, what the kit runs has this clock and these ids, so that runs repeat to the byte.
+    """Run the block with this clock and these ids, so that runs of the kit are repeatable to the byte.
 
-    Nobody waits: sleeping moves the clock; maintenance has one thread. Blocks may be nested; the innermost one counts.
+    A call of `sleep` moves the clock and does not wait. Maintenance has one thread. Blocks can be nested; the innermost
+    block applies.
 
     Args:
         clock: a `ManualClock` by default.

@@ -1,4 +1,4 @@
-"""The log of a directory, and the agreement of its records, checkpoints and ranges: I1 and I7."""
+"""The checks of a log (I1 and I7): its records, checkpoints and ranges agree with each other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 
 
 class InvariantViolation(AssertionError):
-    """One of the invariants, such as `I5`, does not hold."""
+    """A violation of an invariant, such as `I5`."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -40,39 +40,40 @@ class InvariantViolation(AssertionError):
 
 
 def require(holds: bool, invariant: str, detail: str, *values: object) -> None:  # noqa: FBT001 - reads as a sentence
-    """Raise a violation unless it holds; values, which may be long as text, are put into `detail` only then."""
+    """Raise a violation if `holds` is False; only then are values, whose texts can be long, formatted into `detail`."""
     if not holds:
         raise InvariantViolation(invariant, detail.format(*values) if values else detail)
 
 
 @dataclass
 class LogContents:
-    """The records that are kept, and the snapshots that they make."""
+    """The kept records, and the snapshots that they produce."""
 
-    start: int = 0  # version of the oldest
+    start: int = 0  # version of the oldest record
     texts: dict[int, bytes] = field(default_factory=dict)  # the bytes of records by version
     records: list[Record] = field(default_factory=list)  # in the order of versions
-    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
+    # live adds by version; -1 before the first version
+    snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)
     checkpoints: dict[layout.CheckpointName, LogState] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
-        """Return the newest version; -1 when there is none."""
+        """Return the newest version; -1 without records."""
         return self.start + len(self.records) - 1
 
     @property
     def vacuumed_to(self) -> int:
-        """Return the newest version of which vacuums may delete the removed files; 0 for none."""
+        """Return the newest version whose removed files a vacuum can delete; 0 if there is no such version."""
         versions = [checkpoint.vacuumed_to for checkpoint in self.checkpoints.values()]
         return max(versions + [record.vacuumed_to or 0 for record in self.records], default=0)
 
     def adds(self) -> list[Add]:
-        """Return all adds whose records, or snapshots, are kept."""
+        """Return all adds of kept records and of the oldest snapshot."""
         adds = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
         return list((adds | {add.id: add for record in self.records for add in record.adds}).values())
 
     def oldest_batch(self, query_id: str) -> int:
-        """Return the first batch of a query that has a record, or would have one if all records were kept."""
+        """Return the oldest batch of a query that must have a kept record; 0 if all records are kept."""
         if self.start == 0:
             return 0
         authors = (record.author for record in self.records)
@@ -91,7 +92,7 @@ class LogContents:
 
 
 def read_log(fs: FileSystem) -> LogContents:
-    """Read all of the log, and check what can be checked without looking at parts: I1 and I7."""
+    """Read the whole log, and check I1, I7, and the names of adds (I6), without reading parts."""
     log = LogContents()
     contents: dict[int, bytes] = {}
     for info in list_or_empty(fs, layout.LOG):
@@ -102,13 +103,13 @@ def read_log(fs: FileSystem) -> LogContents:
     for name in list_checkpoints(fs):
         with _broken_is("I7"):
             checkpoint = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
-        # Without its record it is of another history, and nobody believes it.
+        # Without its record, a checkpoint belongs to another history, and readers ignore it.
         if name.version in records and records[name.version].nonce == checkpoint.nonce:
             log.checkpoints[name] = checkpoint
     starts = [checkpoint.log_start for checkpoint in log.checkpoints.values()] + [
         record.log_start or 0 for record in records.values()
     ]
-    # What lies before is being deleted, or was created by a committer left behind.
+    # Older records are being deleted, or were created by a committer with an outdated state.
     log.start = max(starts, default=0)
     log.records = [record for version, record in records.items() if version >= log.start]
     log.texts = {version: content for version, content in contents.items() if version >= log.start}
@@ -122,7 +123,7 @@ def read_log(fs: FileSystem) -> LogContents:
 
 @contextlib.contextmanager
 def _broken_is(invariant: str) -> Iterator[None]:
-    """Raise a violation where the block finds something damaged or gone."""
+    """Raise a violation if the block finds a damaged or missing file."""
     try:
         yield
     except (CorruptData, NotFound) as error:
@@ -143,7 +144,7 @@ def _snapshot(fs: FileSystem, head: LogState, version: int) -> dict[str, Add]:
 
 
 def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
-    """Make the snapshots: records remove what is live, once, and nothing has a name that something else had."""
+    """Compute the snapshots, and check that records remove only live adds, once, and that no name is used twice."""
     if log.start == 0:
         log.snapshots[-1] = {}
     else:
@@ -168,13 +169,13 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
 
 
 def _own_names(add: Add) -> list[str]:
-    """Return the names that belong to this add alone, for ever."""
+    """Return the names that belong only to this add, also after its removal."""
     names = {f"add {add.id}"} if add.kind == "segment" else {f"add {add.id}", add.path, add.final_path or ""}
     return sorted(names)
 
 
 def _fold(log: LogContents) -> LogState:
-    """Return the state at the head, from the first record or, where that is not kept, from the oldest checkpoint."""
+    """Return the state at the head, from the first record or, if it is not kept, from the oldest checkpoint."""
     if log.start == 0:
         state = LogState()
     else:
@@ -186,7 +187,7 @@ def _fold(log: LogContents) -> LogState:
 
 
 def _check_checkpoints(log: LogContents) -> None:
-    """A checkpoint is the fold of the records up to it, but for what is published, and knows the open segments."""
+    """Check that a checkpoint equals the fold of its records, except for `unpublished`, and has all open segments."""
     for name, checkpoint in log.checkpoints.items():
         path = layout.log_checkpoint_path(name)
         if name.version < log.start:
@@ -200,7 +201,7 @@ def _check_checkpoints(log: LogContents) -> None:
 
 
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:
-    """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
+    """Check that ranges equal their records: all ranges together, and each range as far as its records are kept."""
     for info in list_or_empty(fs, layout.COMPACTED):
         is_odd = info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None
         require(not is_odd, "I7", f"{info.path} stands for versions for which there is no range")
@@ -209,7 +210,7 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
     for name in names:
         _check_range(fs, log, name, adds)
     if names and log.records:
-        # As readers do it, who pass over what they cannot read.
+        # Readers skip ranges that they cannot read.
         read_adds = _snapshot(fs, _fold(log), log.head)
         require(read_adds == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
 
@@ -220,7 +221,7 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
         content = read_range(fs, name, ended=True)
     nonces = {record.version: record.nonce for record in log.records}
     if name.last > log.head or nonces.get(name.last, content.nonce) != content.nonce:
-        return  # of another history: nobody believes it
+        return  # the range belongs to another history, and readers ignore it
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return
@@ -241,5 +242,5 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
-    """Return the adds without what ranges leave out."""
+    """Return the adds without the fields that ranges omit."""
     return {add_id: structs.replace(add, ranges=()) if add.ranges else add for add_id, add in adds.items()}

@@ -1,4 +1,4 @@
-"""Micro-batches without a JVM: the real plan, pickled, its tasks, messages and commit, in Spark's order."""
+"""Micro-batches without a JVM: the real plan, pickled, with its tasks, messages and commit, in Spark's order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 def spark_schema(columns: Mapping[str, Any]) -> str:
-    """Return Spark's schema JSON for column names and types in Spark's JSON spelling, all nullable."""
+    """Return Spark's schema JSON for column names and types as in Spark's JSON; all columns are nullable."""
     more = {"nullable": True, "metadata": {}}
     fields = [{"name": name, "type": kind, **more} for name, kind in columns.items()]
     return json.dumps({"type": "struct", "fields": fields})
@@ -48,7 +48,7 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _in_zone(schema_json: str, time_zone: str) -> pa.Schema:
-    """Return the Arrow schema of the rows of a session in a time zone, as Spark sends them."""
+    """Return the Arrow schema of rows that Spark sends in a session with this time zone."""
     sent = {_INSTANT: pa.timestamp("us", time_zone), pa.time64("us"): pa.time64("ns")}
     columns = arrow_schema(schema_json)
     return pa.schema([column.with_type(sent.get(column.type, column.type)) for column in columns])
@@ -59,33 +59,33 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 @dataclass
 class BatchQuery(ABC):
-    """One streaming query on a directory, and, for comparison, batch writes.
+    """A streaming query that writes to a directory, and batch writes for comparison.
 
-    `run` is a whole micro-batch; `plan`, `run_task`, `commit` and `abort` are its steps, for tests that let
-    attempts fail, lose messages or come late.
+    `run` executes a whole micro-batch. `plan`, `run_task`, `commit` and `abort` are its steps, for tests in which
+    attempts fail or finish late, or messages are lost.
     """
 
     writes: ClassVar[Writes[Any]]
 
     path: str  # of the directory
-    columns: Mapping[str, Any]  # names and types as `spark_schema` takes them
-    options: Mapping[str, str] = field(default_factory=dict)  # the sink's
-    query_id: str = "00000000-0000-0000-0000-000000000001"  # stays over restarts
-    checkpoint: str | None = None  # where to keep `metadata`, `offsets/N` and `commits/N` as Spark does
-    overwrite: bool = False  # every batch replaces all that is there, as in complete mode or `mode("overwrite")`
-    attempts: int = 1  # of a failing task, as `spark.task.maxFailures` says: 1 on a local master, else 4
-    time_zone: str = "UTC"  # of the session: that of timestamps in what Spark sends to tasks
+    columns: Mapping[str, Any]  # names and types, as for `spark_schema`
+    options: Mapping[str, str] = field(default_factory=dict)  # of the sink
+    query_id: str = "00000000-0000-0000-0000-000000000001"  # unchanged by restarts
+    checkpoint: str | None = None  # directory for `metadata`, `offsets/N` and `commits/N`, as in Spark
+    overwrite: bool = False  # every batch replaces all rows, as in complete mode or `mode("overwrite")`
+    attempts: int = 1  # of a failing task, as `spark.task.maxFailures`: 1 on a local master, otherwise 4
+    time_zone: str = "UTC"  # of the session: of the timestamps that Spark sends to tasks
     run_id: str = "run-1"  # changes with each restart
     _runs: int = field(default=1, init=False)
 
     def restart(self) -> None:
-        """Start a new run of the query: whatever is not on storage is forgotten."""
+        """Start a new run of the query, which has only the state on storage."""
         self._runs += 1
         self.run_id = f"run-{self._runs}"
         forget_caches()
 
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
-        """Run a micro-batch: every task once, then the commit; when one raises, abort, as Spark does."""
+        """Run a micro-batch: every task, then the commit; if one of them raises, abort, as Spark does."""
         self.write_offsets(batch_id)
         planned, writer = self.plan(), self.identity(batch_id)
         messages: list[TaskCommit | None] = [None] * len(partitions)
@@ -94,14 +94,14 @@ class BatchQuery(ABC):
                 messages[number] = self._run_attempts(planned, writer, number, rows)
             done = self.commit(batch_id, messages)
         except BaseException:
-            with contextlib.suppress(FtfileError):  # the error that matters is the first one
+            with contextlib.suppress(FtfileError):  # the first error must be raised, not the error of `abort`
                 self.abort(batch_id, messages)
             raise
         self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
         return done
 
     def write_offsets(self, batch_id: int) -> None:
-        """Write what Spark writes into the checkpoint before it plans a batch; nothing without a checkpoint."""
+        """Write the checkpoint files that Spark writes before it plans a batch; without a checkpoint, do nothing."""
         metadata = json.dumps({"id": self.query_id})
         of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
         self._keep("metadata", metadata)
@@ -113,19 +113,19 @@ class BatchQuery(ABC):
         return [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
 
     def identity(self, batch_id: int) -> StreamIdentity:
-        """Return who writes a batch in this run."""
+        """Return the identity of the writer of a batch in this run."""
         return StreamIdentity(self.query_id, self.run_id, batch_id)
 
     @abstractmethod
     def config(self) -> WriteConfig:
-        """Return the settings, checked anew from the options as for every batch."""
+        """Return the settings, parsed from the options again, as for every batch."""
 
     def write_plan(self) -> WritePlan[Any]:
         """Return the plan of a batch."""
         return plan_write(self.writes, self.config(), current())
 
     def plan(self) -> bytes:
-        """Return the plan as the driver ships it to the tasks."""
+        """Return the pickled plan that the driver sends to the tasks."""
         return pickle.dumps(self.write_plan())
 
     def run_task(
@@ -137,10 +137,10 @@ class BatchQuery(ABC):
         attempt: int = 0,
         error: BaseException | None = None,
     ) -> TaskCommit:
-        """Run one attempt of one task in the shape Spark runs it and return its message.
+        """Run one attempt of a task in the same way as Spark, and return its message.
 
-        `planned` and `writer` come from `plan` and `identity`. An `error` is raised where the input ends: the attempt
-        fails with its rows written.
+        `planned` and `writer` come from `plan` and `identity`. An `error` is raised at the end of the input, so the
+        attempt fails after it has written its rows.
         """
         task = TaskIdentity(writer, partition, attempt)
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
@@ -149,34 +149,34 @@ class BatchQuery(ABC):
         return returned
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
-        """Commit with settings checked anew and no plan, as Spark does in another process."""
+        """Commit with newly parsed settings and without the plan, as Spark does in another process."""
         return commit_batch(self.writes, self.config(), messages, batch_id, current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
-        """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
+        """Abort, as Spark does if a task or the commit raised, or if the query is stopped."""
         abort_batch(self.config(), messages, batch_id, current())
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
-        """Run a batch write instead: a commit of its own, without a batch id, by the plan that was shipped."""
+        """Run a batch write instead: a separate commit without a batch id, with the settings of the pickled plan."""
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
         return commit_batch(shipped.writes, shipped.config, messages, None, current())
 
     def next_batch(self) -> int:
-        """Return the batch with which a restarted Spark goes on: the first that is not in `commits`."""
+        """Return the batch with which a restarted query resumes: the first batch without a file in `commits`."""
         if self.checkpoint is None:
             raise ValueError("this query keeps no checkpoint: give it one, or remember what was committed")
         try:
             infos = open_filesystem(normalise(self.checkpoint)).list("commits")
         except NotFound:
             return 0
-        # A killed process leaves temporary files beside them.
+        # A killed process can leave temporary files in this directory.
         names = (info.path.rpartition("/")[2] for info in infos)
         return max((int(name) for name in names if name.isdigit()), default=-1) + 1
 
     def all_options(self) -> dict[str, str]:
-        """Return the options as Spark gives them to a writer."""
+        """Return the options in the form in which Spark passes them to a writer."""
         options = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
         return options | dict(self.options)
 
@@ -192,7 +192,7 @@ class BatchQuery(ABC):
             raise error
 
     def _keep(self, name: str, content: str) -> None:
-        """Write a file of the checkpoint unless it is there: a batch that is run again keeps its offsets."""
+        """Write a file of the checkpoint unless it exists, because a retried batch keeps its offsets."""
         if self.checkpoint is None:
             return
         fs = open_filesystem(normalise(self.checkpoint))

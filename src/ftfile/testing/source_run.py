@@ -1,6 +1,6 @@
-"""Streams from a directory without a JVM: the real stream, asked in Spark's order, by the protocol of either Spark.
+"""Streams from a directory without a JVM: the real stream, called in the order of Spark 4.0 or of Spark 4.2.
 
-`SourceRun` checks the invariants S1 and S8 as it goes; `check_followed` checks S2 and S6 against its log.
+`SourceRun` checks the invariants S1 and S8 during the run; `check_followed` checks S2 and S6 against the log.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ __all__ = ("OFFSET_BYTES_MAX", "Killed", "Moment", "SourceRun", "check_followed"
 
 
 Row = dict[str, Any]
-# `planned` and `committed` are behind the calls of latestOffset, and of commit for the batch before.
+# `planned` is after the call of latestOffset, `committed` after the call of commit for the previous batch.
 Moment = Literal["planned", "offsets written", "committed", "partitions asked", "rows read"]
 
-# Spark writes offsets into its checkpoint, into errors and into every progress: they stay small.
+# Spark writes offsets to its checkpoint, errors and progress reports, so they must be small.
 OFFSET_BYTES_MAX = 256
 
 
 class Killed(Exception):
-    """The process of the stream is dead."""
+    """The process of the stream was killed."""
 
 
 @dataclass
 class SourceRun:
-    """A streaming query that follows a directory, its checkpoint, and what an exactly-once sink got of it.
+    """A streaming query that reads a directory, its checkpoint, and the rows that an exactly-once sink received.
 
     For example::
 
@@ -62,12 +62,12 @@ class SourceRun:
     """
 
     path: str  # of the directory
-    columns: Mapping[str, Any]  # that are read, as `spark_schema` takes them
+    columns: Mapping[str, Any]  # to read, as for `spark_schema`
     options: Mapping[str, str] = field(default_factory=dict)  # of the reader
-    protocol: Literal["4.0", "4.2"] = "4.2"  # of Spark 4.0 and 4.1, or of 4.2 and 4.3
+    protocol: Literal["4.0", "4.2"] = "4.2"  # of Spark 4.0 and 4.1, or of Spark 4.2 and 4.3
     offsets: list[str] = field(default_factory=list)  # the end of each batch, as JSON
-    commits: int = 0  # number of batches that are done
-    batches: dict[int, list[Row]] = field(default_factory=dict)  # the rows of each batch that reached the sink
+    commits: int = 0  # number of finished batches
+    batches: dict[int, list[Row]] = field(default_factory=dict)  # the rows of each batch that the sink received
     # The ids of the adds, or of the ranges of files, that each batch read.
     adds: dict[int, list[str]] = field(default_factory=dict)
     kill_at: Moment | None = None  # the next batch dies at this moment
@@ -75,17 +75,17 @@ class SourceRun:
 
     @property
     def rows(self) -> list[Row]:
-        """Return the rows of all batches that reached the sink, in their order."""
+        """Return the rows of all batches that the sink received, in the order of batches."""
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
     def restart(self) -> None:
-        """Begin a new process, which knows the checkpoint and nothing else."""
+        """Start a new process, which has only the checkpoint."""
         self._stream = None
 
     def run(self, batches_max: int = 1000, *, once: bool = False) -> int:
         """Run batches until there is nothing to read, and return their number.
 
-        With `once`, all is in one batch, whatever the limits are.
+        With `once`, one batch reads everything, without limits.
         """
         count = 0
         while count < batches_max and self.run_batch(once=once):
@@ -106,7 +106,7 @@ class SourceRun:
         """Run the next batch and return True; False if there is nothing to read.
 
         Raises:
-            Killed: as `kill_at` asked for.
+            Killed: at the moment `kill_at`.
         """
         stream = self.started()
         number = len(self.offsets)
@@ -129,7 +129,7 @@ class SourceRun:
         return True
 
     def started(self) -> Any:  # noqa: ANN401 - a stream of either kind
-        """Return the stream; in a new process, what Spark does first with it was done."""
+        """Return the stream; in a new process, after the calls with which Spark resumes a query."""
         if self._stream is None:
             stream = self._stream = self._new_stream()
             last = len(self.offsets) - 1
@@ -144,7 +144,7 @@ class SourceRun:
         return FollowStream(self.config(), current())
 
     def _commit(self, stream: Any, end: dict[str, Any]) -> None:  # noqa: ANN401
-        """Do nothing: a directory that is followed has no state to trim."""
+        """Do nothing: a stream that reads a directory of ftfile has no state to clean up."""
 
     def _run(self, stream: Any, number: int) -> None:  # noqa: ANN401
         start = json.loads(self.offsets[number - 1]) if number else START
@@ -162,7 +162,7 @@ class SourceRun:
         return [piece.add.id for piece in share.pieces]
 
     def _read(self, shipped: bytes) -> list[Row]:
-        """Read a share in a process of its own."""
+        """Read a share as in a separate process."""
         share: Share = pickle.loads(shipped)  # noqa: S301 - our own
         config = self.config()
         fs = open_with_keys(config.path, current(), config.key_provider, config.storage.items())
@@ -172,7 +172,7 @@ class SourceRun:
         return rows
 
     def config(self) -> Any:  # noqa: ANN401 - of either kind
-        """Return the settings, checked anew from the options."""
+        """Return the settings, parsed from the options again."""
         return FollowConfig.from_options(
             parse_options({"path": self.path} | dict(self.options), "follow"), spark_schema(self.columns)
         )
@@ -185,13 +185,13 @@ class SourceRun:
 
 
 def check_followed(fs: FileSystem, run: SourceRun) -> bool:
-    """Check the batches of a stream that has read everything; return False if vacuum has deleted what tells.
+    """Check the batches of a stream that has read everything; return False if vacuum deleted the records for the check.
 
     - **S2** each offset names a version of the log
-    - **S6** each add that brings new rows was read in one batch, and no other add
+    - **S6** each add with new rows was read in one batch, and no other add was read
 
     Raises:
-        InvariantViolation: one does not hold.
+        InvariantViolation: S2 or S6 does not hold.
     """
     positions = [position_of(json.loads(offset)) for offset in run.offsets]
     log = CommitLog(fs)
@@ -202,7 +202,7 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     twice = [add for add, times in counts.items() if times > 1]
     require(not twice, "S6", f"{twice} were read twice")
     began = next((position for position in positions if not isinstance(position, Beginning)), None)
-    # Records that are gone may have brought the segments whose rest a kept one has.
+    # Deleted records can have added the segments whose remaining rows are in a kept record.
     if began is None or head.log_start > 0:
         return False
     expected: set[str] = set()
@@ -230,7 +230,7 @@ def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
 
 
 def _original(record: Record, spools: set[str]) -> set[str]:
-    """Return the adds whose rows no earlier record has: made of no segments, and not the rest of one."""
+    """Return the adds with new rows: not assembled from segments, and not the rest of an earlier segment."""
     if record.is_change or isinstance(record.author, MaintenanceAuthor):
         return set()
     return {add.id for add in record.adds if not add.ranges and add.path not in spools}

@@ -1,1 +1,1 @@
-"""Promises of extensions as tests; `pytest.register_assert_rewrite("ftfile.testing")` before them shows values."""
+"""Contracts of extensions as tests. Call `pytest.register_assert_rewrite("ftfile.testing")` first to see values."""

@@ -1,4 +1,4 @@
-"""The promises on which the commit protocol stands, as tests: exclusive creation and renaming, hints."""
+"""Tests of the operations that the commit protocol relies on: exclusive creation, exclusive renames, and hints."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class ExclusiveContract(ContractSupport):
     racers = 16  # in each round
 
     def lanes(self, filesystem: FileSystem) -> int:
-        """Return how many rounds run side by side: several on a store whose calls wait more than they work."""
+        """Return the number of parallel rounds; more than one round on stores that support concurrent calls."""
         return max(1, filesystem.capabilities.concurrency // 2)
 
     def race(self, filesystem: FileSystem, rounds: int, enter: Callable[[FileSystem, int, int], object]) -> list[int]:
-        """Let all racers of a round start at once, and return who found its place free, for each round.
+        """Start all racers of each round at once, and return the racer without `AlreadyExists` for each round.
 
-        Racers live for many rounds, and every other one is another client, so that nobody has to get ready. `enter` is
-        called with client, racer and round; the racers of all lanes are numbered.
+        The threads of racers run many rounds, and every second racer uses another client, so that a round starts
+        without any setup. `enter` is called with client, racer and round; racers are numbered across all lanes.
         """
         clients = filesystem, self.second_client(filesystem)
         lanes = self.lanes(filesystem)
@@ -110,7 +110,7 @@ class ExclusiveContract(ContractSupport):
 
     def test_of_many_renames_to_one_target_one_wins(self, filesystem: FileSystem) -> None:
         racers = self.lanes(filesystem) * self.racers
-        # Who loses keeps what it has for the next round; who wins takes another one.
+        # A racer that loses keeps its source for the next round; a racer that wins needs a new source.
         sources = [f"sources/{number}" for number in range(racers + self.rename_rounds)]
         held, spare = sources[:racers], deque(sources[racers:])
         moved: dict[str, str] = {}
@@ -192,7 +192,7 @@ class ExclusiveContract(ContractSupport):
                 while not sizes and not watching.done():
                     pass
             finally:
-                stop.set()  # or the pool would wait for the watcher for ever
+                stop.set()  # otherwise, the pool would wait for `watch` forever
             watching.result()
         assert sizes == {len(content)}
 
@@ -215,7 +215,7 @@ class ExclusiveContract(ContractSupport):
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(put, range(4)))
-        # Together they may leave a torn one, which readers pass over; the next one is whole.
+        # Concurrent puts can leave a torn hint, which readers ignore; the next put is complete.
         filesystem.put("hint", b"last")
         self.eventually(partial(self.is_stored, filesystem, "hint", b"last"))
 

@@ -1,6 +1,7 @@
-"""Every promise of the file-system port as tests: a driver inherits them.
+"""The contract of a file system as tests, which the tests of each driver inherit.
 
-A subclass has a fixture `filesystem` that gives a fresh, empty file system; its `stored` may look past the driver.
+A subclass has a fixture `filesystem` that returns a new, empty file system. Its method `stored` can read the store
+without the driver.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def _copies(filesystem: FileSystem) -> bool:
 
 
 def _copied_bytes(filesystem: FileSystem) -> int:
-    """Return the length of a range that is copied, not read; some bytes more than the least."""
+    """Return the length of a range that the store copies, because it exceeds `copy_bytes_min`."""
     return filesystem.capabilities.copy_bytes_min + 10
 
 
 def _source(filesystem: FileSystem) -> bytes:
-    """Write a file `source` that ranges of another content can be copied of, and return what is in it."""
+    """Write a file `source` as the source of copied ranges, and return its content."""
     size_bytes = 2 * _copied_bytes(filesystem)
     content = b"".join(b"%07d\n" % number for number in range(size_bytes // 8 + 1))
     write(filesystem, "source", content)
@@ -66,7 +67,7 @@ def _source(filesystem: FileSystem) -> bytes:
 
 
 class CopyContract(ContractSupport):
-    """Tests of what a stream does with ranges of other files."""
+    """Tests of a stream's copies of ranges of other files."""
 
     def test_copies_without_the_capability_are_refused(self, filesystem: FileSystem) -> None:
         if _copies(filesystem):
@@ -138,9 +139,9 @@ class CopyContract(ContractSupport):
 
 
 class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
-    """All tests of a driver; a decorator passes them as its driver does: nothing depends on the driver's name."""
+    """All tests of a driver. No test depends on the driver's name, so a decorator passes the tests of its driver."""
 
-    odd_names: Sequence[str] = ODD_NAMES  # but those that the store loses without a word
+    odd_names: Sequence[str] = ODD_NAMES  # without names that the store loses silently
 
     def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
         below = self.numbers(request).below
@@ -308,7 +309,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
             list(pool.map(check, self.odd_names))
 
     def check_name(self, filesystem: FileSystem, name: str) -> None:
-        """Check that files of this name, in directories of this name, are what they are called."""
+        """Check that files and directories of this name are listed and read under it, or rejected."""
         if filesystem.capabilities.fault_of(name) is not None:
             for refused in (filesystem.create, filesystem.stat, partial(filesystem.put, content=b"")):
                 with pytest.raises(Unsupported, match="replace it"):

@@ -1,7 +1,7 @@
-"""Every promise of a byte filter, of a codec of an operator's store, and of a key provider, as tests.
+"""The contracts of a byte filter, of a codec of an operator's store, and of a key provider, as tests.
 
-Subclasses have a fixture for what they test. That of key providers is `make_provider`: it returns a function that gives
-a provider of at least two keys, and gives another one of the same keys when it is called again.
+Subclasses have a fixture for the tested object. For key providers, it is `make_provider`: it returns a function that
+returns a provider of at least two keys. Each call returns another provider of the same keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ("CodecContract", "FilterContract", "KeyProviderContract")
 
 
 class CodecContract(ABC):
-    """All tests of a codec. A subclass also says what is put into a store, and what reads return."""
+    """All tests of a codec. A subclass also returns the pairs that are put into a store, and the events of reads."""
 
-    keeps_order = False  # keys compare as their bytes do
+    keeps_order = False  # keys compare in the same order as their bytes
 
     @abstractmethod
     def pairs(self) -> Sequence[tuple[Any, Any]]:
-        """Return keys and values as `put` takes them, three at least; no two of the keys are equal."""
+        """Return at least three keys and values, as `put` accepts them; all keys are different."""
 
     def returned(self, key: Any, value: Any) -> Any:  # noqa: ANN401, ARG002 - the user's
-        """Return the event that reads give for a pair: the value, unless overridden."""
+        """Return the event that reads return for a pair; by default the value."""
         return value
 
     @pytest.fixture
@@ -79,7 +79,7 @@ class CodecContract(ABC):
 
 
 _TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(200))
-# Noise, which no codec makes smaller: what a filter holds back of it is in its memory.
+# Random bytes that no codec compresses, so bytes that a filter does not return yet are in its memory.
 _NOISE = hashlib.shake_128().digest(3 << 19)
 _PIECE_BYTES = 64 << 10
 _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
@@ -88,11 +88,11 @@ _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
 class FilterContract:
     """All tests of a filter."""
 
-    notices_truncation = True  # a decoder notices that the end of a stream is missing
-    encodes_nothing = True  # no bytes at all make a stream that is decoded
-    notices_damage = False  # a decoder notices every flipped bit
-    binds_identity = False  # a stream is decoded with the identity alone that it was encoded with
-    held_bytes_max = 1 << 20  # that a stream keeps in memory of what it was fed
+    notices_truncation = True  # a decoder detects a stream without its end
+    encodes_nothing = True  # an encoder without input returns a stream that can be decoded
+    notices_damage = False  # a decoder detects every flipped bit
+    binds_identity = False  # a stream can only be decoded with the identity with which it was encoded
+    held_bytes_max = 1 << 20  # greatest number of input bytes that a stream keeps in memory
 
     def test_filters_are_values(self, byte_filter: Filter) -> None:
         copy = pickle.loads(pickle.dumps(byte_filter))  # noqa: S301 - pickled here
@@ -267,7 +267,7 @@ def _fed(stream: Stream, pieces: Iterable[bytes], *more: bytes) -> bytes:
 class KeyProviderContract:
     """All tests of a key provider."""
 
-    unknown_id = "no-such-key"  # of no key
+    unknown_id = "no-such-key"  # an id without a key
 
     def test_ids_are_known(self, make_provider: Callable[[], KeyProvider]) -> None:
         key_ids = make_provider().known_ids()
@@ -320,7 +320,7 @@ class KeyProviderContract:
             )
 
     def test_what_was_never_issued_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
-        """Data made with a key that is found is believed."""
+        """Check that forged wrapped keys are rejected: data is accepted as authentic if its key is found."""
         provider = make_provider()
         for key_id, issued in _issued(provider).items():
             for forged in (b"garbage", issued.wrapped + b"\0", issued.wrapped[:-1] or b"\0", bytes(100)):
@@ -355,5 +355,5 @@ def _issued(provider: KeyProvider) -> dict[str, IssuedKey]:
 
 
 def _forms(key: bytes) -> tuple[bytes, ...]:
-    """Return a key in the forms in which it would be shown."""
+    """Return a key in the forms in which a text can contain it."""
     return key, key.hex().encode(), base64.b64encode(key).rstrip(b"="), repr(key)[2:-1].encode()

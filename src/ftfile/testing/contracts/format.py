@@ -1,4 +1,4 @@
-"""Every promise of a file format as tests: a format inherits them; a subclass has a fixture `file_format`."""
+"""The contract of a file format as tests, which a format's tests inherit with a fixture `file_format`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TEXTS = (
 
 
 def sample_rows(count: int = 60) -> pa.RecordBatch:
-    """Return rows with a column for each kind of type that Spark sends, nulls and odd values among them."""
+    """Return rows with a column for each kind of type that Spark sends, including nulls and unusual values."""
     numbers = range(count)
     columns = {
         "id": pa.array(numbers, pa.int64()),
@@ -62,16 +62,16 @@ def sample_rows(count: int = 60) -> pa.RecordBatch:
 class FormatContract(SegmentContract):
     """All tests of a format."""
 
-    least_bytes = 4_096  # about the length of a file of one row
-    unfit: Sequence[pa.Schema] = ()  # schemas that the format cannot hold; the first column of each is at fault
+    least_bytes = 4_096  # approximate length of a file of one row
+    unfit: Sequence[pa.Schema] = ()  # schemas that the format does not support, because of the first column
 
     def rows(self, file_format: Format) -> pa.RecordBatch:
-        """Return at least twenty rows to write, different from each other; by default the sample's columns that fit."""
+        """Return at least twenty different rows to write; by default the sample's columns that the format supports."""
         sample = sample_rows()
         return sample.select([name for name in sample.schema.names if self._fits(file_format, sample.select([name]))])
 
     def unencodable(self, file_format: Format) -> pa.RecordBatch | None:
-        """Return a row of the schema of `rows` that no file can hold; by default one whose text is no UTF-8."""
+        """Return a row with the schema of `rows` that no file can contain; by default a row whose text is not UTF-8."""
         row = self.rows(file_format).slice(0, 1)
         texts = [place for place, kind in enumerate(row.schema.types) if pa.types.is_string(kind)]
         bad = pa.array([b"\xff"], pa.binary()).view(pa.string())

@@ -1,4 +1,4 @@
-"""The output stream's promises as tests, named after the rows of Hadoop's file-system specification, chapter "Output".
+"""The contract of an output stream as tests, named after the rows of Hadoop's file system specification, "Output".
 
 Rows 1 to 13, from `create` to `close`, are in `writing`.
 """
@@ -28,7 +28,7 @@ _NAMES = ("hflush", "hsync", "abort", "copy")
 
 
 class OutputStreamContract(WritingContract):
-    """Tests of what `create` returns; a part of `FileSystemContract`."""
+    """Tests of the streams that `create` returns; a part of `FileSystemContract`."""
 
     def test_os14_hflush_shows_the_bytes_to_new_readers(self, filesystem: FileSystem) -> None:
         self._check_sync(filesystem, "hflush", lambda stream: stream.hflush())
@@ -123,7 +123,7 @@ class OutputStreamContract(WritingContract):
             stream.write(b"data")
             if stream.has_capability("hflush"):
                 stream.hflush()
-            # A store may learn the length late; 0 does not mean that the file is empty.
+            # A store can report the length late, so a length of 0 does not mean that the file is empty.
             lengths = self.seen_lengths(filesystem, "file")
             assert bool(lengths) == (filesystem.capabilities.visible_at == "at_create")
             if lengths:
@@ -141,7 +141,7 @@ class OutputStreamContract(WritingContract):
                     assert earlier[-1].read_at(0, 100) == b"x" * 10 * number
         with self.second_client(filesystem).open("file") as file:
             assert file.read_at(0, 100) == b"x" * 30
-        # What was opened before may see more, or not, but nothing less, and no error.
+        # A file that was opened earlier can return the later bytes or not; it never returns fewer bytes or an error.
         for number, opened in enumerate(earlier, 1):
             with opened:
                 assert opened.read_at(0, 10 * number) == b"x" * 10 * number
@@ -173,7 +173,7 @@ class OutputStreamContract(WritingContract):
         for change in (lambda path: filesystem.rename(path, f"{path}-moved"), filesystem.delete):
             stream = filesystem.create(f"file-{change.__name__}")
             stream.write(b"data")
-            # May be allowed or refused, with any fate of the writer; nothing else may happen, and nothing hang.
+            # The change can succeed or fail, and so can the writer. Other files stay unchanged, and no call blocks.
             with contextlib.suppress(StorageError):
                 change(stream.path)
             with contextlib.suppress(StorageError):
@@ -201,7 +201,7 @@ class OutputStreamContract(WritingContract):
                 expected = b"data"
             else:
                 assert self.seen_lengths(filesystem, "file") == set()
-                # Whenever the store finds out: who closes first has the name, and the other one is refused.
+                # The stream that closes first has the name. The other one is rejected, at the latest by `close`.
                 write(other, "file", b"second")
                 with pytest.raises(AlreadyExists):
                     stream.close()
@@ -268,6 +268,6 @@ class OutputStreamContract(WritingContract):
         assert self.stored(filesystem, "file") == b"first second"
 
     def _check_synced(self, filesystem: FileSystem, before: int, syncs: int) -> None:
-        """Check that the device was synced so often since; where nobody counts there is nothing to check."""
+        """Check that the device was synced at least this number of times since `before`, if syncs can be counted."""
         if self.device_syncs(filesystem) is not None:
             assert self.all_device_syncs(filesystem) - before >= syncs

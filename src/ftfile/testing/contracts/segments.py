@@ -1,4 +1,4 @@
-"""The promises of a format about segments, and the parts that are made of them; a part of `FormatContract`."""
+"""The contract of a format's segments, and of the parts that are assembled from them; a part of `FormatContract`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GARBAGE = (b"", b"\0", b"garbage\n", b"{}\n[", bytes(range(256)) * 40)
 
 
 class Target:
-    """Where a file goes; a format neither closes it nor looks into it."""
+    """A file that a format writes; a format must neither close nor read it."""
 
     def __init__(self, before: bytes = b"") -> None:
         self.data = bytearray(before)
@@ -41,12 +41,12 @@ class Target:
         return len(memoryview(data).cast("B"))
 
     def close(self) -> None:
-        """Fail: nobody may call it."""
+        """Fail, because a format must not call it."""
         pytest.fail("the format closes its target")
 
 
 class SegmentContract(ABC):
-    """Tests of what a format keeps until a part is made of it."""
+    """Tests of a format's segments until a part is assembled from them."""
 
     @abstractmethod
     def rows(self, file_format: Format) -> pa.RecordBatch:
@@ -123,14 +123,14 @@ class SegmentContract(ABC):
         assert self.read(file_format, bytes(target.data), rows.schema) == rows.to_pylist()
 
     def reader(self, file_format: Format, schema: pa.Schema) -> Format:
-        """Return the format that the log would give readers of files of this schema."""
+        """Return the format that the log returns to readers of files with this schema."""
         definition = json.loads(json.dumps(file_format.definition(schema)))
         return type(file_format).from_definition({"name": file_format.name, **definition})
 
     def read(
         self, file_format: Format, data: bytes, schema: pa.Schema, in_file: pa.Schema | None = None
     ) -> list[dict[str, Any]]:
-        """Return the rows of a file, and check that they have the schema wanted."""
+        """Return the rows of a file, and check that they have the requested schema."""
         batches = list(self.reader(file_format, in_file or schema).decode(named(data), schema))
         assert all(batch.schema.names == schema.names and batch.schema.types == schema.types for batch in batches)
         return listed(batches)
@@ -170,7 +170,7 @@ class SegmentContract(ABC):
 
 
 def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
-    """Return the file of some rows."""
+    """Return the content of a file with these rows."""
     target = Target()
     encoder = file_format.encoder(batches[0].schema, target)
     for batch in batches:
@@ -180,7 +180,7 @@ def written(file_format: Format, *batches: pa.RecordBatch) -> bytes:
 
 
 def named(data: bytes) -> io.BytesIO:
-    """Return data as a file with a name, by which errors call it."""
+    """Return data as a file with a name, which error messages contain."""
     file = io.BytesIO(data)
     file.name = "a file"
     return file

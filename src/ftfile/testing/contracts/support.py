@@ -1,4 +1,4 @@
-"""Shared by the contract suites: other clients, a look past the driver, failures of the store, random numbers."""
+"""The base of the contract suites: more clients, reads without the driver, failing stores, and random numbers."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ __all__ = ("EVENTUALLY_S", "ContractSupport", "SeededNumbers", "make_directory",
 
 
 EVENTUALLY_S = 300.0
-# A counter that may be kept for a moment is asked again after so long: then it is of now.
+# Seconds after which a counter of syncs is up to date, although it can be cached for a moment.
 SETTLED_S = 0.12
 
 
 class ContractSupport:
-    """Methods that a driver's tests may override, and helpers."""
+    """Methods that a driver's tests can override, and helper methods."""
 
-    # How far the store's clock may be away from ours.
+    # The greatest difference between the store's clock and the clock of this machine.
     clock_slack_ms = 5_000
 
-    # How often the device is synced at least for a file of two blocks and a half; see `with_blocks`.
+    # The least number of device syncs for a file of two and a half blocks; see `with_blocks`.
     syncs_of_blocks = 1
 
-    # Whether `device_syncs` may tell of a sync a moment after it.
+    # Whether `device_syncs` can count a sync with a delay.
     counts_late = False
 
     def second_client(self, filesystem: FileSystem) -> FileSystem:
-        """Return another client of the same store; by default what a pickle makes of the first."""
+        """Return another client of the same store; by default, the unpickled copy of the first client."""
         copy: FileSystem = pickle.loads(pickle.dumps(filesystem))  # noqa: S301 - pickled here
         return copy
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
-        """Return the store's content of `path`, if possible without help of the driver under test."""
+        """Return the store's content of `path`, if possible without the driver under test."""
         return self.second_client(filesystem).read(path)
 
     def seen_lengths(self, filesystem: FileSystem, path: str) -> set[int]:
-        """Return the length of a file by each way to look at it, from another client; empty if it is not there."""
+        """Return the lengths that listing, `stat` and `open` of another client report; empty if the file is missing."""
         client = self.second_client(filesystem)
         listed = {info.path: info.size_bytes for info in client.list(path.rpartition("/")[0])}
         if not client.exists(path):
@@ -60,27 +60,28 @@ class ContractSupport:
             return {listed[path], client.stat(path).size_bytes, file.size_bytes}
 
     def more_than_one_part(self, filesystem: FileSystem) -> int:
-        """Return how much is sent before the file is closed, wherever that is so."""
+        """Return a number of bytes of which a stream sends a part before it is closed, if the driver sends early."""
         return (5 << 20) + filesystem.capabilities.stream_bytes
 
     def is_stored(self, filesystem: FileSystem, path: str, content: bytes) -> bool:
-        """Return True if the store holds this content there."""
+        """Return True if the store has this content at `path`."""
         return self.stored(filesystem, path) == content
 
     def reader(self, filesystem: FileSystem) -> FileSystem:
-        """Return a client that sees what was synced into files still open; override it if the driver's own does not."""
+        """Return a client that reads synced bytes of open files; override it if the driver's own client cannot."""
         return self.second_client(filesystem)
 
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
-        """Give a view of the store in which there is no space; by default only writes say so."""
+        """Yield a view of the store that is out of space; by default, only writes fail."""
         yield FaultyFileSystem(filesystem, [Fault(OutOfSpace, times=1 << 30, operations=frozenset({"write"}))])
 
     @contextlib.contextmanager
     def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:
-        """Give a view of the store in which the file at `path` is begun and written, and cannot be closed.
+        """Yield a view of the store in which the file at `path` can be created and written, but not closed.
 
-        Where files are shown at close, somebody else takes the name; elsewhere a decorator fails by default.
+        If files are visible at close, another client creates the file first; otherwise, `close` fails in a decorator by
+        default.
         """
         if filesystem.capabilities.visible_at == "at_close":
             write(self.second_client(filesystem), path, b"somebody else's")
@@ -89,30 +90,30 @@ class ContractSupport:
             yield FaultyFileSystem(filesystem, [Fault(OutcomeUnknown, operations=frozenset({"close"}))])
 
     def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:
-        """Return a client that makes files of small blocks, where the store has blocks, and their length in bytes."""
+        """Return a client that writes files in small blocks, if the store has blocks, and the bytes of a block."""
         return filesystem, 100_000
 
     def device_syncs(self, filesystem: FileSystem) -> int | None:
-        """Return how often content was synced to the store's device so far; None where nobody counts."""
+        """Return the number of content syncs on the store's device so far; None if they cannot be counted."""
         del filesystem
         return None
 
     def all_device_syncs(self, filesystem: FileSystem) -> int:
-        """Return the same once the counter has caught up; 0 where nobody counts."""
+        """Return the number of syncs after the counter is up to date; 0 if syncs cannot be counted."""
         if self.counts_late:
             self.device_syncs(filesystem)
             SYSTEM.clock.sleep(SETTLED_S)
         return self.device_syncs(filesystem) or 0
 
     def eventually(self, look: Callable[[], bool]) -> None:
-        """Wait until `look` says yes: hints may be seen late, and counters lag."""
+        """Wait until `look` returns True, because hints can be visible late, and counters can lag."""
         deadline_s = SYSTEM.clock.monotonic_s() + EVENTUALLY_S
         while not look():
             assert SYSTEM.clock.monotonic_s() < deadline_s, "waited in vain"
             SYSTEM.clock.sleep(0.02)
 
     def refused(self, filesystem: FileSystem, path: str) -> AlreadyExists:
-        """Check that no file can be written over what is at `path`, and return the error that says so."""
+        """Check that no writer can overwrite the file at `path`, and return the error."""
         with pytest.raises(AlreadyExists) as caught:  # noqa: PT012 - which of the two depends on the store
             stream = filesystem.create(path)
             if filesystem.capabilities.visible_at == "at_close":
@@ -121,7 +122,7 @@ class ContractSupport:
         return caught.value
 
     def numbers(self, request: pytest.FixtureRequest) -> SeededNumbers:
-        """Return a source of random numbers; a failure shows the seed for `--seed`."""
+        """Return a source of random numbers; a failed test shows the seed for `--seed`."""
         seed = request.config.getoption("--seed", None)
         if seed is None:
             seed = int.from_bytes(os.urandom(4), "big")  # noqa: TID251 - another one in each run, and printed
@@ -135,7 +136,7 @@ class SeededNumbers(NamedTuple):
     ids: SeededIds
 
     def below(self, limit: int) -> int:
-        """Return a number from 0 on, below a limit."""
+        """Return a number from 0 to `limit - 1`."""
         return int(self.ids.unique(), 16) % limit
 
 
@@ -147,7 +148,7 @@ def write(filesystem: FileSystem, path: str, content: bytes) -> OutputStream:
 
 
 def make_directory(filesystem: FileSystem, path: str) -> None:
-    """Make a directory; where it takes a file to be one, with a file."""
+    """Create a directory; if the store has implied directories, with a file in it."""
     filesystem.make_directories(path)
     if filesystem.capabilities.implied_directories:
         write(filesystem, f"{path}/file", b"")

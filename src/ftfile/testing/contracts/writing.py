@@ -1,4 +1,4 @@
-"""The output stream's promises from `create` to `close`, as tests: rows 1 to 13 of those in `output_stream`."""
+"""The contract of an output stream from `create` to `close`, as tests: rows 1 to 13, see `output_stream`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("WritingContract",)
 
 
 class WritingContract(ContractSupport):
-    """Tests of what a stream does with what is written; a part of `OutputStreamContract`."""
+    """Tests of the bytes written to a stream; a part of `OutputStreamContract`."""
 
     def test_os1_create_shows_an_empty_file_at_once(self, filesystem: FileSystem) -> None:
         with filesystem.create("file"):
@@ -139,7 +139,7 @@ class WritingContract(ContractSupport):
             stream.write(b"")
             large = bytearray(b"3" * (1 << 21))
             stream.write(large)
-            large.clear()  # nobody holds it
+            large.clear()  # raises `BufferError` if the stream still references the buffer
         assert self.stored(filesystem, "file") == b"first second" + b"3" * (1 << 21)
 
     def test_os11_a_full_store_fails_the_write(self, filesystem: FileSystem) -> None:
@@ -218,7 +218,7 @@ class WritingContract(ContractSupport):
         def wait(*data: memoryview) -> None:
             monkeypatch.setattr(stream, f"_{waiting}", slowly)
             entered.set()
-            closing.wait(0.03)  # in which a close could get in, but must not
+            closing.wait(0.03)  # time in which a wrong `close` would run before the operation ends
             slowly(*data)
             order.append(waiting)
 
@@ -252,7 +252,7 @@ class WritingContract(ContractSupport):
 
 
 def _check_unusable(stream: OutputStream) -> None:
-    """Check that nobody can take the file for written: whatever is asked fails, and goes on failing."""
+    """Check that a stream cannot be mistaken for a written file: each call fails, and each later call fails too."""
     assert stream.closed
     for call in (stream.close, stream.hflush, stream.hsync, lambda: stream.write(b"more"), stream.close):
         with pytest.raises(StreamClosed, match="new name"):

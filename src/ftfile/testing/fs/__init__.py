@@ -1,1 +1,1 @@
-"""File systems for tests: in memory, crashing, faulty."""
+"""File systems for tests: in memory, with crashes, and with faults."""

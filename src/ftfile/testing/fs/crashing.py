@@ -1,8 +1,8 @@
-"""A file system in memory that loses power on paper: it records each step, and tells what may be left.
+"""A file system in memory that simulates power cuts: it records each step, and enumerates the possible disks.
 
-Run a scenario on a `CrashingFileSystem`, then let `crash_states` enumerate, for each moment of it, every disk that a
-power cut may leave, and `kill_states` what a killed process leaves. Recover on the file system that a state gives,
-and check. That file system is a crashing one again, so recovery itself can be crashed the same way.
+Run a scenario on a `CrashingFileSystem`. Then `crash_states` enumerates, for each moment of the run, every disk that a
+power cut can leave, and `kill_states` every disk that a killed process leaves. Recover on the file system of a state,
+and check it. That file system also records its steps, so the recovery itself can be crashed in the same way.
 """
 
 from __future__ import annotations
@@ -30,16 +30,20 @@ __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kil
 
 
 class CrashingFileSystem(PickledByReference, VolumeFileSystem):
-    """Files in memory with a journal of steps; a pickled copy is the object itself, in the same process.
+    """Files in memory with a journal of steps. A pickled copy in the same process is the object itself.
 
-    A `disk` is POSIX. In `hdfs` each change of a name is durable when the call returns, content is so by `hsync` alone,
-    what a writer buffers dies with it, and nothing tells two files apart. In `webhdfs`, besides, content leaves the
-    writer when the file is closed, in pieces, durable at the end: one whose writer dies in between is short, and looks
-    complete. In `s3` a file is there as a whole, and durable, in one step, directories are there with what is in them,
-    a rename is a copy and a deletion, and ranges of any length are copied.
+    The stores differ as follows:
 
-    The clock gives modification times. The `disk` is durable at the start; the steps of its `history` since need not
-    be, see `first_point`; `notes` belong to the time before.
+    - `disk` has POSIX semantics.
+    - `hdfs`: a change of a name is durable when the call returns, and content only after `hsync`. A writer's buffer is
+      lost with the writer, and files have no identity.
+    - `webhdfs` is like `hdfs`, but a writer sends the content when the file is closed, in pieces that are durable at
+      the end. If the writer dies during `close`, the file is short and looks complete.
+    - `s3`: a file appears completely and durably in one step, directories exist while they contain files, a rename is a
+      copy and a deletion, and ranges of any length are copied.
+
+    The clock sets modification times. The `disk` is durable at the start. Later steps, in `history`, need not be
+    durable, see `first_point`. `notes` were written before the start.
     """
 
     def __init__(
@@ -71,15 +75,15 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
 
     @property
     def journal(self) -> list[Operation]:
-        """Return the steps done so far, oldest first."""
+        """Return the executed steps, oldest first."""
         return self._volume.journal
 
     def note(self, text: str) -> None:
-        """Write into the journal what the outside world has been told: all later states carry it."""
+        """Record an acknowledgement to the outside world in the journal; all later states contain it."""
         self._volume.do(Operation("note", text))
 
     def digest(self) -> bytes:
-        """Return 16 bytes that are equal for file systems of equal names and contents."""
+        """Return 16 bytes that are equal for file systems with equal names and contents."""
         with self._volume.lock:
             return self._volume.live.digest()
 
@@ -95,11 +99,11 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
                 yield _Moment(point, notes, replay)
 
     def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
-        """Return a file system like this one on `disk`, which it copies."""
+        """Return a file system of the same kind on a copy of `disk`."""
         return CrashingFileSystem(clock=self._volume.clock, store=self._store, disk=disk.reachable(), notes=notes)
 
     def after_kill(self, point: int) -> CrashingFileSystem:
-        """Return the disk that a process killed after `point` steps leaves: complete, no more durable than it was."""
+        """Return the disk of a process that is killed after `point` steps: all steps are complete, but not durable."""
         clock, base = self._volume.clock, self._volume.base
         done = self.journal[:point]
         return CrashingFileSystem(clock=clock, store=self._store, disk=base, history=done, notes=self._notes)
@@ -108,47 +112,47 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
 class _Moment(NamedTuple):
     """A moment of a run."""
 
-    point: int  # number of steps of the journal that had been done
-    notes: tuple[str, ...]  # what the outside world had been told
+    point: int  # number of executed steps of the journal
+    notes: tuple[str, ...]  # acknowledgements to the outside world
     replay: Replay  # of these steps
 
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """A disk that one power cut may leave."""
+    """A disk that one power cut can leave."""
 
-    point: int  # number of steps of the journal that had been done
-    step: Operation | None  # the last of them
-    notes: tuple[str, ...]  # what the outside world had been told
-    loss: Loss  # what the power cut took
-    disk: Disk  # what is left; states share parts of it, so work on `filesystem()`
-    origin: CrashingFileSystem  # that lost power
+    point: int  # number of executed steps of the journal
+    step: Operation | None  # the last executed step
+    notes: tuple[str, ...]  # acknowledgements to the outside world
+    loss: Loss  # the lost changes and contents
+    disk: Disk  # the remaining disk; states share parts of it, so change only `filesystem()`
+    origin: CrashingFileSystem  # the file system that lost power
 
     def __str__(self) -> str:
         return f"power cut after step {self.point} ({self.step or 'nothing done'}): {self.loss}"
 
     def digest(self) -> bytes:
-        """Return 16 bytes that are equal for states of equal names and contents."""
+        """Return 16 bytes that are equal for states with equal names and contents."""
         return self.disk.digest()
 
     def filesystem(self) -> CrashingFileSystem:
-        """Return a fresh file system on which all that was left is durable."""
+        """Return a new file system with this disk, on which everything is durable."""
         return self.origin.after_power_cut(self.disk, self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class KillState:
-    """The disk that a killed process leaves while the machine goes on: complete, as durable as it was."""
+    """The disk after a process is killed while the machine runs: complete, and as durable as before."""
 
-    point: int  # number of steps of the journal that had been done
-    notes: tuple[str, ...]  # what the outside world had been told
-    origin: CrashingFileSystem  # in use
+    point: int  # number of executed steps of the journal
+    notes: tuple[str, ...]  # acknowledgements to the outside world
+    origin: CrashingFileSystem  # the file system in use
 
     def __str__(self) -> str:
         return f"process killed after step {self.point}"
 
     def filesystem(self) -> CrashingFileSystem:
-        """Return a fresh file system with the journal so far: a power cut may yet take what is not synced."""
+        """Return a new file system with the journal so far; a later power cut can lose content that is not synced."""
         return self.origin.after_kill(self.point)
 
 
@@ -158,14 +162,14 @@ def crash_states(
     limit_per_point: int | None = None,
     seen: set[tuple[bytes, tuple[str, ...]]] | None = None,
 ) -> Iterator[CrashState]:
-    """Yield what a power cut may leave, for each moment since `first_point`.
+    """Yield the disks that a power cut can leave, for each moment since `first_point`.
 
     Args:
         file_system: after the run; it is not changed.
-        limit_per_point: greatest number of states of one moment: if there are more, half of them are the
-            first of the enumeration and half are drawn at random, the same in each run.
-        seen: digests with notes of states to skip; those yielded are added. The notes belong to it because
-            what is a loss after an acknowledgement is none before.
+        limit_per_point: greatest number of states of one moment. If there are more, half of them are the first states
+            of the enumeration, and the other half is drawn at random, equally in each run.
+        seen: digests with notes of states to skip; yielded states are added. The key contains the notes, because a loss
+            is only an error after an acknowledgement.
     """
     ids = SeededIds()
     for point, notes, replay in file_system.states():
@@ -180,7 +184,7 @@ def crash_states(
 
 
 def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:
-    """Yield what a killed process leaves, for each moment since `first_point`."""
+    """Yield the disk that a killed process leaves, for each moment since `first_point`."""
     for point, notes, _ in file_system.states():
         yield KillState(point, notes, file_system)
 

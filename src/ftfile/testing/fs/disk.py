@@ -1,14 +1,14 @@
-"""A disk after a power cut: a model that keeps content of files and names in directories apart.
+"""A model of a disk after a power cut, which separates the content of files from the names in directories.
 
-The weakest reading of POSIX that file systems of today still keep:
+It assumes the weakest reading of POSIX that current file systems guarantee:
 
-- *Content.* What a file held at its last `hsync` is there. Bytes written later are lost, there to the half
-  (torn), or there. A file written over in place, as hints are, may also be as it was before.
-- *Names.* Each directory's changes reach the disk in their order, so a prefix of them survives;
+- *Content.* The content of a file at its last `hsync` exists. Bytes written later are lost, half written (torn),
+  or complete. A file that is overwritten in place, as hints are, can also have its previous content.
+- *Names.* The changes of each directory reach the disk in their order, so a prefix of them survives;
   `sync_directory` makes all of them durable. Changes of different directories are independent.
-- A *rename* is one change of both its directories: it survives in both or in neither, and a sync of either
-  makes it durable together with all that either directory did before it.
-- Content does not wait for names, nor names for content: a durable name may stand for an empty file.
+- A *rename* is one change of both its directories: it survives in both or in neither. A sync of either directory
+  makes it durable, together with all earlier changes of both directories.
+- Content and names are independent: a durable name can refer to an empty file.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ class Inode:
 
     content: bytes
     modified_ms: int
-    identity: int | None = None  # number of the file that it is a copy of; None where there are no copies
+    identity: int | None = None  # number of the file from which it was copied; None in stores without copies
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Names, and by number the files they stand for."""
+    """Names, and the files by number."""
 
     tree: Tree
     inodes: dict[int, Inode]
 
     def copy(self) -> Disk:
-        """Return an independent disk of equal content."""
+        """Return an independent disk with equal content."""
         return Disk(self.tree.copy(), self.inodes.copy())
 
     def reachable(self) -> Disk:
-        """Return an independent disk with what has a name, down from the root."""
+        """Return an independent disk with only the files that have a name below the root."""
         directories = {"": self.tree.directories[""].copy()}
         inodes = {}
         for path, number in self.tree.walk():
@@ -70,7 +70,7 @@ class Disk:
         return Disk(Tree(directories), inodes)
 
     def digest(self) -> bytes:
-        """Return 16 bytes, equal for disks of equal names and contents; times and numbers do not count."""
+        """Return 16 bytes that are equal for disks with equal names and contents; times and numbers are ignored."""
         entries = sorted(
             path.encode("utf-8", "surrogateescape")
             + (b"/" if number == DIRECTORY else b"\0" + _digest(self.inodes[number].content))
@@ -81,13 +81,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One elementary step, as the journal keeps it."""
+    """One elementary step in the journal."""
 
     kind: Kind
-    path: str  # of what was changed, or the text of a note
+    path: str  # of the change, or the text of a note
     target: str = ""  # the new name of a link or rename
-    number: int = 0  # of the file concerned
-    inode: Inode | None = None  # what the file is after a `create`, `write` or `put`
+    number: int = 0  # of the changed file
+    inode: Inode | None = None  # the file after a `create`, `write` or `put`
 
     def __str__(self) -> str:
         return f"{self.kind} {self.path} -> {self.target}" if self.target else f"{self.kind} {self.path}"
@@ -98,7 +98,7 @@ class Loss:
     """The losses of a power cut."""
 
     changes: tuple[Operation, ...]
-    contents: tuple[tuple[str, str], ...]  # path and fate: `lost`, `torn`, `kept` or `as before`
+    contents: tuple[tuple[str, str], ...]  # path and result: `lost`, `torn`, `kept` or `as before`
 
     def __str__(self) -> str:
         changes = [f"not {change}" for change in self.changes]
@@ -112,7 +112,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def apply(disk: Disk, operation: Operation) -> None:
-    """Do to a disk what the operation did while everything was well."""
+    """Apply an operation to a disk, without any loss."""
     _change_names(disk.tree, operation)
     if operation.inode is not None:
         disk.inodes[operation.number] = operation.inode
@@ -138,15 +138,15 @@ def _change_names(tree: Tree, operation: Operation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A directory change that is not durable yet."""
+    """A change of a directory that is not durable yet."""
 
     operation: Operation
-    ordered: frozenset[str]  # directories of which it is one change in their order
-    enables: str | None = None  # a directory whose own changes mean nothing without it
+    ordered: frozenset[str]  # directories whose ordered changes include this change
+    enables: str | None = None  # a new directory, whose changes are lost if this change is lost
 
     @property
     def dooms(self) -> frozenset[str]:
-        """The directories whose later changes cannot survive if this one is lost."""
+        """The directories whose later changes are lost if this change is lost."""
         return self.ordered if self.enables is None else self.ordered | {self.enables}
 
 
@@ -172,12 +172,12 @@ class _Loose:
     """A file with bytes that are not durable."""
 
     inode: Inode
-    path: str  # the name by which it was written
-    fates: dict[bytes, str]  # by content, all that it may turn out to hold
+    path: str  # the name of the file when it was written
+    fates: dict[bytes, str]  # each possible content after a power cut, with its name in `Loss.contents`
 
 
 class Replay:
-    """A journal played step by step from a durable disk; at any step, all that a power cut may leave.
+    """Replays a journal from a durable disk, and enumerates the possible disks after a power cut at any step.
 
     `directory_sync` is False for stores whose names are durable at once.
     """
@@ -190,7 +190,7 @@ class Replay:
         self._loose: dict[int, _Loose] = {}
 
     def step(self, operation: Operation) -> None:
-        """Play one operation."""
+        """Apply one operation."""
         change = _change_of(operation)
         if change is not None:
             self._pending.append(change)
@@ -207,7 +207,7 @@ class Replay:
             self._pending = []
 
     def outcomes(self) -> Iterator[tuple[Disk, Loss]]:
-        """Yield all that the disk may hold if power fails now, beginning with everything kept."""
+        """Yield all disks that a power cut can leave now; the first one has lost nothing."""
         for survivors, lost in _survivals(self._pending):
             tree = self._tree_with(survivors)
             loose = self._loose_in(tree)
@@ -215,7 +215,7 @@ class Replay:
                 yield self._outcome(tree, lost, dict(zip(loose, contents, strict=True)))
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
-        """Yield random outcomes, endlessly: up to four changes cut, with what follows; any contents."""
+        """Yield random outcomes without end: up to four lost changes, their dependent changes, and any contents."""
         while True:
             cuts = {_below(len(self._pending) + 1, ids) for _ in range(_below(5, ids))}
             survivors, lost = _survival(self._pending, cuts)
@@ -244,7 +244,7 @@ class Replay:
         half = len(new) // 2
         fates = {new: "kept"}
         if operation.kind == "put":
-            # Written in place: the old bytes shine through where the new ones did not arrive.
+            # Written in place: old bytes remain where the new bytes are not written.
             fates.setdefault(new[:half] + old[half:], "torn")
             fates.setdefault(old, "as before")
         else:
@@ -255,7 +255,7 @@ class Replay:
     def _sync(self, directory: str) -> None:
         durable, waiting = [], []
         needed = {directory}
-        # A directory that was removed and made again is there before what is in it.
+        # If a directory was removed and created again, its new name is durable before the changes in it.
         removed = {change.operation.path for change in self._pending if change.operation.kind == "rmdir"}
         for change in reversed(self._pending):
             if needed.isdisjoint(change.ordered) and change.enables not in needed & removed:
@@ -278,14 +278,14 @@ class Replay:
 
 
 class _Survival(NamedTuple):
-    """The changes that survive a power cut, and the operations that are lost with the others."""
+    """The changes that survive a power cut, and the lost operations."""
 
     survivors: list[_Change]
     lost: list[Operation]
 
 
 def _survivals(pending: Sequence[_Change]) -> Iterator[_Survival]:
-    """Yield every set of changes that may survive together, all kept first."""
+    """Yield every set of changes that can survive together; the first set contains all changes."""
     waiting = [(0, _Survival([], []), frozenset[str]())]
     while waiting:
         start, (survivors, lost), doomed = waiting.pop()
@@ -302,7 +302,7 @@ def _survivals(pending: Sequence[_Change]) -> Iterator[_Survival]:
 
 
 def _survival(pending: Sequence[_Change], cuts: set[int]) -> _Survival:
-    """Lose the changes numbered in `cuts`, and each that comes after a lost one in a directory."""
+    """Lose the changes with the numbers `cuts`, and all later changes of a directory with a lost change."""
     survivors, lost = _Survival([], [])
     doomed: set[str] = set()
     for number, change in enumerate(pending):

@@ -1,6 +1,6 @@
-"""A file system that fails where it is told to, before or after the call took effect.
+"""A file system that fails at planned calls, before or after the call takes effect.
 
-`fault_sweep` runs a scenario with a fault at its first call, at its second, and so on until none is left to fail.
+`fault_sweep` runs a scenario with a fault at its first call, then at its second call, and so on up to the last call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the port, of a stream (`write`, `hflush`, `hsync`, `close`) or of a file (`read_at`)."""
+    """A call of a file system, of a stream (`write`, `hflush`, `hsync`, `close`) or of a file (`read_at`)."""
 
     operation: str
     path: str
@@ -38,21 +38,21 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The calls that fail, and how.
+    """The calls that fail, and their error.
 
-    A caller may repeat after `Unavailable` and must check after `OutcomeUnknown`; a fault that comes after the
-    effect of a change is therefore an `OutcomeUnknown` in any store that keeps the port's promises.
+    A caller can repeat a call after `Unavailable`, and must check the outcome after `OutcomeUnknown`. So stores that
+    fulfil the contract raise `OutcomeUnknown` for a fault after the effect of a change.
     """
 
     error: type[StorageError]
-    effect: Literal["before", "after"] = "before"  # the call is not done at all, or wholly, before the error is raised
-    at: int = 0  # the number of the first call to fail among those that match, from 0
-    times: int = 1  # how many matching calls in a row fail
-    operations: frozenset[str] | None = None  # methods that match; None means all
-    path: str = "*"  # shell pattern of the paths that match; `*` matches `/` as well
+    effect: Literal["before", "after"] = "before"  # the error is raised instead of the call, or after the complete call
+    at: int = 0  # number of the first matching call that fails, from 0
+    times: int = 1  # number of consecutive matching calls that fail
+    operations: frozenset[str] | None = None  # matching methods; None for all methods
+    path: str = "*"  # shell pattern of matching paths; `*` also matches `/`
 
     def matches(self, call: Call) -> bool:
-        """Return True if this fault counts the call."""
+        """Return True if the call matches this fault."""
         named = self.operations is None or call.operation in self.operations
         return named and fnmatch.fnmatchcase(call.path, self.path)
 
@@ -67,10 +67,10 @@ STANDARD_FAULTS = (
 
 
 class FaultyFileSystem(WrapperFileSystem, PickledByReference):
-    """Fails as planned and counts all calls; a pickled copy is the object itself, in the same process.
+    """Raises the planned faults, and records all calls. A pickled copy in the same process is the object itself.
 
-    Each fault of the plan counts the calls that match it; the first one that is due is raised. `abort` never fails: it
-    is best effort by contract and already runs because of an error.
+    Each fault counts its matching calls; the first due fault is raised. `abort` never fails: by contract it is best
+    effort, and its callers already handle an error.
     """
 
     def __init__(self, inner: FileSystem, plan: Iterable[Fault] = ()) -> None:
@@ -88,7 +88,7 @@ class FaultyFileSystem(WrapperFileSystem, PickledByReference):
         if fault.effect == "after":
             result = call()
             if isinstance(result, OutputStream | InputFile):
-                result.close()  # nobody else can: the caller gets the error instead
+                result.close()  # the caller receives the error and cannot close it
         raise fault.error(operation, path, f"injected {fault.effect} the effect")
 
     def create(self, path: str) -> OutputStream:
@@ -116,11 +116,11 @@ class FaultyFileSystem(WrapperFileSystem, PickledByReference):
 class SweepRun(Generic[Result]):
     """The result of one run with one fault."""
 
-    fault: Fault  # with its position in `at`
-    call: Call  # that failed
-    file_system: FileSystem  # as the run left it, free of faults: recover on it and check
-    error: FtfileError | None  # raised by the scenario; None means that it survived the fault
-    result: Result | None  # returned by a scenario that survived
+    fault: Fault  # `at` is the number of the failed call
+    call: Call  # the failed call
+    file_system: FileSystem  # without faults, in its state after the run: recover on it and check
+    error: FtfileError | None  # raised by the scenario; None if it survived the fault
+    result: Result | None  # returned by a scenario that survived the fault
 
     def __str__(self) -> str:
         outcome = "survived" if self.error is None else f"raised {self.error!r}"
@@ -131,13 +131,13 @@ class SweepRun(Generic[Result]):
 def fault_sweep(
     fault: Fault, make: Callable[[], FileSystem], scenario: Callable[[FileSystem], Result], step: int = 1
 ) -> Iterator[SweepRun[Result]]:
-    """Run the scenario on a fresh file system for each call that `fault` may hit; end when a run meets none.
+    """Run the scenario on a new file system for each call that `fault` matches, until a run triggers no fault.
 
     Args:
-        fault: its `at` is where the sweep starts.
-        make: prepares what the scenario starts from, without faults.
-        scenario: errors of ftfile that it raises are reported in the run; any other is a defect and passes.
-        step: how many calls it is from one that fails to the next.
+        fault: the first run uses its `at`.
+        make: creates the initial state of the scenario, without faults.
+        scenario: its errors of ftfile are part of the run; any other error is a defect and is raised.
+        step: distance between the failed calls of two runs.
     """
     while True:
         inner = make()

@@ -1,4 +1,4 @@
-"""The memory driver: named stores that live as long as the process; and URLs for file systems made by tests."""
+"""The memory driver, whose stores exist as long as the process, and URLs for file systems that tests create."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def mounted(fs: FileSystem) -> Iterator[str]:
-    """Give `fs` a URL of its own in this process, such as `mounted0://fs`, until the block ends."""
+    """Yield a unique URL of `fs` in this process, such as `mounted0://fs`, which is valid until the block ends."""
     scheme = f"mounted{next(_numbers)}"
     register(scheme, lambda location: RootedFileSystem(fs, location.path[1:]) if location.path != "/" else fs)
     try:
@@ -43,7 +43,7 @@ def mounted(fs: FileSystem) -> Iterator[str]:
 
 
 class RootedFileSystem(WrapperFileSystem):
-    """Sees nothing but what is below `prefix`, which need not exist yet; errors keep the inner file system's path."""
+    """Shows only files below `prefix`, which need not exist yet; errors contain the path in the inner file system."""
 
     def __init__(self, inner: FileSystem, prefix: str) -> None:
         check_path("root", prefix)
@@ -52,7 +52,7 @@ class RootedFileSystem(WrapperFileSystem):
         self._root_durable = not prefix
 
     def inner_path(self, path: str) -> str:
-        # What is malformed, such as "../x", stays so when joined: the driver refuses it.
+        # The joined path of a malformed path such as "../x" is also malformed, so the driver rejects it.
         return join(self.prefix, path)
 
     @property
@@ -80,7 +80,7 @@ class RootedFileSystem(WrapperFileSystem):
         return [child._replace(path=child.path[cut:]) for child in super().list(path)]
 
     def make_directories(self, path: str) -> None:
-        """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
+        """Create the directory and its parents. The name of the root, which callers cannot sync, is durable."""
         super().make_directories(path)
         if not self._root_durable:
             directory = self.prefix
@@ -103,10 +103,10 @@ _stores: dict[str, Volume] = {}
 
 
 class MemoryFileSystem(VolumeFileSystem):
-    """A store of this process: every instance of one name sees the same files.
+    """A store of this process: all instances with the same name have the same files.
 
-    Pickles as its name, so that another process finds its own, empty store. The clock gives modification times, from
-    now on to all instances of the name.
+    An instance is pickled as its name, so another process has a separate, empty store. The clock sets the modification
+    times of all instances with this name from now on.
     """
 
     def __init__(self, name: str, *, clock: Clock = SYSTEM.clock) -> None:
@@ -117,7 +117,7 @@ class MemoryFileSystem(VolumeFileSystem):
 
     @classmethod
     def drop(cls, name: str) -> None:
-        """Forget the store of this name; instances that still use it keep it to themselves."""
+        """Remove the store of this name; existing instances keep its files."""
         _stores.pop(name, None)
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ class MemoryFileSystem(VolumeFileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `memory` URL; the authority names the store, and ConfigError says if there is none."""
+    """Open a `memory` URL, whose authority is the name of the store; raises `ConfigError` without a name."""
     location.known_settings()
     if not location.authority:
         raise ConfigError(f"{location.url!r} names no store; write memory://name or memory://name/directory")

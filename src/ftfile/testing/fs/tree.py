@@ -1,4 +1,4 @@
-"""Names in memory, which stand for numbered files; and pickles of kit that stays one object on both sides."""
+"""Names in memory that refer to numbered files, and classes whose pickled copies are the original object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _keys = itertools.count()
 
 
 class PickledByReference:
-    """Base of classes whose unpickled copy is the original itself; works within one process only."""
+    """Base of classes whose unpickled copy is the original object; only within one process."""
 
     def __reduce__(self) -> tuple[object, tuple[int]]:
         key = self.__dict__.setdefault("_reference_key", next(_keys))
@@ -36,14 +36,14 @@ def _find(key: int) -> PickledByReference:
     return target
 
 
-# Stands in a directory where a file has its number.
+# The value of a directory entry that is a directory; other entries have the number of a file.
 DIRECTORY = 0
 
 
 class Tree:
-    """Directories by path, each a map from name to file number or `DIRECTORY`; the root always exists.
+    """Directories by path, each with a number or `DIRECTORY` by file name; the root always exists.
 
-    Looks up with the port's errors; not safe for threads by itself.
+    Lookups raise the errors of `FileSystem`. Not thread-safe.
     """
 
     __slots__ = ("directories",)
@@ -56,14 +56,14 @@ class Tree:
         return Tree({path: names.copy() for path, names in self.directories.items()})
 
     def find(self, path: str) -> int | None:
-        """Return the file's number, `DIRECTORY`, or None for nothing."""
+        """Return the number of a file, `DIRECTORY`, or None if the path does not exist."""
         if path in self.directories:
             return DIRECTORY
         parent, _, name = path.rpartition("/")
         return self.directories.get(parent, {}).get(name)
 
     def number_at(self, operation: str, path: str) -> int:
-        """Return the file's number, or `DIRECTORY`; NotFound for nothing, NotADirectory below a file."""
+        """Return the number of a file, or `DIRECTORY`; raises `NotFound`, or `NotADirectory` below a file."""
         check_path(operation, path)
         number = self.find(path)
         if number is None:
@@ -72,14 +72,14 @@ class Tree:
         return number
 
     def file_at(self, operation: str, path: str) -> int:
-        """Return the number of a file; NotFound for nothing or a directory, NotADirectory below a file."""
+        """Return the number of a file; raises `NotFound`, also for a directory, or `NotADirectory` below a file."""
         number = self.number_at(operation, path)
         if number == DIRECTORY:
             raise NotFound(operation, path, "a directory is there, and a file was asked for")
         return number
 
     def require_free(self, operation: str, path: str) -> None:
-        """Raise AlreadyExists, MissingParent or NotADirectory unless a file may get this name."""
+        """Raise `AlreadyExists`, `MissingParent` or `NotADirectory` if a file cannot have this name."""
         check_path(operation, path)
         if self.find(path) is not None:
             raise AlreadyExists(operation, path, "something is there already; nothing is ever overwritten")
@@ -89,14 +89,14 @@ class Tree:
             raise MissingParent(operation, path, error.detail) from error
 
     def children(self, operation: str, path: str) -> list[tuple[str, int]]:
-        """Return path and number of everything directly in a directory; NotFound or NotADirectory if it is none."""
+        """Return the path and number of each entry of a directory; raises `NotFound` or `NotADirectory`."""
         check_path(operation, path)
         names = self._names(operation, path, path)
         above = f"{path}/" if path else ""
         return [(above + name, number) for name, number in names.items()]
 
     def missing_directories(self, operation: str, path: str) -> list[str]:
-        """Return which of the directory and its parents are missing, outermost first; NotADirectory for a file."""
+        """Return the missing directories of a path and its parents, outermost first; `NotADirectory` for a file."""
         check_path(operation, path)
         missing: list[str] = []
         while path not in self.directories:
@@ -108,7 +108,7 @@ class Tree:
         return missing
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Yield path and number of everything below the root, a directory before what is in it."""
+        """Yield the path and number of each entry below the root, each directory before its entries."""
         waiting = [""]
         for directory in waiting:
             above = f"{directory}/" if directory else ""
@@ -119,12 +119,12 @@ class Tree:
                 yield path, number
 
     def add_directory(self, path: str) -> None:
-        """Make a directory in an existing one."""
+        """Create a directory in an existing directory."""
         self.bind(path, DIRECTORY)
         self.directories.setdefault(path, {})
 
     def remove_directory(self, path: str) -> None:
-        """Take an empty directory away."""
+        """Remove an empty directory."""
         self.unbind(path)
         del self.directories[path]
 
@@ -134,7 +134,7 @@ class Tree:
         self.directories[parent][name] = number
 
     def unbind(self, path: str) -> int:
-        """Take a name away and return the number it stood for."""
+        """Remove a name, and return the number of its file."""
         parent, _, name = path.rpartition("/")
         return self.directories[parent].pop(name)
 

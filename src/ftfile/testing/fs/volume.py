@@ -1,4 +1,4 @@
-"""A disk in use that journals every elementary step, with its streams and files."""
+"""A disk in use that records every elementary step in a journal, with its streams and files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 
 
 class Volume:
-    """A disk in use, and the journal of what was done to it since it was `base`; safe for threads.
+    """A disk in use, and the journal of its steps since it was `base`. Thread-safe.
 
-    Without a journal, files that lost their names are forgotten. The base is not changed.
+    Without a journal, files without a name are deleted. The base is not changed.
     """
 
     def __init__(self, base: Disk, clock: Clock, *, journals: bool = True) -> None:
@@ -37,10 +37,10 @@ class Volume:
         self.journal: list[Operation] = []
         self.clock = clock
         self.lock = threading.RLock()
-        self.last_number = max(base.inodes, default=0)  # of a file
+        self.last_number = max(base.inodes, default=0)  # the greatest number of a file
 
     def do(self, operation: Operation) -> None:
-        """Do one step and write it into the journal."""
+        """Execute one step, and add it to the journal."""
         with self.lock:
             nameless = self.live.tree.find(operation.path) if operation.kind == "unlink" else None
             apply(self.live, operation)
@@ -51,13 +51,13 @@ class Volume:
             self.last_number = max(self.last_number, operation.number)
 
     def create(self, path: str, content: bytes = b"") -> int:
-        """Make a file and return its number; the name must be free."""
+        """Create a file and return its number; the name must be free."""
         number = self.last_number + 1
         self.do(Operation("create", path, "", number, Inode(content, self.clock.now_ms())))
         return number
 
     def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
-        """Make a whole file in one step, over what has the name; its directories are there with it."""
+        """Create a complete file in one step, with its directories; replaces a file with this name."""
         with self.lock:
             for directory in self.live.tree.missing_directories("create", parent_of(path)):
                 self.do(Operation("mkdir", directory))
@@ -66,11 +66,11 @@ class Volume:
             self.do(Operation("create", path, "", number, inode))
 
     def content_of(self, operation: str, path: str) -> bytes:
-        """Return the content of a file; NotFound if there is none."""
+        """Return the content of a file; raises `NotFound` if it does not exist."""
         return self.live.inodes[self.live.tree.file_at(operation, path)].content
 
     def append(self, path: str, number: int, data: bytes) -> None:
-        """Write at the end of a file."""
+        """Append data to a file."""
         with self.lock:
             content = self.live.inodes[number].content + data
             self.do(Operation("write", path, "", number, Inode(content, self.clock.now_ms())))
@@ -80,7 +80,7 @@ class Volume:
         self.do(Operation("hsync", path, "", number))
 
     def discard(self, path: str, number: int) -> None:
-        """Take the name away if it is still the file's."""
+        """Remove the name if it still refers to this file."""
         with self.lock:
             if self.live.tree.find(path) == number:
                 self.do(Operation("unlink", path))
@@ -100,13 +100,13 @@ class _VolumeStream(OutputStream):
         self._volume.append(self.path, self._number, bytes(data))
 
     def _hflush(self) -> None:
-        """Each write is visible when it returns."""
+        """Do nothing: each write is visible when it returns."""
 
     def _hsync(self) -> None:
         self._volume.hsync(self.path, self._number)
 
     def _close(self) -> None:
-        """Nothing is held, and closing makes nothing durable."""
+        """Do nothing: there is no buffer, and closing does not make content durable."""
 
     def _abort(self) -> bool:
         self._volume.discard(self.path, self._number)
@@ -114,7 +114,7 @@ class _VolumeStream(OutputStream):
 
 
 class _BufferingStream(_VolumeStream):
-    """Keeps what is written until it is asked to send it."""
+    """Buffers data until a flush, a sync or the close."""
 
     def __init__(self, path: str, volume: Volume, number: int) -> None:
         super().__init__(path, volume, number)
@@ -137,7 +137,7 @@ class _BufferingStream(_VolumeStream):
 
 
 class _UploadingStream(_BufferingStream):
-    """Sends everything when it is closed: one half, then the other, and only then it is durable."""
+    """Sends the content when it is closed, in two halves; the content is durable only after both."""
 
     offered = frozenset({"abort"})
 
@@ -150,7 +150,7 @@ class _UploadingStream(_BufferingStream):
 
 
 class _ObjectStream(_BufferingStream, CopyingStream):
-    """Is nowhere until it is closed, and then there at once; copies what is there already."""
+    """Creates the file when it is closed, completely and at once; can copy ranges of existing files."""
 
     offered = frozenset({"abort", "copy"})
 
@@ -172,7 +172,7 @@ class _ObjectStream(_BufferingStream, CopyingStream):
 
 
 class _MemoryStream(_VolumeStream):
-    """Writes what lasts as long as the process."""
+    """Writes data that exists as long as the process."""
 
     offered = frozenset({"hflush", "abort"})
 
@@ -186,12 +186,12 @@ STREAMS: dict[Store, type[_VolumeStream]] = {
 }
 
 
-# Stores that tell two files apart by their numbers.
+# Stores that use the number of a file as its identity.
 _NUMBERING = {"disk", "memory"}
 
 
 class VolumeFileSystem(FileSystem):
-    """A file system on a volume that is like a `store`; see `CrashingFileSystem`."""
+    """A file system on a volume with the semantics of a `store`; see `CrashingFileSystem`."""
 
     def __init__(self, volume: Volume, store: Store, capabilities: Capabilities) -> None:
         self.context = dataclasses.replace(SYSTEM, clock=volume.clock)
@@ -257,7 +257,7 @@ class VolumeFileSystem(FileSystem):
             self._volume.do(Operation("rename", source, target, number))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
-        """Go by the steps of the driver: a crash may come between any two."""
+        """Execute the steps of the driver one by one, because a crash can occur between any two of them."""
         with self._volume.lock:
             check_path("create_exclusive", path)
             if self._store == "s3":
@@ -269,7 +269,8 @@ class VolumeFileSystem(FileSystem):
                 self._volume.create(path, content)
                 return
             parent = parent_of(path)
-            # Numbers go on in the file systems of crash states: no such name ever meets a leftover of its kind.
+            # The file systems of crash states continue the numbers, so the name of a remaining temporary file is never
+            # reused.
             temporary = join(parent, f".{self._volume.last_number + 1:032x}.tmp")
             self._volume.live.tree.require_free("create_exclusive", temporary)
             number = self._volume.create(temporary)
@@ -315,7 +316,7 @@ class VolumeFileSystem(FileSystem):
     def _copy_and_delete(self, source: str, number: int, target: str) -> None:
         inode = self._volume.live.inodes[number]
         there = self._volume.live.tree.find(target)
-        # A rename that was left half-way is finished.
+        # A retry completes a rename that was interrupted after the copy.
         is_copied = there and source != target and self._volume.live.inodes[there].identity == inode.identity
         if not is_copied:
             self._require_free("rename", target)
@@ -327,7 +328,7 @@ class VolumeFileSystem(FileSystem):
             raise AlreadyExists(operation, path, "something is there already")
 
     def _is_there(self, directory: str) -> bool:
-        """Return True if a directory is there; where they are implied, one is when something is in it."""
+        """Return True if a directory exists; an implied directory exists if it contains a file."""
         tree = self._volume.live.tree
         if self._store != "s3" or not directory:
             return True

@@ -1,1 +1,1 @@
-"""The command `ftfile`: what Python's functions do, for people and scripts. Needs the extra `ftfile[cli]`."""
+"""The command `ftfile`, which offers the Python functions to people and scripts. It needs the extra `ftfile[cli]`."""

@@ -1,4 +1,4 @@
-"""The entry point of the script `ftfile`, and of `python -m ftfile.tools.cli`, where it is not on the path."""
+"""The entry point of the script `ftfile`, and of `python -m ftfile.tools.cli` if the script is not on the PATH."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ MISSING = "the command ftfile needs packages that are not installed ({}): pip in
 
 
 def main() -> None:
-    """Run the command with the arguments of this process, and end it with a code of `tools.cli.output`."""
+    """Run the command with the arguments of this process, and exit with a code of `tools.cli.failures`."""
     try:
         import rich  # noqa: F401 - typer imports it late
 
@@ -21,7 +21,7 @@ def main() -> None:
     except SystemExit as ended:
         if isinstance(ended.code, int) and "pyarrow" in sys.modules:
             sys.stdout.flush()
-            # A thread of Arrow's that still drops what it has read would abort a process that ends in Python's way.
+            # At Python's normal exit, an Arrow thread that still frees buffers would abort the process.
             os._exit(ended.code)
         raise
 

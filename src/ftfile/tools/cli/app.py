@@ -1,4 +1,4 @@
-"""The program: its commands in groups, in the order in which `--help` shows them."""
+"""The program: its commands in groups, in the order of `--help`."""
 
 import functools
 import logging
@@ -60,7 +60,7 @@ def _options(
         logger.setLevel(logging.INFO)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
         return
-    # What these find, they print, with the remedy; each look at a damaged log would warn of it, too.
+    # These commands print findings with their remedies. Each read of a damaged log would also log a warning.
     logger.setLevel(logging.ERROR if ctx.invoked_subcommand in _PRINT_FINDINGS else logging.WARNING)
     logger.addHandler(printer := WarningPrinter())
     ctx.call_on_close(functools.partial(logger.removeHandler, printer))
@@ -108,7 +108,7 @@ app.add_typer(_kv, name="kv", help="Inspect and maintain keyed stores.", rich_he
 
 
 def examples() -> dict[str, tuple[str, ...]]:
-    """Return the examples of the program, of its group and of each command, by their names."""
+    """Return the examples of the program, of the group `kv` and of each command, by name."""
     commands = [command for panel in PANELS.values() for command in panel]
     texts = {"": _EXAMPLES, "kv": _STORE_EXAMPLES}
     texts |= {command.name: command.examples for command in commands}

@@ -1,4 +1,4 @@
-"""A change of a directory or a store: planned, announced, confirmed and carried out."""
+"""A change of a directory or a store: its dry run, announcement, confirmation and call."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ftfile.tools.cli.terminal import printable, progress_bar, put, say
 
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the planned changes, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Report: TypeAlias = Any  # the result of an operation's function; of its dry run, too
+Report: TypeAlias = Any  # the result of an operation's function, also of its dry run
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Planned:
     dry_run: DryRun = False
 
     def ask(self, question: str) -> None:
-        """Do not ask."""
+        """Ask nothing."""
 
 
 @dataclass(frozen=True)
 class Confirmed(Planned):
-    """The options of a change that can lose data, which a person confirms."""
+    """The options of a change that can lose data, so that a person must confirm it."""
 
     yes: Yes = False
 
     def ask(self, question: str) -> None:
-        """Return if a person agrees; else end the command."""
+        """Return if a person confirms; otherwise, end the command."""
         agree(question, yes=self.yes)
 
 
@@ -43,9 +43,9 @@ class Change:
 
     Args:
         function: such as `ftfile.compact`.
-        place: its first argument, and how it is opened.
+        place: the function's first argument, with the options that open it.
         requires_log: if the log of the directory is lost, a plan fails instead of finding nothing.
-        arguments: of the function. None and an empty list stand for an option that was not given.
+        arguments: of the function. None and an empty list mean that the option was not given.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Change:
         """Return the report of a dry run.
 
         Raises:
-            CorruptData: an argument names what the directory does not have, because its log is lost.
+            CorruptData: an argument names something that the directory lacks, because its log is lost.
             ConfigError: an argument is wrong.
         """
         try:
@@ -70,13 +70,14 @@ class Change:
             raise
 
     def complete(self, plan: Report, announcement: str, options: Planned, question: str = "") -> Report:
-        """Return the plan if it was a dry run, else announce the change, ask, and return the report of the call.
+        """Return the plan of a dry run; otherwise announce the change, ask, and return the report of the call.
 
-        A condition on the clock is carried out as it was planned, since a person agreed to the plan.
+        A condition that uses the current time is executed with the time of the plan, because a person confirmed the
+        plan.
 
         Args:
             plan: the report of the dry run.
-            announcement: "deletes 3 files"; empty if the plan changes nothing.
+            announcement: such as "deletes 3 files"; empty if the plan changes nothing.
             options: of the command.
             question: asked before data can be lost; empty if no data can be lost.
 
@@ -107,13 +108,13 @@ class Change:
 
 
 def print_result(report: Report, verb: str, past: str, result: str) -> None:
-    """Print what was changed, or of a dry run what would be: "Would merge 3 files", "Merged 3 files"."""
+    """Print the changes, or the changes that a dry run plans: "Merged 3 files", "Would merge 3 files"."""
     begin = f"Would {verb}" if report.dry_run else past
     put(f"{begin} {result}")
 
 
 def agree(question: str, *, yes: bool) -> None:
-    """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
+    """Return if a person confirms the loss of data, or used `--yes`; otherwise, end the command."""
     if yes:
         return
     if not is_watched():
@@ -129,5 +130,5 @@ def agree(question: str, *, yes: bool) -> None:
 
 
 def is_watched() -> bool:
-    """Return True if somebody can be asked."""
+    """Return True if a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()

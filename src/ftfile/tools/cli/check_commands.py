@@ -1,4 +1,4 @@
-"""`verify`, `doctor`, `report` and `source`: faults and their remedies. They write nothing there."""
+"""The commands `verify`, `doctor`, `report` and `source`, which find faults and their remedies without any write."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ def _print_verified(report: "VerifyReport", path: str) -> None:
 
 
 def print_findings(findings: Iterable["Finding"], path: str) -> None:
-    """Print each with what was expected, what is there, the remedy, and the command for it."""
+    """Print each finding: the expected and the actual state, the remedy, and the command for it."""
     for finding in findings:
         heading(f"{finding.severity} {finding.code}: {finding.path or finding.title}", _STYLES[finding.severity])
         print_fields(
@@ -173,7 +173,7 @@ def report(
         if file != "-":
             page.save(file)
     if file == "-":
-        # Names of files on a disk need not be text.
+        # Names of files can contain bytes that are not UTF-8.
         write_bytes(page.html.encode(errors="backslashreplace"))
         return
     say(f"Wrote {file}: {bytes_text(os.path.getsize(file))}")
@@ -207,7 +207,7 @@ def source(
     ] = None,
     output: Output,
 ) -> None:
-    """Show what streams of files have read, their unread data, and which files are parked, refused or too late."""
+    """Show the read and unread data of streams of files, and which files are parked, refused or too late."""
     options: dict[str, object] = dict(settings_of(option, prefix="") or {})
     if checkpoint is not None:
         options["checkpointLocation"] = checkpoint

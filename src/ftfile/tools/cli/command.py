@@ -1,4 +1,4 @@
-"""A command: its function with the options that typer reads, and its examples."""
+"""A command: its function with options for typer, and its examples."""
 
 import functools
 import inspect
@@ -14,9 +14,9 @@ class Command:
     """A command as `--help` shows it.
 
     Attributes:
-        name: under which it is called, within its group.
+        name: of the command within its group.
         function: with one parameter for each argument and option.
-        examples: lines of a shell; the text after two spaces and # is a comment.
+        examples: shell lines; the text after two spaces and # is a comment.
     """
 
     name: str
@@ -25,12 +25,12 @@ class Command:
 
     @property
     def epilog(self) -> str:
-        """Return the examples as typer shows them below the options."""
+        """Return the examples as text for typer, which shows them below the options."""
         return epilog_of(self.examples)
 
 
 def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
-    """Make a command of the function below, with these examples."""
+    """Return a decorator that converts a function to a command with these examples."""
 
     def made(function: Callable[..., None]) -> Command:
         return Command(function.__name__, _without_groups(function), examples)
@@ -49,7 +49,7 @@ def _marked_up(line: str) -> str:
 
 
 def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function with a parameter for each field of its dataclasses, since typer has no groups of options."""
+    """Return a function with a parameter for each field of its dataclasses; typer does not support option groups."""
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
     groups: dict[str, Any] = {

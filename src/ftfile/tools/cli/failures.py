@@ -25,13 +25,13 @@ from ftfile.core.errors import (
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.tools.cli.terminal import printable, put
 
-FOUND = 1  # a check found something wrong
+FOUND = 1  # a check found an error or a warning
 USAGE = 2  # the command, its options, the path or a condition is wrong
-STORE = 3  # the store failed, is away, or refuses
-DAMAGED = 4  # the log or data is not what was committed
-CONFLICT = 5  # the operation was refused, or could not be done for all
+STORE = 3  # the store failed, is not available, or refuses access
+DAMAGED = 4  # the log or the data differs from the committed content
+CONFLICT = 5  # the operation was refused, or is incomplete
 INTERRUPTED = 130  # by Ctrl-C
-CLOSED = 141  # the reader of the output has gone, as `head` does
+CLOSED = 141  # the process that read the output has ended, such as `head`
 
 _CODES = (
     ((ConfigError, SchemaError, UserCodeError, TypeError), USAGE),
@@ -46,19 +46,19 @@ def code_of(error: Exception) -> int:
     return next(code for kinds, code in _CODES if isinstance(error, kinds))
 
 
-# The job, query or batch that a line of the log is about; of a command, there is one.
+# The prefix of a log line with its job, query or batch. A command runs only one, so the prefix is removed.
 _CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
 
 
 class WarningPrinter(logging.Handler):
-    """Prints warnings that are logged on stderr, each in one line, and the same one once."""
+    """Prints logged warnings to stderr, each on one line; repeated warnings are printed once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line; also above a progress bar, which takes the place of stderr."""
+        """Print a line; during a progress bar, which replaces `sys.stderr`, above the bar."""
         text = " ".join(_CONTEXT.sub("", record.getMessage()).splitlines())
         if text in self._printed:
             return
@@ -74,10 +74,10 @@ _HINTS = {
 
 
 class Commands(TyperGroup):
-    """Commands whose errors become messages and exit codes."""
+    """A group of commands that prints errors as messages and exits with a code."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of typer
-        """Run a command, and raise `typer.Exit` with a code where it fails."""
+        """Run a command; if it fails, raise `typer.Exit` with a code."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -85,12 +85,12 @@ class Commands(TyperGroup):
             _print_error("interrupted. Recorded changes are kept, and nothing else was changed")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Python would flush what is left at its end, and complain.
+            # At its end, Python would flush the remaining output, and print an error.
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(CLOSED) from None
         except (FtfileError, TypeError) as error:
-            # Of an argument of another type than a function takes, `core.arguments` says so.
+            # `core.arguments` raises a `TypeError` with this text if an argument has a wrong type.
             if isinstance(error, TypeError) and ": it takes " not in str(error):
                 raise
             _print_error(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
@@ -100,7 +100,7 @@ class Commands(TyperGroup):
 
 def _text_of(error: Exception, path: str, command: str | None) -> str:
     if command == "source":
-        path = PATH  # of files that others write, and not of what is damaged
+        path = PATH  # this command's path contains files of other writers; the error is about another directory
     text = str(error)
     hints = [hint for words, hint in _HINTS.items() if words in text]
     has_log = path != PATH and command != "migrate"

@@ -1,4 +1,4 @@
-"""`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
+"""The commands `ls`, `history`, `show` and `status`, which print the content of a log and write nothing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ def show(
     version: Version = None,
     output: Output,
 ) -> None:
-    """Show the details of one file or version: batches, what they read of sources, filters, files added and removed.
+    """Show the details of one file or version: batches, their source offsets, filters, files added and removed.
 
     For a store, it shows versions, with the runs that each adds.
     """
@@ -348,7 +348,7 @@ def _print_file(file: "FileDetails") -> None:
 
 
 def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
-    """Print what was read of each source."""
+    """Print the offsets that were read from each source."""
     if not ranges:
         return
     heading("Read from the sources")
@@ -366,7 +366,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _offsets(offsets: list[Any] | None) -> str | None:
-    """Return offsets of Spark as JSON, one for each source."""
+    """Return Spark's offsets as JSON, one for each source."""
     return None if offsets is None else " ".join(map(_offset, offsets))
 
 
@@ -380,7 +380,7 @@ def _reasons(files_by_reason: Mapping[str, int]) -> str | None:
 
 
 def _seconds_of(metrics: "VersionMetrics") -> float:
-    """Return the time of the slowest task and of the commit, as far as they are known."""
+    """Return the time of the slowest task plus the time of the commit; unknown stages count as 0."""
     commit = (metrics.prepare_seconds, metrics.create_seconds or 0.0, metrics.publish_seconds or 0.0)
     return metrics.write_seconds + sum(commit)
 

@@ -1,4 +1,4 @@
-"""`flush`, `compact` and `repair`: changes that by default lose no row."""
+"""The commands `flush`, `compact` and `repair`, whose changes by default lose no row."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`migrate` and `export`: files of other programs become a directory of ftfile, and back, and versions their tables."""
+"""The commands `migrate` from files of other programs, and `export` to other table formats."""
 
 import contextlib
 from functools import partial
@@ -157,7 +157,7 @@ def _print_export(report: "ExportReport", verb: str) -> None:
 
 
 def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", options: Confirmed) -> bool:
-    end_bar()  # it would be drawn over the question
+    end_bar()  # the bar would be drawn over the question
     say(_summary(report, "This records"))
     in_files, in_paths = _columns(report)
     say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
@@ -177,7 +177,7 @@ def _summary(report: "MigrateReport", begins: str) -> str:
 
 
 def _columns(report: "MigrateReport") -> tuple[str, str]:
-    """Return the columns in files, and those in paths, each with its type."""
+    """Return the columns in files, and the columns in paths, each with its type."""
     from ftfile.rows.spark_types import quoted_name, sql_types
 
     types = sql_types(report.schema)

@@ -17,13 +17,13 @@ from ftfile.tools.report.views import Column
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with the field names of the Python function's result.")]
 Result = TypeVar("Result")
 
-# Items that a terminal shows without --limit. A pipe gets all.
+# Number of items that a terminal shows without `--limit`. A pipe gets all items.
 SHOWN = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """The option that selects JSON, and how results are printed with it and without it."""
+    """The option that selects JSON, and the printing of results with and without it."""
 
     json: Json = False
 
@@ -59,12 +59,12 @@ class Output:
             say(f"Only the newest {SHOWN:,} {noun}: --limit sets another number, --json shows all", "dim")
 
     def limit_to_read(self, limit: int | None) -> int | None:
-        """Return the number of items to read: on a terminal one more than it shows, which tells if there are others."""
+        """Return the number of items to read: on a terminal one more than it shows, to detect further items."""
         return SHOWN + 1 if limit is None and not self.json and is_terminal() else limit
 
 
 def print_document(document: object, path: str | None = None) -> None:
-    """Print a value as one JSON document; values of classes get the command that helps, for a path."""
+    """Print a value as one JSON document; objects with a remedy also contain the command for the path."""
 
     def plain(value: object) -> object:
         encoded = _plain(value)
@@ -75,7 +75,7 @@ def print_document(document: object, path: str | None = None) -> None:
 
 
 def _command_for(value: object, path: str) -> dict[str, object]:
-    """Return the command that helps with a finding as a field of JSON, and properties that are no fields."""
+    """Return fields to add to the JSON of an object: the command that helps, and values of properties."""
     from ftfile.operate.findings import DirectoryReport, Finding
     from ftfile.operate.status import OpenFile, UnpublishedFile
 
@@ -91,7 +91,7 @@ def _command_for(value: object, path: str) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Return a value as plain JSON."""
+    """Return a value with JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
     if isinstance(value, datetime | date | time):

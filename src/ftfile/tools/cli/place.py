@@ -1,6 +1,6 @@
-"""The directory of a command, the options that open it, and other parameters that several commands have.
+"""The directory of a command, the options that open it, and other parameters that several commands share.
 
-Where its log is lost, commands say so, and end with `DAMAGED`, where Python finds nothing in it.
+If the log is lost, commands report it and exit with `DAMAGED`, while Python's functions find nothing.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _ACCESS = "Access"
 
 
 def note_path(ctx: typer.Context, path: str | None) -> str | None:
-    """Return the path of a command; errors then name commands for it."""
+    """Return the path of a command, and store it so that errors can name commands for it."""
     ctx.meta[PATH] = path or PATH
     return path
 
@@ -89,7 +89,7 @@ Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of thread
 
 
 def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
-    """Return settings given as `name=value`, whose names may begin with `prefix`; ConfigError for one without `=`."""
+    """Return settings given as `name=value`, without the `prefix` of names; raises `ConfigError` for other texts."""
     if not storage:
         return None
     settings = {}
@@ -102,7 +102,7 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
 
 
 def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
-    """Return the version of a number, or of a time; None for the newest; ConfigError for both, or for no version."""
+    """Return the version of a number or a time; None for the newest. `ConfigError` for both, or if it is missing."""
     if timestamp is None:
         return version
     if version is not None:
@@ -111,7 +111,7 @@ def version_of(directory: "Directory", version: int | None, timestamp: str | Non
 
 
 def columns_of(text: str | None) -> list[str] | None:
-    """Return the names in a text with commas between, None for all; ConfigError if there is none in it."""
+    """Return the names in a comma-separated text; None for all columns. `ConfigError` if the text contains no names."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -121,10 +121,10 @@ def columns_of(text: str | None) -> list[str] | None:
 
 
 class RowsOf(NamedTuple):
-    """A directory, or one of its files, of which a command reads rows."""
+    """The directory, or one of its files, from which a command reads rows."""
 
     directory: "OpenedDirectory"
-    file: str | None  # its path in the directory; None for all
+    file: str | None  # path in the directory; None for all files
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,21 @@ class Place:
 
     @property
     def access(self) -> dict[str, Any]:
-        """Return the arguments of functions by which they open it."""
+        """Return the arguments with which functions open the directory."""
         storage = settings_of(self.storage)
         return {"key_provider": self.key_provider, "storage": storage, "at_least_version": self.at_least_version}
 
     def open(self) -> "OpenedDirectory":
-        """Return the directory of files; ConfigError if it is none; see `open_any`."""
+        """Return the directory of files; raises `ConfigError` for another path, and the errors of `open_any`."""
         directory = self.open_any()
         directory.require_files()
         return directory
 
     def open_any(self) -> "OpenedDirectory":
-        """Return the directory of files, or the store as far as its log tells; ConfigError if it is neither.
+        """Return the directory of files, or the store, from its log; raises `ConfigError` if the path is neither.
 
         Raises:
-            CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
+            CorruptData: there were commits, and none can be read; contains the finding of `status`.
         """
         from ftfile.core.arguments import Access
         from ftfile.operate.open_directory import OpenedDirectory
@@ -168,9 +168,9 @@ class Place:
         return directory
 
     def open_rows(self) -> RowsOf:
-        """Return the directory or the store; of the path of a finished file, its directory with it.
+        """Return the directory or the store; for the path of a finished file, its directory and the file.
 
-        ConfigError if it is neither.
+        Raises `ConfigError` for any other path.
         """
         try:
             return RowsOf(self.open_any(), None)
@@ -188,13 +188,13 @@ class Place:
             return RowsOf(replace(self, path=above).open(), file)
 
     def require_log(self) -> None:
-        """Raise `CorruptData` if a directory, in which a command found nothing, has lost its log."""
-        with contextlib.suppress(ConfigError):  # a store, which has a log
+        """Raise `CorruptData` if the directory has lost its log, so that a command found nothing."""
+        with contextlib.suppress(ConfigError):  # the path is a store, which has a log
             self.open()
 
     @contextlib.contextmanager
     def requiring_log(self) -> Iterator[None]:
-        """Raise `CorruptData` where the block names what a directory does not have, because it has lost its log."""
+        """Raise `CorruptData` if the block fails with `ConfigError` because the directory has lost its log."""
         try:
             yield
         except ConfigError:

@@ -1,4 +1,4 @@
-"""`cat`, `head`, `tail`, `count`, `schema`, `diff`: rows, decoded and decrypted, and versions. They write nothing."""
+"""The commands `cat`, `head`, `tail`, `count`, `schema` and `diff`, which read rows and versions, and write nothing."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -38,7 +38,7 @@ Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The
 
 @dataclass(frozen=True)
 class Choice:
-    """The rows of a version that a command prints, and how."""
+    """The options that select the rows of a version and their format."""
 
     columns: Columns = None
     where: Where = None
@@ -48,7 +48,7 @@ class Choice:
     json: Json = False
 
     def batches(self, place: Place) -> "pa.RecordBatchReader":
-        """Return the rows of a directory or a store, or of the file that the path names."""
+        """Return the rows of a directory or a store, or of the file with this path."""
         directory, file = place.open_rows()
         version = version_of(directory, self.version, self.timestamp)
         if file is None and directory.is_store():
@@ -165,7 +165,7 @@ def diff(
     *,
     output: Output,
 ) -> None:
-    """Show what changed between two versions: files, rows and columns. No file is read."""
+    """Show the changes between two versions: files, rows and columns. No file is read."""
     newest = None if new is None else _version_or_time(new)
     output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
 
@@ -205,7 +205,7 @@ def _files(files: "Sequence[AddedFile]") -> str:
 def _chosen(
     batches: "Iterator[pa.RecordBatch]", shown: "pa.Schema", where: str | None, time_zone: str
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield the wanted rows and columns of batches that have all."""
+    """Yield the selected rows and columns of batches with all rows and columns."""
     import pyarrow as pa
 
     from ftfile.rows.conditions import predicate

@@ -1,4 +1,4 @@
-"""`vacuum`, `expire`, `drop`, `delete`, `restore` and `undo`: changes that a person confirms."""
+"""The commands `vacuum`, `expire`, `drop`, `delete`, `restore` and `undo`, whose changes a person confirms."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -271,7 +271,7 @@ def _restored(report: Report) -> str:
 
 
 def _rows_of(files: Sequence[Any]) -> str:
-    """Return the number of rows of files, and the number of the files."""
+    """Return a text with the number of rows in files, and the number of files."""
     return f"{count_text(sum(file.rows for file in files), 'row')} in {count_text(len(files), 'file')}"
 
 

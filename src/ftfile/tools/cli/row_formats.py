@@ -1,4 +1,4 @@
-"""Rows as a table, as JSON lines, as CSV or as lines of text, batch by batch."""
+"""The output of rows batch by batch: as a table, JSON lines, CSV or lines of text."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ Format = Annotated[
 
 
 class RowPrinter:
-    """Prints batches of one schema, with one heading, in the format that is asked for, or the one by default."""
+    """Prints batches of one schema under one heading, in the selected or the default format."""
 
     def __init__(self, schema: "pa.Schema", row_format: RowFormat | None, *, json: bool) -> None:
         self._schema = schema
@@ -39,7 +39,7 @@ class RowPrinter:
             _check_one_text(schema)
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
-        """Print rows, and what is buffered; nothing if the first ones cannot be read."""
+        """Print rows and flush the output; if the first batch cannot be read, nothing is printed."""
         batches = (batch for batch in batches if batch.num_rows)
         first = next(batches, None)
         batches = chain([] if first is None else [first], batches)
@@ -60,7 +60,7 @@ class RowPrinter:
         schema = self._schema
         if self._format == "csv":
             schema = _flat(schema)
-        # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
+        # RFC 4180, which other programs than Spark follow, doubles quotes.
         csv = {"header": True, "escape": '"'}
         options = csv if self._format == "csv" else {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format, options)
@@ -82,7 +82,7 @@ class RowPrinter:
 
 
 def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
-    """Yield the first rows; all for None."""
+    """Yield the first `rows` rows; all rows for None."""
     remaining = rows
     for batch in batches if remaining != 0 else ():
         if remaining is None:
@@ -101,7 +101,7 @@ def _write_lines(data: bytes | memoryview) -> None:
 
 
 def _check_one_text(schema: "pa.Schema") -> None:
-    """Raise a ConfigError unless a schema has one column, of text or of binary values."""
+    """Raise a `ConfigError` unless the schema has exactly one column, of strings or binary values."""
     texts = [field.name for field in schema if _is_text(field.type)]
     if len(schema) == 1 and texts:
         return
@@ -115,7 +115,7 @@ def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
 
 
 def _python_values(column: "pa.Array") -> list[Any]:
-    """Return the values of a column; strings that are not UTF-8, as Spark has them, get escapes."""
+    """Return the values of a column, with escapes for strings of Spark that are not valid UTF-8."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -144,7 +144,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - of any column
 
 
 def _flat(schema: "pa.Schema") -> "pa.Schema":
-    """Return a schema for CSV, in which nested and binary columns are text."""
+    """Return a schema for CSV in which nested and binary columns are strings."""
     import pyarrow as pa
 
     return pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])

@@ -1,4 +1,4 @@
-"""`ftfile kv`: keyed stores."""
+"""The commands `ftfile kv`, for keyed stores."""
 
 import contextlib
 import csv
@@ -38,7 +38,7 @@ _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 @dataclass(frozen=True)
 class Choice:
-    """The values of a version that a command prints, and how."""
+    """The options that select the values of a version and their format."""
 
     columns: Columns = None
     version: Version = None
@@ -208,7 +208,7 @@ def _scanned(
 ) -> "pa.RecordBatchReader":
     import pyarrow as pa
 
-    batches = reader.scan(start, end, columns)  # which refuses columns that there are not
+    batches = reader.scan(start, end, columns)  # raises an error for unknown columns
     schema = reader.definition.schema
     shown = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.RecordBatchReader.from_batches(shown, batches)
@@ -216,10 +216,10 @@ def _scanned(
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run of a store, as `ls` lists it."""
+    """A run of a store, as `ls` shows it."""
 
-    path: str  # of its file, relative to the store
-    offset: int  # of its first byte there
+    path: str  # of the file, relative to the store
+    offset: int  # of the first byte in the file
     bucket: int
     rows: int
     size_bytes: int
@@ -251,7 +251,7 @@ def runs_of(place: Place, version: int | None) -> list[ListedRun]:
 
 
 def _merged_by(name: str) -> str:
-    """Return a merge function in words; code of users is not imported."""
+    """Return the name of a merge function, without importing code of users."""
     from ftfile.kv.definition import code_of
 
     return f"{name}, not loaded" if code_of({"": name}) else name
@@ -259,7 +259,7 @@ def _merged_by(name: str) -> str:
 
 @contextlib.contextmanager
 def _opened(place: Place, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
-    """Give a reader of a store; raises `CorruptData` for one whose log is lost."""
+    """Yield a reader of a store; raises `CorruptData` if the log is lost."""
     with place.requiring_log():
         reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)
     with reader:
@@ -267,7 +267,7 @@ def _opened(place: Place, version: int | None, merge: str | None = None) -> "Ite
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
-    """Return the values of a key, or of its first columns; ConfigError for another number of them, or a wrong type."""
+    """Return the values of a key or of its first columns; `ConfigError` for a wrong number or type of values."""
     fields = reader.definition.key_fields
     parts = [text] if len(fields) == 1 else _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):

@@ -1,7 +1,7 @@
 """Text on a terminal and in a pipe: lines, tables and progress.
 
-Results go to stdout; announcements, questions, progress and errors go to stderr. A table is as wide as the terminal.
-In a pipe it is plain text with tabs between the columns, complete and without colours.
+Results go to stdout. Announcements, questions, progress and errors go to stderr. A table is as wide as the terminal. In
+a pipe, it is complete plain text, with tabs between the columns and without colours.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 _GAP = 2  # between columns
-_FOLDED = 24  # cells at least for a column that is folded into several lines
+_FOLDED = 24  # least width in cells of a column that is folded into several lines
 _RATHER_FOLDED = 3
-# Control characters; those that turn the order of letters, end lines or have no width; and what UTF-8 cannot say.
+# Control characters, characters that change the direction, end lines or have no width, and surrogates.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-# Rows of which a table is laid out together.
+# Number of rows of a table that share the widths of columns.
 ROWS_AT_ONCE = 1_000
 
 
 def printable(text: str, keeps: str = "") -> str:
-    """Return a text with escapes in place of what a terminal would obey or hide, but for characters that it `keeps`."""
+    """Escape characters that a terminal would execute or hide, except for the characters in `keeps`."""
     return _CONTROL.sub(lambda match: match[0] if match[0] in keeps else repr(match[0])[1:-1], text)
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON text that means the same, also to those who see it on a terminal."""
+    """Return an equal JSON text in which no character controls a terminal or is invisible."""
     return _CONTROL.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
@@ -44,14 +44,14 @@ def is_terminal() -> bool:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a console of rich, as wide as the terminal is now."""
+    """Return a console of rich with the current width of the terminal."""
     from rich.console import Console
 
     return Console(stderr=stderr, width=shutil.get_terminal_size().columns, highlight=False, markup=False, emoji=False)
 
 
 def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool = True) -> None:
-    """Print items as rows; on a terminal, without columns that have no value and may be left out."""
+    """Print items as rows; on a terminal, optional columns without values are left out."""
     if not is_terminal():
         _print_plain(columns, items, with_heading=with_heading)
         return
@@ -100,11 +100,11 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
 
 
 def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
-    """Return the numbers of the columns that a width has room for, and of the others."""
+    """Return the numbers of the columns that fit into a width, and of the other columns."""
     chosen, left_out = [*range(len(columns))], list[int]()
 
     def needed(keep: int) -> int:
-        # Rather than folding others, columns go that matter little.
+        # Less important columns are left out before any other column is folded.
         folded = [columns[number].folds and keep > _RATHER_FOLDED for number in chosen]
         least = [
             min(widths[number], _FOLDED) if folds else widths[number]
@@ -124,12 +124,12 @@ def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
 
 
 def put(text: str, *, stderr: bool = False) -> None:
-    """Print lines, on stdout or stderr. Whatever comes from storage may be in them: a terminal obeys none of it."""
+    """Print lines to stdout or stderr, with escapes, because texts from storage can contain control characters."""
     print(printable(text, "\n\t"), file=sys.stderr if stderr else sys.stdout, flush=stderr)
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line on stderr, for people."""
+    """Print a line to stderr, for people."""
     if sys.stderr.isatty():
         console(stderr=True).print(printable(text, "\n"), style=style, soft_wrap=True)
     else:
@@ -137,7 +137,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def heading(text: str, style: str = "bold") -> None:
-    """Print the heading of what follows."""
+    """Print the heading of the next output."""
     if is_terminal():
         console().print(f"\n{printable(text)}", style=style)
     else:
@@ -151,7 +151,7 @@ def print_view(view: View) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names with values, one a line; those without a value are left out."""
+    """Print names with values, one per line; names without a value are left out."""
     shown = [(printable(name), printable(str(value), "\n")) for name, value in fields if value not in (None, "")]
     if not is_terminal():
         for name, value in shown:
@@ -169,7 +169,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def write_bytes(data: bytes | memoryview) -> None:
-    """Write UTF-8, or other bytes, to stdout, through the text stream where that has no bytes below it."""
+    """Write UTF-8 or other bytes to stdout; if stdout has no binary buffer, as text."""
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
         sys.stdout.write(bytes(data).decode(errors="backslashreplace"))
@@ -183,7 +183,7 @@ OnProgress: TypeAlias = "Callable[[Any], object] | None"
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[OnProgress]:
-    """Give the function that an operation calls with its progress; None where nobody looks."""
+    """Yield the function that an operation calls with its progress; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -204,7 +204,7 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
 
 
 def waiting(what: str) -> contextlib.AbstractContextManager[object]:
-    """Show that something goes on which cannot tell how far it is."""
+    """Show that an operation without a known progress is running."""
     if not sys.stderr.isatty():
         return contextlib.nullcontext()
     from rich.text import Text

@@ -1,1 +1,1 @@
-"""Migrating: the files of another program become a directory of ftfile by one record; nothing is copied."""
+"""Migration: one record adds the files of another program to an ftfile log, without copying them."""

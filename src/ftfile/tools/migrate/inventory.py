@@ -1,6 +1,6 @@
-"""The files in a directory of another program: those that count, and those that do not.
+"""The inventory of a directory that another program wrote: its committed files, and the files to leave out.
 
-The log of Spark's own file sink tells it, and the names of files of Flink, Kafka Connect and Malhar.
+The log of Spark's file sink lists the committed files. Flink, Kafka Connect and Malhar mark them by their names.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ DELTA_LOG = "_delta_log"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file whose rows do not count."""
+    """A file whose rows are not committed."""
 
     path: str  # relative to the directory
     size_bytes: int
     why: str
-    moved: bool = False  # plain readers would read it: a migration moves it below `_ftfile`
+    moved: bool = False  # plain readers would read it, so a migration moves it below `_ftfile`
 
 
 @dataclass(slots=True)
 class Inventory:
-    """The files of a directory as another program left them."""
+    """The files that another program left in a directory."""
 
     source: Source
-    files: list[FileInfo]  # that count
+    files: list[FileInfo]  # with committed rows
     left_out: list[LeftOut] = field(default_factory=list)
-    unfinished: list[LeftOut] = field(default_factory=list)  # that only the other program knows to count or not
+    unfinished: list[LeftOut] = field(default_factory=list)  # committed or not: only the other program's state shows it
     log: str | None = None  # directory of the other program's log
-    last_entry: int | None = None  # the newest batch or version in it
-    schema: str | None = None  # as the log has it
-    partition_by: tuple[str, ...] | None = None  # likewise
+    last_entry: int | None = None  # the newest batch or version in the log
+    schema: str | None = None  # from the log
+    partition_by: tuple[str, ...] | None = None  # from the log
 
 
 def is_hidden(path: str) -> bool:
-    """Return True for a path that Spark's readers pass over."""
+    """Return True for a path that Spark's readers ignore."""
     names = path.split("/")
     return any(name[0] == "." or (name[0] == "_" and "=" not in name) for name in names)
 
 
 def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
-    """Return all files but those of logs, by path.
+    """Return all files except files of logs, by path.
 
     Raises:
-        ConfigError: it is no directory, or a table or a checkpoint is below it.
-        NotAFile: a link is there, which is not followed.
+        ConfigError: the path is not a directory, or a table or a checkpoint is below it.
+        NotAFile: the directory contains a link to a file; such links are not followed.
     """
     try:
         entries = list_own(fs, "")
@@ -79,10 +79,10 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     while entries:
         for info in entries:
             if info.is_link and not info.is_directory:
-                fs.stat(info.path)  # whose error says that it is not followed
+                fs.stat(info.path)  # raises an error that names the link
         files |= {info.path: info for info in entries if not info.is_directory}
         below = {info.identity or info.path: info for info in entries if info.is_directory and info.path not in _OWN}
-        directories = [info.path for identity, info in below.items() if identity not in passed]  # loops of links end
+        directories = [info.path for identity, info in below.items() if identity not in passed]  # ends loops of links
         passed |= below.keys()
         _refuse_logs_below(directories)
         listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
@@ -123,7 +123,7 @@ def _refuse_others_below(files: Mapping[str, FileInfo]) -> None:
 
 
 def read_entry(fs: FileSystem, path: str) -> bytes:
-    """Return a file of another program's log; ConfigError for one of more than 512 MiB, of which no more is read."""
+    """Return a file of another program's log; raises `ConfigError`, without reading it all, if it exceeds 512 MiB."""
     try:
         return read_within(fs, path, FILE_BYTES_MAX)
     except CorruptData as error:
@@ -134,12 +134,12 @@ def read_entry(fs: FileSystem, path: str) -> bytes:
 
 
 _NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
-LENGTH_BYTES_MAX = 40  # of a file with the length of another
+LENGTH_BYTES_MAX = 40  # of a `.valid-length` file
 _AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 
 def entries_of(fs: FileSystem) -> dict[int, tuple[str, bool]]:
-    """Return the files of the log by batch, each with True if it stands for all before it, too."""
+    """Return the files of Spark's log by batch, each with True if it compacts all batches up to this one."""
     entries: dict[int, tuple[str, bool]] = {}
     for info in list_or_empty(fs, SPARK_LOG):
         match = _NAME.fullmatch(info.path.rpartition("/")[2])
@@ -151,10 +151,10 @@ def entries_of(fs: FileSystem) -> dict[int, tuple[str, bool]]:
 
 
 def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
-    """Return the files that the log names; all others were written by attempts that failed, or their entries expired.
+    """Return the files that the log names; other files come from failed attempts, or their entries expired.
 
     Raises:
-        ConfigError: the log is damaged, or a file that it names is not here as it was.
+        ConfigError: the log is damaged, or a file that it names is missing or was changed.
     """
     entries = entries_of(fs)
     if not entries:
@@ -215,7 +215,7 @@ def _entry(value: Any) -> tuple[str, str, int]:  # noqa: ANN401 - whatever JSON 
 
 
 def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
-    """Return the paths of files here, wherever they were when Spark wrote their URLs; ConfigError if one is gone."""
+    """Return each URL's path in this directory, also if the directory was moved; `ConfigError` if a file is missing."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
     base = next((base for path in plain.values() if (base := _base_of(path, listed_paths)) is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}
@@ -228,7 +228,7 @@ def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str,
 
 
 def _base_of(path: str, listed_paths: Collection[str]) -> str | None:
-    """Return the piece of a path in front of its shortest ending that is known."""
+    """Return the part of a path before its shortest suffix that is a listed path."""
     at = len(path)
     while (at := path.rfind("/", 0, at)) >= 0:
         if path[at + 1 :] in listed_paths:
@@ -236,13 +236,13 @@ def _base_of(path: str, listed_paths: Collection[str]) -> str | None:
     return None
 
 
-# BucketingSink's defaults are `_` and these; a job may have set the prefix to nothing.
+# The prefix is `_` by default, which a job can change to the empty text; the suffixes are BucketingSink's defaults.
 _BUCKETING = re.compile(r"(?P<directory>(?:.*/)?)_?(?P<name>[^/]+)\.(?P<state>in-progress|pending|valid-length)")
 _FILE_SINK = re.compile(r"(?P<directory>(?:.*/)?)\.(?P<name>[^/]+)\.inprogress\.[0-9a-fA-F-]+")
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# FileSink hides files by a dot until it has compacted them; Flink's tables do by `.uncompacted-`.
+# FileSink prefixes uncompacted files with a dot, and Flink's tables prefix them with `.uncompacted-`.
 _COMPACTING = re.compile(rf"(?:.*/)?(?:\.|compacted-)[^/]*-{_UUID}-\d+[^/]*(?<!\.crc)")
-# `topic+partition+start+end.ext` of its connector for HDFS, `topic+partition+start.ext` of that for S3.
+# The HDFS connector names files `topic+partition+start+end.ext`, and the S3 connector `topic+partition+start.ext`.
 _KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+(?P<end>\d+))?(?:\.[^/]+)?")
 _KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
 _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
@@ -255,17 +255,17 @@ _NOT_COMPACTED = (
 
 
 def is_named_by_flink(names: Iterable[str]) -> bool:
-    """Return True if a file is named as Flink's sinks name those that they have not finished."""
+    """Return True if a file has a name that Flink's sinks give to unfinished files."""
     return any(pattern.fullmatch(name) for name in names for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING))
 
 
 def is_named_by_apex(names: Iterable[str]) -> bool:
-    """Return True if a file is named as AbstractFileOutputOperator names one that it writes."""
+    """Return True if a file has the name of a file that AbstractFileOutputOperator is still writing."""
     return any(_APEX.fullmatch(name) for name in names)
 
 
 def is_named_by_kafka(names: Iterable[str]) -> bool:
-    """Return True if there are files that plain readers see, and all are named as Kafka Connect does."""
+    """Return True if there are visible files, and all of them have names of Kafka Connect."""
     visible = [name for name in names if not is_hidden(name) and not _KAFKA_TEMPORARY.fullmatch(name)]
     return bool(visible) and all(_KAFKA.fullmatch(name.rpartition("/")[2]) for name in visible)
 
@@ -276,7 +276,7 @@ def plain_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
 
 
 def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
-    """Return finished files of Flink's sinks; ConfigError if one is not as long as its `.valid-length` says."""
+    """Return the finished files of Flink's sinks; raises `ConfigError` if a length differs from `.valid-length`."""
     inventory = Inventory("flink", [])
     too_long: list[tuple[FileInfo, int]] = []
     for path, info in files.items():
@@ -306,9 +306,9 @@ def _may_be_uncompacted(path: str) -> bool:
 
 
 def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
-    """Return the length of a file that counts: the decimal number that Java's `writeUTF` wrote to `path`."""
+    """Return the length of a file's committed bytes: the decimal number that Java's `writeUTF` wrote to `path`."""
     content = fs.read(path, LENGTH_BYTES_MAX)
-    digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
+    digits = content[2:] if content[:1] == b"\0" else content  # after the two bytes with its own length
     if not digits.strip().isdigit() or len(content) > LENGTH_BYTES_MAX:
         raise ConfigError(f"{path!r} must contain a number of bytes, not {content[:40]!r}. Nothing was changed")
     length = int(digits)
@@ -323,7 +323,7 @@ def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
 
 
 def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
-    """Raise a ConfigError if files are longer than what counts of them: they are never changed here."""
+    """Raise a `ConfigError` if files have bytes after the committed ones, because a migration never changes files."""
     if not too_long:
         return
     examples = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
@@ -357,10 +357,10 @@ def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the committed files of one topic of Kafka Connect's HDFS or S3 sink.
 
     Raises:
-        ConfigError: a file has another name, there are several topics, or offsets are in two files of a directory.
+        ConfigError: a name is unknown, there are several topics, or two files of a directory share an offset.
     """
     inventory = Inventory("kafka-connect", [])
-    topics: dict[str, str] = {}  # with a file of each
+    topics: dict[str, str] = {}  # each with the path of one of its files
     strangers: list[str] = []
     ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
     for path, info in files.items():

@@ -1,4 +1,4 @@
-"""Migrating a directory: one record names the files of another program as they are."""
+"""The migration of a directory: one record names the unchanged files of another program."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# A query that is new to the log begins with the batch after those that Spark's log has.
+# If a query has no batch in ftfile's log yet, its first batch follows the last batch in Spark's log.
 _POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
 
 
@@ -55,20 +55,20 @@ _POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
 class MigrateReport:
     """The result of a migration, or of a dry run."""
 
-    version: int | None  # of its record; None if it is not recorded
+    version: int | None  # of the record; None if nothing is recorded
     source: str  # the program that wrote the files
     file_format: str
-    schema: str  # all columns, as the JSON of Spark
+    schema: str  # all columns, as Spark's JSON
     partition_by: tuple[str, ...]
-    files: int  # that count
+    files: int  # number of committed files
     rows: int
     size_bytes: int
-    left_out: tuple[LeftOut, ...]  # files whose rows do not count
+    left_out: tuple[LeftOut, ...]  # files whose rows are not committed
     moved_log: str | None  # directory of the other program's log, which is moved below `_ftfile`
-    query_id: str | None  # that goes on with ftfile's sink and the same checkpoint
-    last_batch: int | None  # of it that the files have
+    query_id: str | None  # the query that continues with ftfile's sink and the same checkpoint
+    last_batch: int | None  # the query's last batch in the files
     dry_run: bool = False  # nothing was changed
-    already_migrated: bool = False  # an earlier call recorded it, and this one recorded nothing
+    already_migrated: bool = False  # an earlier call recorded the migration, and this call recorded nothing
 
 
 def migrate(  # noqa: PLR0913 - all by name
@@ -88,31 +88,33 @@ def migrate(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> MigrateReport:
-    """Make a directory that another program wrote a directory of ftfile, by one record, and return its content.
+    """Convert a directory that another program wrote to a directory of ftfile, and return its content.
 
-    No file is copied or changed; each is read once. Stop the other program before. After an interruption, call it
-    again: it ends what was begun, and records nothing twice. `ftfile.undo_migration` undoes it.
+    One record names the files. No file is copied or changed, and each file is read once. Stop the other program before
+    the call. After an interruption, call it again: it completes the migration, and records nothing twice.
+    `ftfile.undo_migration` undoes the migration.
 
     Args:
-        path: of the directory.
-        from_: the program; by default found by logs and names.
-        file_format: by default by the ending of names.
-        schema: of the files: a `StructType`, its JSON, a `pyarrow.Schema`, or a text as in "id long, at timestamp".
+        path: the directory.
+        from_: the program; by default detected by logs and names.
+        file_format: by default derived from the extension of the names.
+        schema: of the files: a `StructType`, its JSON, a `pyarrow.Schema`, or a text such as "id long, at timestamp".
         partition_by: columns in the paths, outermost first, with their types, such as `{"day": "date"}`.
-        options: of the format, by the names of the sink's options, such as `header`.
-        checkpoint: of the stopped query that wrote to Spark's sink; ftfile's goes on with it.
-        leave_unfinished: leave out files that the program has not finished; else they are an error.
-        dry_run: read and check all, and change nothing.
-        confirm: called with the report before anything is changed, unless nothing is left to do; False ends it there.
+        options: of the format, with the names of the sink's options, such as `header`.
+        checkpoint: of the stopped query that wrote to Spark's sink, so that it can continue with ftfile's sink.
+        leave_unfinished: leave out files that the program has not finished; otherwise they raise an error.
+        dry_run: read and check all files, and change nothing.
+        confirm: called with the report before a change, unless there is nothing to do; if it returns False, the call
+            ends.
         threads: see `ftfile.compact`.
-        progress: likewise.
+        progress: see `ftfile.compact`.
         storage: see `ftfile.open`.
-        context: likewise.
+        context: see `ftfile.open`.
 
     Raises:
-        ConfigError: it is not certain which rows count, or an argument is wrong. Nothing was changed.
-        SchemaError: columns of files do not fit together. Likewise.
-        CommitError: as for a batch write, or the other program went on.
+        ConfigError: the committed rows are not certain, or an argument is wrong. Nothing was changed.
+        SchemaError: the columns of the files are not compatible. Nothing was changed.
+        CommitError: as for a batch write, or the other program continued to write.
     """
     fs = _open(os.fspath(path), dict(storage or {}), context)
     workers = Threads.of("migrate", threads, context)
@@ -149,9 +151,9 @@ def _migrate(fs: FileSystem, path: str, request: Request) -> MigrateReport:
 
 
 def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave_unfinished: bool) -> None:
-    """Raise a CommitError if files came, went or changed since they were listed, which takes as long as reading them.
+    """Raise a `CommitError` if files were added, deleted or changed since the listing.
 
-    What comes now would be left out in silence, and here nothing is changed yet.
+    Reading the files takes long, and a migration would silently leave out files that were added meanwhile.
     """
     now = take_inventory(fs, path, inventory.source, leave_unfinished=leave_unfinished)
     before, after = _listed(inventory), _listed(now)
@@ -164,13 +166,13 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
 
 
 def _listed(inventory: Inventory) -> dict[str, tuple[int, ...]]:
-    """Return the size of each file by its path; with it the time of its last change, for those that count."""
+    """Return the size of each file by path; for committed files also the modification time."""
     files = {info.path: (info.size_bytes, info.modified_ms) for info in inventory.files}
     return {**files, **{file.path: (file.size_bytes,) for file in inventory.left_out}}
 
 
 def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, left_out: Iterable[LeftOut]) -> None:
-    """Move aside what plain readers would read, and the other program's log, which is moved last of all."""
+    """Move the files that plain readers would read below `_ftfile`, and last the other program's log."""
     if log is not None:
         require_stopped(fs, log, last_entry, path)
     for file in left_out:
@@ -182,7 +184,7 @@ def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, le
 
 
 def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
-    """Return the query of a checkpoint, with the last batch that the files have, as author; or a batch write."""
+    """Return the author: the checkpoint's query with the last batch in the files, or a batch write."""
     job_id = context.ids.unique()
     if checkpoint is None:
         if inventory.source == "spark" and inventory.last_entry is not None:
@@ -239,7 +241,7 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
 
 
 def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> MigrateReport:
-    """Move aside what an interrupted migration has left in place, if anything, and return what it has recorded."""
+    """Complete an interrupted migration, if necessary, and return the recorded migration."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
     is_in_place = name is not None and is_foreign(log.fs, name)
@@ -272,7 +274,7 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
 def _recorded(
     head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], left_out: Sequence[LeftOut]
 ) -> MigrateReport:
-    """Return the report of a migration that is recorded, as a dry run's."""
+    """Return the report of a recorded migration, in the form of a dry run."""
     assert snapshot.schema is not None, "a migration records columns"
     adds = snapshot.adds.values()
     encoding = head.definitions[head.encoding or ""]

@@ -1,4 +1,4 @@
-"""Dates and times in files that are other values, or none, to other readers."""
+"""Checks that reject dates and times that other readers return as different values, or not at all."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 _DAY_US = 86_400_000_000
 _SPARK_VERSION = b"org.apache.spark.version"
 _SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
-_FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
-_SPARK_RECORD = "topLevelRecord"  # root of its Avro files; so is ours, which have no version either
-_HIVE_SCHEMA = " hive_schema "  # root of its Parquet files
+_FIRST_WITHOUT_LEGACY = b"3.1.0"  # Spark 3.0 still writes INT96 in the Julian calendar
+_SPARK_RECORD = "topLevelRecord"  # root of Avro files of Spark; also of ftfile, which writes no version either
+_HIVE_SCHEMA = " hive_schema "  # root of Hive's Parquet files
 _HIVE_TIME_ZONE = b"writer.time.zone"
-_HIVE_PROLEPTIC = (b"writer.date.proleptic", b"writer.proleptic")  # of Parquet and of Avro
+_HIVE_PROLEPTIC = (b"writer.date.proleptic", b"writer.proleptic")  # in Parquet and in Avro
 _FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
-# Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
+# Spark converts earlier times differently, because Java's older classes have other offsets of time zones.
 _FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
 
 
 def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
-    """Return True if old dates or times in a file of this format may be stored by the Julian calendar."""
+    """Return True if a file of this format may store old dates or times in the Julian calendar."""
     if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
         return False
     if name == "parquet":
         footer = pq.read_metadata(file)
         metadata = footer.metadata or {}
-        # The schema's only name in Arrow is in its text, in front of the columns.
+        # Arrow shows the name of the schema only in this text, before the columns.
         is_hive = _HIVE_SCHEMA in str(footer.schema).partition("{")[0]
         return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
     if name == "avro":
         metadata = read_metadata(file)
         root = json_value(metadata[b"avro.schema"]).get("name")
         return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
-    # Spark and Hive store them so; only the library in C++ never does.
+    # Spark and Hive write ORC in the Julian calendar; only the C++ library never does.
     return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
 
 
@@ -59,13 +59,13 @@ def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
 
 
 def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
-    # Only some of its versions say by which calendar they write; Avro of one that does not may be anybody's.
+    # Only some versions of Hive record the calendar. Avro files without it can come from any program.
     is_hive = is_hive or _HIVE_TIME_ZONE in metadata or any(key in metadata for key in _HIVE_PROLEPTIC)
     return is_hive and all(metadata.get(key) != b"true" for key in _HIVE_PROLEPTIC)
 
 
 def refuse_old_times(batch: pa.RecordBatch) -> None:
-    """Raise a SchemaError if a date or time is so old that it depends on the calendar."""
+    """Raise a `SchemaError` if a date or time is so old that its value depends on the calendar."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         for leaf in leaves(column):
             first = _first(leaf.type)
@@ -78,7 +78,7 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
 
 
 def _first(kind: pa.DataType) -> pa.Scalar | None:
-    """Return the first value that is the same in all calendars; None for types that no writer converts."""
+    """Return the first value that is equal in all calendars; None for types that no writer converts."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -87,7 +87,7 @@ def _first(kind: pa.DataType) -> pa.Scalar | None:
 
 
 def refuse_times_beyond_a_day(batch: pa.RecordBatch) -> None:
-    """Raise a SchemaError if a TIME is not of one day: readers take it for another time."""
+    """Raise a `SchemaError` if a TIME is outside of one day, because readers return another time for it."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         for leaf in leaves(column):
             if not pa.types.is_time64(leaf.type):

@@ -1,4 +1,4 @@
-"""Foreign files read once, whole: their columns in Spark's types, and the facts that the log keeps."""
+"""The reading of foreign files, each once and completely: columns in Spark's types, and facts for the log."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EACH_KIND = (
     "Rewrite the files of one kind, or move them to a separate directory and migrate each directory. If a schema was "
     "given, give one that fits. Nothing was changed"
 )
-# A name as SQL has it, in backticks if it has others than letters, and a type; then the next column, or the end.
+# A SQL name, in backticks if it contains more than letters, and a type; then the next column, or the end.
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+([^`,(]+(?:\([^()]*\))?)\s*(?:,|$)")
 _SIMPLE = re.compile(r"([a-z_]+)\s*(\([\d\s,]*\))?", re.IGNORECASE)
 _WIDENED = {
@@ -65,7 +65,7 @@ _WIDENED = {
 
 
 def given_schema(schema: object) -> str:
-    """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
+    """Return the JSON of a schema in one of the forms that `migrate` accepts; `SchemaError` if it cannot be stored."""
     if isinstance(schema, Mapping):
         text = _struct([_field(name, kind) for name, kind in schema.items()])
     elif isinstance(schema, pa.Schema):
@@ -81,7 +81,7 @@ def given_schema(schema: object) -> str:
 
 
 def _parsed(text: str) -> str:
-    """Return the JSON of a schema like `id long, `a name` string`; a backtick in a name is doubled."""
+    """Return the JSON of a schema such as `id long, `a name` string`; a backtick in a name is doubled."""
     fields: list[dict[str, Any]] = []
     position = 0
     while position < len(text) or not fields or text.rstrip().endswith(","):
@@ -95,7 +95,7 @@ def _parsed(text: str) -> str:
 
 
 def _field(name: str, kind: str) -> dict[str, Any]:
-    """Return a column of a simple type of SQL as JSON."""
+    """Return a column of a simple SQL type as JSON."""
     match = _SIMPLE.fullmatch(kind.strip())
     if match is None:
         raise _not_simple(f"{quoted_name(name)} {kind}")
@@ -120,8 +120,8 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
     """Return the JSON of the columns of a file of a `SELF_DESCRIBING` format, as Spark reads them.
 
     Raises:
-        SchemaError: a column has no type of Spark's, or not every reader takes its values alike.
-        CorruptData: it is no file of this format.
+        SchemaError: a column has no Spark type, or readers disagree about its values.
+        CorruptData: the file does not have this format.
     """
     try:
         return as_nullable(_READERS[name](file))
@@ -166,7 +166,7 @@ _READERS: dict[str, Any] = {
 
 
 def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
-    """Return columns in Spark's types; local times of the `instants` are in UTC."""
+    """Return columns in Spark's types; local times of the columns `instants` are in UTC."""
     return pa.schema(
         [
             pa.field(field.name, map_leaf_types(field.type, _instant if field.name in instants else _leaf))
@@ -180,7 +180,7 @@ def _instant(kind: pa.DataType) -> pa.DataType:
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
-    """Return the type of Spark's that has all values of another one; the same type if there is none."""
+    """Return the Spark type that contains all values of another type; the same type if it is missing."""
     if pa.types.is_dictionary(kind):
         return _leaf(kind.value_type)
     if pa.types.is_timestamp(kind):
@@ -193,15 +193,15 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
 
 
 def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:
-    """Return the columns of all files: those of `user_schema`, or all there are, numbers in the wider type.
+    """Return the columns of all files: the columns of `user_schema`, or else all columns, numbers in the wider type.
 
     `files` has the path of one file for each schema.
 
     Raises:
-        SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
+        SchemaError: types are not compatible, names differ only by case, or `user_schema` lacks a column of a file.
     """
     merged: dict[str, pa.DataType] = {}
-    columns: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
+    columns: dict[str, tuple[str, str, str]] = {}  # by the name in lower case: name, type, and the origin of both
     if user_schema is not None:
         merged = {field.name: field.type for field in arrow_schema(user_schema)}
         columns = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(user_schema).items()}
@@ -230,13 +230,13 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
 
 
 def without_columns(schema: str, names: Iterable[str]) -> str:
-    """Return a schema without the columns that paths have, by name, case aside."""
+    """Return a schema without the columns in paths; names are compared without case."""
     left_out = {name.lower() for name in names}
     return spark_schema_json(pa.schema([field for field in arrow_schema(schema) if field.name.lower() not in left_out]))
 
 
 def joined(in_files: str, in_paths: str | None) -> str:
-    """Return all columns: those in files, then those in paths."""
+    """Return all columns: first the columns in files, then the columns in paths."""
     if in_paths is None:
         return in_files
     return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
@@ -244,31 +244,31 @@ def joined(in_files: str, in_paths: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """The facts that reading a file shows."""
+    """The properties of a file that reading it returns."""
 
     checksum: str
-    plain_bytes: int  # without its compression as a whole
+    plain_bytes: int  # after decompression of the whole file
     filters: tuple[str, ...]
-    schema: str  # of the columns in it, as Spark's JSON
+    schema: str  # of the columns in the file, as Spark's JSON
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Work[FileInfo, FileFacts]):
-    """Reads files of a format as ftfile's readers will."""
+    """Reads files of a format in the same way as ftfile's readers."""
 
     definition: Mapping[str, Any]  # of the format, as in the log
-    schema: str | None  # of files that do not tell their columns
+    schema: str | None  # of files that do not contain their columns
 
     def size_of(self, piece: FileInfo) -> int:
         """Return the length of a file."""
         return piece.size_bytes
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[FileInfo]) -> Iterator[FileFacts]:
-        """Yield what is in each file.
+        """Yield the facts of each file.
 
         Raises:
-            ConfigError: one cannot be read by ftfile, or was changed since it was listed.
+            ConfigError: ftfile cannot read a file, or a file was changed since the listing.
             StorageError: the store failed.
         """
         for info in pieces:
@@ -296,7 +296,7 @@ class Reading(Work[FileInfo, FileFacts]):
             )
 
         def plain() -> BinaryIO:
-            # Closing it leaves the file open, which is read again.
+            # Closing this object must not close the file, which is read several times.
             stored = as_file(RangeFile(info.path, length, file.read_at))
             if not chain.filters and not isinstance(file_format, LineFormat):
                 return stored
@@ -336,5 +336,5 @@ def _plain_pieces(file: InputFile, chain: Chain) -> Iterator[bytes]:
 def _in_memory(decoded: BinaryIO, path: str) -> BinaryIO:
     with decoded:
         plain = io.BytesIO(decoded.read())
-    plain.name = path  # what errors call it
+    plain.name = path  # the name in error messages
     return plain

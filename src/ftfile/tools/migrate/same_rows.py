@@ -1,4 +1,4 @@
-"""The comparison of the rows that ftfile's own format and Spark read from lines of another program."""
+"""The comparison of the rows that ftfile's format and Spark read from text files of another program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileInfo, InputFile
 
 
-COMPARED = frozenset({"json", "csv", "text"})  # readers of other formats compare their bytes or types
+COMPARED = frozenset({"json", "csv", "text"})  # readers of other formats compare bytes or types
 
 
 class SparkRows:
@@ -30,7 +30,7 @@ class SparkRows:
         self._found = FingerprintAccumulator("strong")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows that ftfile's format read."""
+        """Add rows that ftfile's format has read."""
         self._found.update(batch)
 
     def require_same(
@@ -41,11 +41,11 @@ class SparkRows:
         schema: pa.Schema,
         definition: Mapping[str, Any],
     ) -> None:
-        """Read the file as the reader of foreign files does, whose values are those of Spark.
+        """Compare with the rows of the reader of foreign files, which returns the same values as Spark.
 
         Raises:
-            SchemaError: its rows differ from the rows that were added.
-            SourceError: it has a record that cannot be read.
+            SchemaError: the rows differ from the added rows.
+            SourceError: a record cannot be read.
         """
         expected = FingerprintAccumulator("strong")
         for batch in _rows_as_spark(file, info, filters, schema, definition):
@@ -62,7 +62,7 @@ class SparkRows:
 def _rows_as_spark(
     file: InputFile, info: FileInfo, filters: tuple[str, ...], schema: pa.Schema, definition: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
-    # The reader compares no fingerprint: the caller has read the same bytes.
+    # `head` and `tail` are empty, so the reader compares no fingerprint: the caller has read the same bytes.
     planned = Range(
         path=info.path,
         start=0,

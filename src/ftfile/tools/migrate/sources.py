@@ -1,4 +1,4 @@
-"""The programs whose directories are migrated: which one it is, and its files; and the log of a Delta table."""
+"""The programs whose directories can be migrated, the detection of the program, and the log of a Delta table."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
-# Of what a table may need its readers to know, what changes nothing about rows unless a file uses it.
+# Reader features that do not change rows unless a file uses them.
 _KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 _COLUMNS = ("add", "metaData", "protocol")
 
 
 class _File(NamedTuple):
-    """A file of the table, with the rows that its deletion vector leaves."""
+    """A file of the table with its deletion vector."""
 
     path: str
     vector_id: tuple[Any, ...] | None
 
 
 def commits_of(fs: FileSystem) -> dict[int, str]:
-    """Return the files of the log by version."""
+    """Return the files of Delta's log by version."""
     names = ((_COMMIT.fullmatch(info.path.rpartition("/")[2]), info.path) for info in list_or_empty(fs, DELTA_LOG))
     return {int(match[1]): path for match, path in names if match is not None}
 
 
 def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
-    """Return the files of the newest version; others belong to older ones, or to no version.
+    """Return the files of the newest version; other files belong to older versions, or to no version.
 
     Raises:
-        ConfigError: the log is damaged, a file is not here as it was, or readers must know more than which files count.
+        ConfigError: the log is damaged, a file is missing or was changed, or the table requires an unsupported feature.
     """
     commits = commits_of(fs)
     if not commits:
@@ -100,7 +100,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
 
 
 def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the adds of the newest version by path, and its protocol and metadata."""
+    """Return the adds of the newest version by path, and the table's protocol and metadata."""
     adds: dict[_File, Any] = {}
     described: dict[str, Any] = {}
     checkpoint, parts = _checkpoint(fs, newest)
@@ -119,7 +119,7 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
             for line in read_entry(fs, commits[version]).splitlines():
                 if line.strip():
                     _apply(json_value(line), adds, described)
-        described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # missing ones are damage
+        described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # a missing field is damage
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise ConfigError(
             f"{DELTA_LOG!r} is damaged ({error!r}): restore it from a copy. Nothing was changed"
@@ -128,7 +128,7 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
 
 
 def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
-    """Return the version of the newest whole checkpoint, and its files; -1 for none."""
+    """Return the version and the files of the newest complete checkpoint; -1 without checkpoints."""
     checkpoints: dict[tuple[int, int], list[str]] = {}
     for info in list_or_empty(fs, DELTA_LOG):
         match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])
@@ -153,7 +153,8 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
 def _apply(action: Mapping[str, Any], adds: dict[_File, Any], described: dict[str, Any]) -> None:
     for name, text in action.items():
         if name in {"add", "remove"}:
-            # A new deletion vector removes the file with the old one, in any order of lines.
+            # A new deletion vector is an add of the file with it, and a remove of the file with the old one, in any
+            # order.
             if not isinstance(text["path"], str):
                 raise TypeError(f"a path is {text['path']!r:.40}")
             file = _File(text["path"], _vector_id(text.get("deletionVector")))
@@ -166,7 +167,7 @@ def _apply(action: Mapping[str, Any], adds: dict[_File, Any], described: dict[st
 
 
 def _vector_id(descriptor: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    # Checkpoints have all fields of it, and commits leave out those that are null.
+    # Checkpoints contain all fields of a descriptor; commits omit fields that are null.
     if descriptor is None:
         return None
     return tuple(descriptor.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
@@ -217,14 +218,14 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
 
 
 class Program(NamedTuple):
-    """A program that wrote a directory, and how its files are counted.
+    """A program that wrote a directory, and the functions that find its committed files.
 
     Attributes:
-        name: as `from_` has it.
-        take: returns the files of a directory that count, given all of them.
-        is_named_so: returns True if names of files tell that they are of this program.
-        log: the directory of its log, which tells the program by itself.
-        list_entries: returns what is in the log, by batch or version.
+        name: the value of `from_`.
+        take: returns the committed files of a directory from all its files.
+        is_named_so: returns True if names of files identify the program.
+        log: the directory of the program's log, which identifies the program.
+        list_entries: returns the entries of the log by batch or version.
     """
 
     name: Source
@@ -234,7 +235,7 @@ class Program(NamedTuple):
     list_entries: Callable[[FileSystem], Mapping[int, object]] = lambda _: {}
 
 
-# The first one whose names these are has written them.
+# The order matters: `detect` returns the first program whose names match.
 _TABLE = (
     Program("spark", spark_files, log=SPARK_LOG, list_entries=entries_of),
     Program("delta", delta_files, log=DELTA_LOG, list_entries=commits_of),
@@ -248,12 +249,12 @@ _BY_LOG = {program.log: program for program in _TABLE if program.log is not None
 
 
 def detect(names: Iterable[str]) -> Program:
-    """Return the program whose files these are, by their names; plain files if none is known."""
+    """Return the program whose names the files have; plain files if the names of no other program match."""
     return next(program for program in _TABLE if program.is_named_so(names))
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
-    """Return the files that count by the program that wrote them; for ConfigError see `migrate`."""
+    """Return the committed files of the program that wrote the directory; for `ConfigError` see `migrate`."""
     if from_ != "auto" and from_ not in PROGRAMS:
         names = ", ".join(("auto", *PROGRAMS))
         raise ConfigError(f"{from_!r} is not a known program: --from, in Python from_=, takes {names}")
@@ -265,7 +266,7 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
         )
     logged = _BY_LOG[logs[0]] if logs else None
     if logged is None:
-        list_new_directory(fs, url)  # which refuses other tables
+        list_new_directory(fs, url)  # raises an error for other tables
     elif from_ not in {"auto", logged.name}:
         raise ConfigError(
             f"path={url!r} has {logged.log}, which lists the committed files: give --from {logged.name}, in Python "
@@ -299,9 +300,9 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
 
 
 def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
-    """Raise a CommitError if the other program has gone on since its log was read."""
+    """Raise a `CommitError` if the other program has added entries to its log since the log was read."""
     newest = max(_BY_LOG[name].list_entries(fs), default=None)
-    # Of a log that is moved in part, the newest entries are gone.
+    # If a migration was interrupted while it moved the log, the newest entries are missing.
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
             f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its writer "
@@ -313,12 +314,12 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
 def still_there(
     fs: FileSystem, source: Source, live: Container[str | None], *, leave_unfinished: bool
 ) -> list[LeftOut]:
-    """Return files that plain readers see, and none counts, after an interruption; ConfigError for unfinished ones."""
+    """Return uncommitted files that an interrupted migration left visible; `ConfigError` for unfinished files."""
     files = list_foreign(fs)
     if PROGRAMS[source].log is not None:
         infos = [info for path, info in files.items() if path not in live and not is_hidden(path)]
         return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in infos]
-    # Those whose name alone tells it; others may have come since.
+    # Only the names decide here. Other uncommitted files can have been added since the interruption.
     inventory = PROGRAMS[source].take(fs, files)
     inventory.unfinished = [file for file in inventory.unfinished if file.moved]
     _leave_out_unfinished(inventory, leave=leave_unfinished)

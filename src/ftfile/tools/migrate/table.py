@@ -1,4 +1,4 @@
-"""The files of another program as adds of the log, with the definitions by which they are read."""
+"""The part of a migration's record: an add for each file, and the definitions that readers need."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# By the ending of a name.
+# By file extension.
 _FORMATS = {name: name for name in FORMATS if name != "binary"}
 _FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
-# The last group is as long as what makes a name of ftfile's unique.
+# The last group has the length of the unique part of ftfile's names.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
 _TEXT = "value string"
 
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Statements and wishes of users, and those who read the files; see `migrate`."""
+    """The arguments of `migrate`, and the workers that read the files."""
 
     from_: str
     file_format: str | None
@@ -86,7 +86,7 @@ class Request:
 
 
 def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, request: Request) -> Table:
-    """Read all files that count, and return their part of a record.
+    """Read all committed files, and return their part of a record.
 
     Raises:
         ConfigError, SchemaError: see `migrate`.
@@ -104,7 +104,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     definition = {"name": name} if config is None else config.encoding["format"]
     facts = _read_all(fs, inventory.files, Reading(definition, in_files), request)
     file_schemas = {fact.schema: without_columns(fact.schema, columns) for fact in facts}
-    first: dict[str, str] = {}  # file of each schema
+    first: dict[str, str] = {}  # one file for each schema
     for info, fact in zip(inventory.files, facts, strict=True):
         first.setdefault(file_schemas[fact.schema], info.path)
     merged = merged_schema(first, in_files)
@@ -126,7 +126,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
 
 
 def _format_of(files: Sequence[FileInfo]) -> str:
-    first: dict[str, str] = {}  # file of each format
+    first: dict[str, str] = {}  # one file for each format
     for info in files:
         first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
     if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
@@ -145,7 +145,7 @@ def _format_of(files: Sequence[FileInfo]) -> str:
 
 
 def _plain_ending(path: str) -> str:
-    """Return the ending of a name, before that of a compression as a whole."""
+    """Return the extension of a name, before the extension of a compression of the whole file."""
     pieces = path.rpartition("/")[2].lower().split(".")[1:]
     if pieces and filters_of_name(path):
         pieces.pop()
@@ -153,7 +153,7 @@ def _plain_ending(path: str) -> str:
 
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
-    """Return the columns that all paths have, outermost first; ConfigError if paths have different ones."""
+    """Return the columns in the paths, outermost first; `ConfigError` if paths have different columns."""
     example_paths: dict[tuple[str, ...], str] = {}
     for info in files:
         example_paths.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
@@ -171,7 +171,7 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
 def _typed_columns(
     columns: tuple[str, ...], inventory: Inventory, partition_by: Mapping[str, str] | None
 ) -> str | None:
-    """Return the schema of the columns in the paths, None for none; ConfigError if types are missing, or too many."""
+    """Return the schema of the columns in paths; None without columns. `ConfigError` if types do not match them."""
     if inventory.partition_by is not None and inventory.schema is not None:
         table_schema = arrow_schema(inventory.schema)
         return spark_schema_json(partition_schema(table_schema, columns)) if columns else None
@@ -184,7 +184,7 @@ def _typed_columns(
 
 
 def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, str]) -> ConfigError:
-    """Return the error for columns in paths, such as that of one file, whose types are not those that were given."""
+    """Return the error for columns in paths (as in this example path) that differ from the columns with given types."""
     if not columns:
         return ConfigError(
             f"no path contains partition columns, for example {path!r}: omit the type of {', '.join(types)} "
@@ -221,7 +221,7 @@ def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
 
 
 def _given_columns(name: str, inventory: Inventory, schema: object, columns: Iterable[str]) -> str | None:
-    """Return the columns in files as the user or a log gives them; None where files tell."""
+    """Return the columns in files from the user or a log; None if the files contain their schema."""
     if schema is None and inventory.schema is not None:
         schema = inventory.schema
     if schema is None and name == "text":
@@ -254,7 +254,7 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
             advice = "For migrate, give another type with --partition-by, in Python partition_by="
             raise ConfigError(f"{error}. {advice}") from error
         for name, value in values.items():
-            if str(value) != str(expected[name]):  # the texts of NaN are equal
+            if str(value) != str(expected[name]):  # NaN is not equal to NaN, but their texts are equal
                 raise ConfigError(
                     f"the directory {directory!r} has {value.as_py()!r} for column {name!r}, and Spark reads "
                     f"{expected[name].as_py()!r}: give another type with --partition-by, in Python partition_by="
@@ -272,14 +272,18 @@ def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, request:
 
 
 def _origin(author: Author) -> Origin:
-    """Return the origin of all files: of a query, its last batch, as which followers read them."""
+    """Return the origin of all files; for a query, it is the last batch, so followers read all files as that batch."""
     if isinstance(author, StreamAuthor):
         return Origin(author.query_id, author.batch_id, author.batch_id)
     return Origin(author.job_id, 0, 0)
 
 
 def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique: str) -> Add:
-    """Return the add of a file; where a UUID is in its name, as Spark makes them, the id tells that it is unique."""
+    """Return the add of a file.
+
+    If its name contains a UUID, as Spark's names do, the id begins with the UUID's last group. This marks the name as
+    unique.
+    """
     uuids = _UUID.findall(info.path.rpartition("/")[2])
     add_id = uuids[-1] + unique[len(uuids[-1]) :] if uuids else unique
     return Add(

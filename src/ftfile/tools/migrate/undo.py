@@ -1,4 +1,4 @@
-"""Undoing a migration before the first new commit; files moved out of the way of plain readers are put back."""
+"""The undoing of a migration before the next commit, and the moves of files that plain readers must not see."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Begins the reason of each file in the quarantine that an undo puts back.
+# The reason of a file in quarantine begins with this text if `undo_migration` must move the file back.
 REASON = "migrated without it: "
 _ENDING = ".migrated"
 _NOTE_ADVICE = "Restore the note from a copy, or move it and its file out of the quarantine, then undo again"
 
 
 def move_log(fs: FileSystem, log: str) -> None:
-    """Move the other program's log below `_ftfile`, its newest entry first; repeatable.
+    """Move the other program's log below `_ftfile`, newest entry first. Idempotent.
 
-    Until the last one is moved, that program's readers see an older version. Directories are not renamed: not every
-    store can, and the files are few and small.
+    Until the last entry is moved, that program's readers see an older version. Entries are moved one by one, because
+    not every store can rename a directory, and the files are few and small.
     """
     moved = walk(fs, log)
     _make_directories(fs, {f"{layout.MIGRATED}/{layout.parent(path)}" for path in moved})
-    # Without its commits a table is none, and a second call would not find it: the first commit is moved last of all.
+    # Without commits, a directory is not a Delta table, and a second call would not find it. So the first commit is
+    # last.
     last = min((path for path in moved if path.endswith(".json")), default=None)
     for path in sorted(moved, key=lambda path: (path != last, path), reverse=True):
         _move(fs, path, _hidden(path))
@@ -48,7 +49,7 @@ def move_log(fs: FileSystem, log: str) -> None:
 
 
 def put_back(fs: FileSystem) -> tuple[str, ...]:
-    """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
+    """Move all hidden files back, and return their paths. Idempotent. `NameCollision` if another file has the path."""
     back: list[str] = []
     hidden_files = [path for path, info in walk(fs, layout.MIGRATED).items() if not info.is_link]
     moved = {path: _place_before(path) for path in hidden_files}
@@ -58,7 +59,7 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
         back.append(target)
     for note, target in _notes(fs).items():
         hidden = note.removesuffix(".origin") + ".quarantined"
-        with contextlib.suppress(NotFound):  # a note without its file: the move was tried again
+        with contextlib.suppress(NotFound):  # the file of this note is missing: its move was retried
             _move(fs, hidden, target)
             back.append(target)
     _sync(fs, {above for path in back for above in layout.ancestors(layout.parent(path))})
@@ -66,19 +67,19 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
 
 
 def _hidden(path: str) -> str:
-    """Return where a file of the other program's log is hidden."""
+    """Return the path below `_ftfile` for a file of the other program's log."""
     directory, _, name = path.rpartition("/")
     return f"{layout.MIGRATED}/{directory}/_{name}{_ENDING}"
 
 
 def _place_before(hidden: str) -> str:
-    """Return the place of a hidden file before it was moved."""
+    """Return the path of a hidden file before its move."""
     directory, _, name = hidden.removeprefix(f"{layout.MIGRATED}/").rpartition("/")
     return f"{directory}/{name.removeprefix('_').removesuffix(_ENDING)}"
 
 
 def foreign_in_quarantine(fs: FileSystem) -> list[str]:
-    """Return the files in the quarantine that no migration has put there."""
+    """Return the files in quarantine that no migration moved there."""
     moved_files = {note.removesuffix(".origin") for note in _notes(fs)}
     paths = (info.path for info in list_or_empty(fs, layout.QUARANTINE))
     return [
@@ -111,7 +112,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
         fs.rename(source, target)
     except AlreadyExists as error:
         if _is_copy(fs, source, target):
-            # A store without a rename copied it, and the process died.
+            # A store without atomic rename copied the file, and the process died before it deleted the source.
             delete_file(fs, source)
             return
         raise NameCollision(
@@ -121,7 +122,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
 
 
 def _make_directories(fs: FileSystem, directories: Iterable[str]) -> None:
-    """Make directories with durable names: a file whose move is durable is lost if its directory's name is not."""
+    """Create directories with durable names: a durable move is lost if the name of its directory is not durable."""
     for directory in sorted(directories):
         fs.make_directories(directory)
         _sync(fs, layout.ancestors(directory)[1:])
@@ -133,7 +134,7 @@ def _is_copy(fs: FileSystem, source: str, target: str) -> bool:
 
 
 def remove_empty(fs: FileSystem, directory: str) -> None:
-    """Remove a directory and those in it, unless a file is there."""
+    """Remove a directory and its subdirectories if they contain no files."""
     for info in list_or_empty(fs, directory):
         if info.is_directory and not info.is_link:
             remove_empty(fs, info.path)
@@ -149,7 +150,7 @@ def _sync(fs: FileSystem, directories: Iterable[str]) -> None:
 
 _log = get_logger(__name__)
 
-# The record after the one of the migration, which is the first.
+# The migration is version 0, so the next record is version 1.
 _LAST = layout.record_path(1)
 
 
@@ -157,7 +158,7 @@ _LAST = layout.record_path(1)
 class UndoReport:
     """The result of undoing a migration, or of a dry run."""
 
-    put_back: tuple[str, ...]  # files, relative to the directory, that are where they were before; none in a dry run
+    put_back: tuple[str, ...]  # files, relative to the directory, that were moved back; none in a dry run
     dry_run: bool = False  # nothing was changed
 
 
@@ -168,20 +169,20 @@ def undo_migration(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> UndoReport:
-    """Make a migrated directory what it was before, with the log of the other program; return what was moved back.
+    """Restore a migrated directory and the log of the other program, and return the files that were moved back.
 
-    This is possible until the first commit after the migration, of rows or of maintenance. Stop what writes to the
-    directory before: a commit that comes while it is undone fails. After an interruption, call it again.
+    This is possible until the first commit after the migration, whether of rows or of maintenance. Stop all writers of
+    the directory before the call: a concurrent commit fails. After an interruption, call it again.
 
     Args:
-        path: of the directory.
+        path: the directory.
         dry_run: change nothing, and only check that the migration can be undone.
         storage: see `ftfile.open`.
-        context: likewise.
+        context: see `ftfile.open`.
 
     Raises:
-        ConfigError: the directory was not migrated, or something was committed since; nothing was changed.
-        NameCollision: another program has written where a file was; once that is moved away, it goes on.
+        ConfigError: the directory was not migrated, or there is a later commit; nothing was changed.
+        NameCollision: another program has created a file at a former path: move that file away and call again.
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
     with file_as_config_error(CommitLog(fs), os.fspath(path)):
@@ -197,7 +198,7 @@ def undo_migration(
         return UndoReport((), dry_run=True)
     if not is_begun:
         try:
-            # From here on, nobody can commit or read.
+            # After this record, no process can commit or read.
             fs.create_exclusive(_LAST, UNDONE_RECORD)
         except AlreadyExists:
             raise ConfigError(_TOO_LATE.format(path=os.fspath(path), version=1)) from None
@@ -232,7 +233,7 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
 
 
 def _delete_log(fs: FileSystem) -> None:
-    """Delete all below `_ftfile`, last of all the record that ends the log."""
+    """Delete everything below `_ftfile`, and last the record that ends the log."""
     for path in walk(fs, layout.META):
         if path != _LAST:
             delete_file(fs, path)

@@ -1,1 +1,1 @@
-"""Metrics of directories: for Prometheus, for OpenTelemetry, and as lines of the log."""
+"""Metrics of directories for Prometheus, for OpenTelemetry, and as lines in the log."""

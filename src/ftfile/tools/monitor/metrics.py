@@ -1,4 +1,4 @@
-"""Every metric, as docs/monitoring.md has them, and its values, kept so that a scrape waits for no storage."""
+"""The metrics of docs/monitoring.md, and their values in memory, so that a scrape does not wait for storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-# Of times, in seconds: from a small commit on a disk to a batch on a slow store.
+# Bounds of times, in seconds: from a small commit on a disk to a batch on a slow store.
 BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -20,24 +20,24 @@ class Metric(NamedTuple):
     """A row of the table of metrics."""
 
     kind: Literal["counter", "gauge", "histogram"]
-    name: str  # as Prometheus has it: the unit, and `_total` for a counter, at its end
+    name: str  # in Prometheus' form: ends with the unit, and a counter with `_total`
     labels: tuple[str, ...]
     help: str
-    of: str = ""  # the value, such as `version.rows`, of a subject of `values_of`; empty where other code sets it
+    of: str = ""  # the subject and field of `values_of`, such as `version.rows`; empty if other code sets the value
 
     @property
     def base_name(self) -> str:
-        """Return the name without `_total`, as Prometheus' clients want it."""
+        """Return the name without `_total`, as Prometheus' client library requires it."""
         return self.name.removesuffix("_total")
 
     @property
     def unit(self) -> str:
-        """Return the unit as OpenTelemetry writes it; 1 for numbers of things."""
+        """Return the unit in OpenTelemetry's form; 1 for counts."""
         return {"seconds": "s", "bytes": "By"}.get(self.base_name.rpartition("_")[2], "1")
 
     @property
     def dotted_name(self) -> str:
-        """Return the name as OpenTelemetry has it, without the unit."""
+        """Return the name in OpenTelemetry's form, without the unit."""
         name = self.base_name if self.unit == "1" else self.base_name.rpartition("_")[0]
         return name.replace("_", ".", 1)
 
@@ -174,10 +174,10 @@ METRICS = {metric.name: metric for metric in _TABLE}
 
 
 def values_of(**subjects: object) -> Iterator[tuple[Metric, Any]]:
-    """Yield the metrics of these subjects with their values: `values_of(head=facts)`; a subject that is None has none.
+    """Yield the metrics of subjects with their values: `values_of(head=facts)`; a subject of None is ignored.
 
-    The subjects are `head`, a `HeadFacts`, or of a commit `version`, its `metrics`, the same as `tasks` if tasks wrote
-    it, and `last`, the times of the commit before.
+    The subjects are `head`, a `HeadFacts`, and the subjects of a commit: `version`, its `metrics`, the same object as
+    `tasks` if tasks wrote the version, and `last`, the times of the previous commit.
     """
     for metric in _TABLE:
         subject, _, name = metric.of.partition(".")
@@ -192,17 +192,18 @@ Labels = tuple[str, ...]
 class Distribution:
     """The times of a histogram."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))  # by bucket, the last without end
+    # by bucket; the last bucket has no upper bound
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one time."""
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.sum_s += seconds
 
 
 class Tally:
-    """Values by metric and labels. Safe for threads."""
+    """Values by metric and labels. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -213,13 +214,13 @@ class Tally:
         self.observers: list[Callable[[str, Labels, float], object]] = []  # called for each time of a histogram
 
     def add(self, name: str, labels: Labels, amount: float = 1) -> None:
-        """Let a counter grow; by 0, it exists."""
+        """Increase a counter; with 0, only create it."""
         with self._lock:
             values = self._values[name]
             values[labels] = values.get(labels, 0) + amount
 
     def set(self, name: str, labels: Labels, value: float | None) -> None:
-        """Set a gauge; with None, it is not shown."""
+        """Set a gauge; with None, remove it."""
         with self._lock:
             if value is None:
                 self._values[name].pop(labels, None)
@@ -227,7 +228,7 @@ class Tally:
                 self._values[name][labels] = value
 
     def observe(self, name: str, labels: Labels, seconds: float) -> None:
-        """Count a time in a histogram."""
+        """Add a time to a histogram."""
         with self._lock:
             self._distributions[name].setdefault(labels, Distribution()).add(seconds)
             observers = list(self.observers)
@@ -235,7 +236,7 @@ class Tally:
             observer(name, labels, seconds)
 
     def forget(self, *beginning: str) -> None:
-        """Drop all values whose labels begin so, such as those of a directory."""
+        """Remove all values whose labels begin with these labels, such as all values of a directory."""
         with self._lock:
             tables: list[dict[Labels, Any]] = [*self._values.values(), *self._distributions.values()]
             for table in tables:
@@ -243,12 +244,12 @@ class Tally:
                     del table[labels]
 
     def values(self, name: str) -> Mapping[Labels, float]:
-        """Return the values of a counter or gauge at this moment."""
+        """Return the current values of a counter or gauge."""
         with self._lock:
             return dict(self._values[name])
 
     def distributions(self, name: str) -> Mapping[Labels, Distribution]:
-        """Return the times of a histogram at this moment."""
+        """Return the current times of a histogram."""
         with self._lock:
             return {
                 labels: Distribution(list(distribution.counts), distribution.sum_s)

@@ -1,4 +1,4 @@
-"""A monitor: directories that are followed, what their new versions brought, and where their numbers go."""
+"""The monitor of directories, which counts new versions and publishes metrics."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 __all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "Place", "monitor")
 
 
-# Queries of a directory that have series, at most: those that wrote last.
+# The maximum number of queries of a directory with series: the queries that wrote last.
 QUERIES_SHOWN = 16
 
 _log = get_logger(__name__)
 
 
 class Place(NamedTuple):
-    """A directory, and how to open it."""
+    """A directory, and the options that open it."""
 
     path: str
     key_provider: str | None = None
@@ -49,19 +49,19 @@ class Place(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Return its URL, by which metrics name it."""
+        """Return the URL, the directory's label in metrics."""
         return normalise(self.path)
 
 
 class Follower:
-    """Counts the versions of a directory that are created after the first look, in a thread of its own.
+    """Counts the versions of a directory that are created after the first `look`, in a separate thread.
 
-    Where nothing has been committed yet at the first look, every version counts. Nothing is ever written.
+    If the directory has no commits at the first `look`, every version counts. A follower never writes.
     """
 
     def __init__(self, place: Place, tally: Tally, context: Context, interval_s: float) -> None:
         self.url = place.url
-        self.users: set[str] = set()  # runs of queries that write here, or who asked for the directory
+        self.users: set[str] = set()  # runs of queries that write to the directory, and other users
         self.names: dict[str, str] = {}  # of queries, by id
         self._place, self._tally, self._context, self._interval_s = place, tally, context, interval_s
         self._opened: CommitLog | None = None
@@ -69,16 +69,16 @@ class Follower:
         self._is_new = False
         self._next = 0  # the first version that is not counted yet
         self._is_up = True
-        self._unpublished: dict[int, float] = {}  # when each version was first seen to be unpublished
-        self._times: dict[int, float | None] = {}  # when the versions shown were created
+        self._unpublished: dict[int, float] = {}  # when each version was first seen unpublished
+        self._times: dict[int, float | None] = {}  # creation times of the versions in gauges
         self._shown: set[Labels] = set()  # queries with series
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ftfile-monitor", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; all that is created after the first `look` is counted."""
-        # A counter that begins when it first grows hides that from `increase()`.
+        """Start the thread; versions that are created after the first `look` are counted."""
+        # Counters start at 0, because `increase()` of Prometheus ignores the first value of a series.
         for metric in METRICS.values():
             if metric.kind == "counter" and metric.labels == ("directory",):
                 self._tally.add(metric.name, (self.url,), 0)
@@ -87,7 +87,7 @@ class Follower:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, after a last look."""
+        """Stop the thread after a last `look`."""
         self._closing.set()
         self._thread.join()
 
@@ -97,11 +97,11 @@ class Follower:
         self.look()
 
     def look(self) -> None:
-        """Bring the values up to date; what goes wrong is logged, once, and the next look tries again."""
+        """Update the values. A failure is logged once, and the next `look` tries again."""
         with self._lock:
             try:
                 self._look()
-            except Exception as error:  # an error that nobody thought of must not end the thread
+            except Exception as error:  # an unexpected error must not end the thread
                 self._tally.set("ftfile_up", (self.url,), 0)
                 if self._is_up:
                     trace = None if isinstance(error, FtfileError) else error
@@ -109,7 +109,7 @@ class Follower:
                 self._is_up = False
 
     def last_batch(self, query_id: str) -> int:
-        """Return the newest batch of a query in the log at the last look; -1 for none."""
+        """Return the newest batch of a query in the log at the last `look`; -1 if there is no batch."""
         query = self._head.queries.get(query_id)
         return -1 if query is None else query.last_batch
 
@@ -130,7 +130,7 @@ class Follower:
             head = log.refresh()
             self._next = 0 if self._is_new else head.version + 1
             self._opened = log
-        # Reading on decodes each record; kept, they need not be read again.
+        # A refresh decodes each record. The decoded records are kept, so that `_records` need not read them again.
         log.recent.is_kept = True
         self._head = head = log.refresh()
         records = list(self._records(log, head))
@@ -144,8 +144,8 @@ class Follower:
         self._is_up = True
 
     def _records(self, log: CommitLog, head: LogState) -> Iterator[Record]:
-        """Yield the records that are not counted yet, of those that are kept."""
-        # A directory may be deleted and made anew.
+        """Yield the kept records that are not counted yet."""
+        # If the directory was deleted and created again, its newest version can be older than the last counted version.
         first = self._next if self._next <= head.version + 1 else 0
         for version in range(max(first, head.log_start), head.version + 1):
             record = log.recent.records.get(version) or log.read_record(version)
@@ -219,15 +219,15 @@ def _created_s(log: CommitLog, version: int) -> float | None:
     return None if time_ms is None else time_ms / 1000
 
 
-# Directories that have series, at most: beyond, those that no query of the session writes to any more are left out.
+# The maximum number of directories with series. Beyond it, a directory without a running query is removed.
 DIRECTORIES_MAX = 64
 
 
 class Monitor:
-    """Follows directories until it is closed; also a context manager. Safe for threads.
+    """Follows directories until it is closed. Also a context manager. Thread-safe.
 
     Attributes:
-        url: where Prometheus finds the metrics; None without a port.
+        url: where Prometheus reads the metrics; None without a port.
     """
 
     def __init__(
@@ -259,13 +259,13 @@ class Monitor:
     def watch(
         self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
-        """Follow another directory; of one that is followed already, do nothing. See `ftfile.monitor`."""
+        """Follow another directory; does nothing if the directory is already followed. See `ftfile.monitor`."""
         self.follow(Place(str(path), key_provider, storage), "watch")
 
     def follow(self, place: Place, user: str, names: Mapping[str, str] | None = None) -> Follower | None:
-        """Return the follower of a directory, for a user of it until `leave`; None if there are too many.
+        """Return the follower of a directory, for a user until `leave`; None if too many directories have users.
 
-        `names` are those of queries, by id.
+        `names` contains the names of queries by id.
         """
         removed: Follower | None = None
         with self._lock:
@@ -285,7 +285,7 @@ class Monitor:
                 follower.start()
             follower.names.update(names or {})
             follower.users.add(user)
-        # Without the lock: storage may take long, and nobody who asks for another directory shall wait for it.
+        # Storage can be slow, so it is called without the lock, and does not delay calls for other directories.
         if removed is not None:
             removed.close()
             self.tally.forget(removed.url)
@@ -293,7 +293,7 @@ class Monitor:
         return follower
 
     def leave(self, url: str, user: str) -> None:
-        """Note that a user of a directory has ended; its values stay while there is room."""
+        """Remove a user of a directory. The values stay until another directory needs the place."""
         with self._lock:
             if (follower := self._followers.get(url)) is not None:
                 follower.users.discard(user)
@@ -301,14 +301,14 @@ class Monitor:
             follower.look()
 
     def look(self) -> None:
-        """Bring all values up to date now, not only at the next interval."""
+        """Update all values now, before the next interval."""
         with self._lock:
             followers = list(self._followers.values())
         for follower in followers:
             follower.look()
 
     def close(self) -> None:
-        """End all threads, and the server; another call does nothing."""
+        """Stop all threads and the server. Idempotent."""
         with self._lock:
             followers, self._followers = list(self._followers.values()), {}
         for follower in followers:
@@ -337,25 +337,25 @@ def monitor(  # noqa: PLR0913 - all by name
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> Monitor:
-    """Follow a directory, or a store, from any process, and give its numbers to Prometheus or OpenTelemetry.
+    """Follow a directory or a store from any process, and publish metrics for Prometheus or OpenTelemetry.
 
-    It counts the versions created from now on, by any process, reads the log at each interval, writes nothing,
-    and logs one line for the new versions of an interval. `Monitor.watch(path)` adds directories, `close()` ends it.
-    For the streams of a session, `ftfile.spark.listen(spark)` tells more.
+    The monitor counts the versions that any process creates from now on. It reads the log at each interval, never
+    writes, and logs one line for the new versions of an interval. `Monitor.watch(path)` adds directories, `close()`
+    ends the monitor. For the streams of a session, `ftfile.spark.listen(spark)` publishes more metrics.
 
     Args:
-        path: as in `ftfile.open`; nothing needs to be there yet.
-        prometheus_port: where to serve metrics, at `/metrics`; 0 takes a free port, which `Monitor.url` has. It needs
-            `ftfile[prometheus]`. By default they are not served.
-        address: on which it listens; by default for this host alone.
+        path: as in `ftfile.open`; the directory need not exist yet.
+        prometheus_port: the port that serves metrics at `/metrics`; 0 selects a free port, see `Monitor.url`. It needs
+            `ftfile[prometheus]`. By default, metrics are not served.
+        address: the address to listen on; by default only this host can connect.
         meter_provider: of OpenTelemetry, such as `opentelemetry.metrics.get_meter_provider()`, with
             `ftfile[opentelemetry]`.
         interval: a duration with its unit, such as "10s", or a timedelta.
         key_provider: see `ftfile.open`.
-        storage: likewise.
+        storage: see `ftfile.open`.
 
     Raises:
-        ConfigError: an argument is wrong, the port is taken, or a package is not installed.
+        ConfigError: an argument is wrong, the port is in use, or a package is not installed.
     """
     new_monitor = Monitor(interval, prometheus_port, address, meter_provider)
     new_monitor.watch(path, key_provider=key_provider, storage=storage)

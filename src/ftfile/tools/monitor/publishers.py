@@ -1,4 +1,4 @@
-"""Metrics for OpenTelemetry, asked for or recorded one by one; and for Prometheus, served over HTTP."""
+"""The publishers of metrics: an OpenTelemetry meter, and an HTTP server for Prometheus."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except ImportError as error:
 
 
 class Meter:
-    """Gives the values of a tally to a provider of meters until it is closed; ConfigError if that is none."""
+    """Publishes the values of a tally to a meter provider until it is closed; `ConfigError` for another object."""
 
     def __init__(self, tally: Tally, provider: MeterProvider) -> None:
         if not hasattr(provider, "get_meter"):
@@ -38,7 +38,7 @@ class Meter:
             )
         self._tally = tally
         meter = provider.get_meter("ftfile", __version__)
-        # A meter keeps its instruments for good: once this is over, they have no values.
+        # A meter never removes its instruments, so closed instruments return no values.
         self._is_over = False
         self._times = {}
         for metric in METRICS.values():
@@ -62,7 +62,7 @@ class Meter:
         self._times[name].record(seconds, _attributes(METRICS[name], labels))
 
     def close(self) -> None:
-        """End it; a second time, nothing happens."""
+        """Stop publishing. Idempotent."""
         if not self._is_over:
             self._is_over = True
             self._tally.observers.remove(self._record)
@@ -102,7 +102,7 @@ class PrometheusServer:
         self.url = f"http://{address}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
-        """End the server and free its port."""
+        """Stop the server and free its port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,1 +1,1 @@
-"""A directory or a store as one page of HTML: plots, tables, and warnings with what to do."""
+"""The report: one HTML page about a directory or a store, with plots, tables, and warnings with their remedies."""

@@ -1,4 +1,4 @@
-"""Tables whose rows have a bar: sizes of files, reasons, directories, operations, stages of a commit."""
+"""Tables with bars: files by size, end reason and directory, versions by operation, and the stages of a commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DIRECTORIES_SHOWN = 20
 _SIZES_SHOWN = 14
-_SMALLEST_POWER = 10  # sizes below 1 KiB are one group
+_SMALLEST_POWER = 10  # smaller files are one group
 
 _STAGES = {
     "write": ("Tasks write", "the slowest task, from its first row to its message"),
@@ -33,7 +33,7 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class Bar:
-    """A row: what it is about, the length of its bar from 0 to 1, and its numbers."""
+    """A row with its label, the length of its bar from 0 to 1, and its numbers."""
 
     label: str
     about: str
@@ -43,19 +43,19 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """A table; the heads are those of the labels, and of the numbers."""
+    """A table. The first head belongs to the labels, the other heads to the numbers."""
 
     title: str
     about: str
     heads: tuple[str, ...]
     rows: list[Bar]
-    others: str = ""  # what is not shown
+    others: str = ""  # a text about the rows that are not shown
 
 
 def size_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     """Return the numbers of files by size, in powers of two."""
     noun = "Runs" if is_store else "Files"
-    # Of 2**n, frexp gives n + 1.
+    # frexp returns n + 1 for 2**n.
     powers = np.maximum(np.frexp(files.sizes.astype(float))[1] - 1, _SMALLEST_POWER - 1)
     low, high = (int(powers.min()), int(powers.max())) if len(powers) else (0, -1)
     step = max(1, -(-(high + 1 - low) // _SIZES_SHOWN))
@@ -76,7 +76,7 @@ def _range(power: int, step: int) -> str:
 
 
 def reason_bars(commits: Commits) -> Bars:
-    """Return why files ended that were open over batches."""
+    """Return the numbers of files that were open over several batches, by the rule that ended them."""
     about = "Files that were open over several batches, by the rule that ended them."
     rows = [
         Bar(reason, REASONS.get(reason, POLICY.about), count / most, (count_text(count),))

@@ -1,4 +1,4 @@
-"""Figures over the versions of a log, as paths of SVG and as rows of tables; and their axes."""
+"""Charts over the versions of a log: SVG paths, the rows of their tables, and axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.tools.report.history import Commits
 
 
-# A few values beyond this number of times the usual ones would press all others flat.
+# If values exceed the median by this factor, the axis is logarithmic; a linear axis would show all other values as 0.
 OUTLYING = 40
 TICKS_MAX = 4
 _STEPS = (1, 2, 5, 10)
@@ -31,9 +31,9 @@ _MINUTES = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 8
 class Kind:
     """A kind of number."""
 
-    text: Callable[[float], str]  # returns a value as people read it
-    base: int  # of the powers that are marked where differences are large
-    least: float  # the value from which on a logarithmic axis tells values apart
+    text: Callable[[float], str]  # returns a value as text for people
+    base: int  # of the powers that a logarithmic axis marks
+    least: float  # the least value that a logarithmic axis can distinguish from 0
 
 
 def _count_text(value: float) -> str:
@@ -62,12 +62,12 @@ class Scale:
     """An axis that begins at 0."""
 
     kind: Kind
-    top: float  # the greatest value on it
-    ticks: tuple[float, ...]  # the values that are marked
-    is_logarithmic: bool  # equal distances are equal factors
+    top: float  # the greatest value on the axis
+    ticks: tuple[float, ...]  # the marked values
+    is_logarithmic: bool  # equal distances mean equal factors
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Return the places of values, from 0 at the bottom to 1 at the top."""
+        """Return the positions of values, from 0 at the bottom to 1 at the top."""
         if self.is_logarithmic:
             heights: np.ndarray = np.log1p(values / self.kind.least) / np.log1p(self.top / self.kind.least)
             return heights
@@ -75,7 +75,7 @@ class Scale:
 
 
 def scale_of(kind: Kind, values: np.ndarray) -> Scale:
-    """Return the axis for values; NaN is none. It is logarithmic where a few values are far beyond the others."""
+    """Return the axis for values, ignoring NaN. It is logarithmic if a few values are far greater than the others."""
     values = values[~np.isnan(values)]
     most = float(values.max(initial=0))
     positive = values[values > 0]
@@ -91,13 +91,13 @@ def _logarithmic(kind: Kind, most: float) -> Scale:
     while powers[-1] < most:
         powers.append(powers[-1] * kind.base)
     top = powers[-1]
-    # The top one, and others at equal distances below.
+    # The greatest power, and powers at equal distances below it.
     shown = powers[:: -max(1, math.ceil(len(powers) / TICKS_MAX))][::-1]
     return Scale(kind, top, (0.0, *shown), is_logarithmic=True)
 
 
 def _step(kind: Kind, most: float) -> float:
-    """Return the round distance of marks."""
+    """Return the distance between marks as a round number."""
     least = most / TICKS_MAX
     if kind is SECONDS and most > _LONG_S:
         return next((float(step) for step in _MINUTES if step >= least), math.ceil(least / 86_400) * 86_400.0)
@@ -111,16 +111,16 @@ def _step(kind: Kind, most: float) -> float:
     return max(step, 1.0) if kind is COUNT else step
 
 
-# Groups of versions: as many as a wide screen can show beside each other, with three figures in a row.
+# Maximum number of groups of versions, for which a wide screen has room with three charts in a row.
 BINS_MAX = 400
-# Of a drawing, in its own unit; a group of versions is 1 wide.
+# The height of a drawing in its own unit, in which a group of versions is 1 wide.
 HEIGHT = 1000
 _X_TICKS = 5
-_LOWEST_MARK = 0.45  # of the height of a lane, for the least number of events
+_LOWEST_MARK = 0.45  # the part of a lane's height for the least number of events
 _NONE = "\u2013"  # a dash
 _DAY_MS = 86_400_000
 
-# By the name of the field: what is counted, and what it means.
+# By field: the title, and the meaning of the number.
 _EVENTS = {
     "recoveries": ("Recoveries", "versions that another process had committed and not published"),
     "replays": ("Replays", "batches replayed after a restart that were already committed"),
@@ -132,48 +132,48 @@ _EVENTS = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of one number of each version."""
+    """A chart of one number of each version."""
 
     key: str  # unique in the page
     title: str
     about: str
-    summary: str  # the figure in words
-    heads: tuple[str, ...]  # of the table, after those of the versions
-    rows: list[tuple[str, ...]]  # of the table, a text for each head, one row for each group
-    ticks: list[tuple[float, str]]  # marked values, as texts with their places from 0 to 1
+    summary: str  # the chart in words
+    heads: tuple[str, ...]  # of the table's columns after the columns of the versions
+    rows: list[tuple[str, ...]]  # of the table: a text for each head, one row for each group
+    ticks: list[tuple[float, str]]  # marked values: positions from 0 to 1, with texts
     is_logarithmic: bool
-    band: str  # path from the least to the greatest value of each group; empty where a group is one version
-    line: str  # path of the means
-    area: str  # path of the area below the values; empty where there is a band
+    band: str  # path from the least to the greatest value of each group; empty if each group is one version
+    line: str  # path of the mean values
+    area: str  # path of the area below the values; empty if there is a band
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Events of one kind: a mark for each group of versions that had some."""
+    """Events of one kind, with a mark for each group of versions that had such events."""
 
     title: str
     about: str
     total: str
-    marks: str  # a path
+    marks: str  # an SVG path
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """All figures over the versions, with one axis."""
+    """All charts over the versions, with one time axis."""
 
     bins: int  # number of groups
-    versions: int  # number of them
-    group: int  # number of versions in a group, at most
-    labels: list[tuple[str, str]]  # of the groups: their versions, and their times
-    ticks: list[tuple[float, str, str]]  # marks of the axis, from 0 to 1: a place, a version and its time
+    versions: int  # number of versions
+    group: int  # greatest number of versions in a group
+    labels: list[tuple[str, str]]  # of the groups: their versions and times
+    ticks: list[tuple[float, str, str]]  # marks of the axis: a position from 0 to 1, a version and its time
     charts: list[Chart]
-    lanes: list[Lane]  # of events
-    lane_rows: list[tuple[str, ...]]  # of their table, one row for each group
+    lanes: list[Lane]  # the events
+    lane_rows: list[tuple[str, ...]]  # of the events' table, one row for each group
 
 
 @dataclass(frozen=True)
 class Binned:
-    """Values of groups of neighbours; NaN for a group without any value."""
+    """Values of groups of consecutive versions; NaN for a group without values."""
 
     least: np.ndarray
     mean: np.ndarray
@@ -183,13 +183,13 @@ class Binned:
 
 
 def starts_of(count: int, bins_max: int = BINS_MAX) -> np.ndarray:
-    """Return where each group begins; all have the same number of values, or one more or less."""
+    """Return the first index of each group; the sizes of the groups differ by at most one."""
     bins = min(count, bins_max)
     return np.arange(bins) * count // max(bins, 1)
 
 
 def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
-    """Return the least, the mean and the greatest value of each group, as floats; a NaN is no value."""
+    """Return the least, the mean and the greatest value of each group as floats, ignoring NaN."""
     values = values.astype(float)
     if not len(values):
         return Binned(values, values, values, values, values)
@@ -197,12 +197,12 @@ def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
     total = np.add.reduceat(np.nan_to_num(values), starts)
     mean = np.divide(total, counts, out=np.full(len(starts), np.nan), where=counts > 0)
     least, most = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
-    # Rounding must not put a mean beside the band.
+    # Rounding must not move a mean out of the band.
     return Binned(least, np.clip(mean, least, most), most, total, counts)
 
 
 def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
-    """Return the figures; `is_store` leaves out those that only directories of files have."""
+    """Return the charts; with `is_store`, without the charts that only apply to directories of files."""
     columns, starts = commits.columns, starts_of(len(commits))
     group = int(np.diff(starts, append=len(columns)).max(initial=0))
     brought = "finished and open files" if not is_store else "its runs"
@@ -251,13 +251,13 @@ def _labels(columns: np.ndarray, starts: np.ndarray) -> Iterator[tuple[str, str]
 def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
     count = len(columns)
     marks = min(_X_TICKS, count)
-    # Of a time as `time_text` writes it, the part that differs.
+    # The part of `time_text` that differs between the versions.
     span_ms = int(np.ptp(columns["time_ms"])) if count else 0
     shown = slice(11, 19) if span_ms < _DAY_MS else slice(5, 16) if span_ms < 300 * _DAY_MS else slice(0, 10)
     for number in range(marks):
         at = number * (count - 1) // max(marks - 1, 1)
         row = columns[at]
-        # A version is as wide as it is shown: its mark is at its middle.
+        # A version is drawn 1 wide, so its mark is in the middle.
         yield (at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown]
 
 
@@ -297,7 +297,7 @@ def _text(kind: Kind, value: float) -> str:
 
 
 def _heights(scale: Scale, values: np.ndarray) -> list[int | None]:
-    """Return distances from the top of the drawing; None for no value."""
+    """Return distances from the top of the drawing; None for NaN."""
     places = HEIGHT - scale.places(values) * HEIGHT
     return [None if place != place else round(place) for place in places.tolist()]  # noqa: PLR0124 - NaN
 

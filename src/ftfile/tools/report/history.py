@@ -1,4 +1,4 @@
-"""The versions that a log keeps, as columns small enough for millions; and the live files of the newest in numbers."""
+"""The kept versions of a log, also millions, as packed columns, and totals of the newest version's files."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
 
 
-# Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
+# Consecutive stages of a commit, in seconds; assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
 
-# Packed together: as Python's numbers, a row takes six times as much.
+# Rows are packed into arrays in groups of this size, because Python numbers need six times the memory.
 ROWS_AT_ONCE = 4_096
 COLUMNS = np.dtype(
     [
         *(("version", "i8"), ("time_ms", "i8"), ("rows", "i8")),
-        ("size_bytes", "f8"),  # a sum of what records say, which need not be true: no integer of 64 bits holds all
+        ("size_bytes", "f8"),  # a sum of values in records, which can be wrong and exceed any integer of 64 bits
         *(("files", "i8"), ("files_removed", "i8")),
         *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
         *((name, "f8") for name in ("write", "assembly", "sync", "prepare", "create", "publish")),
-        # Of an earlier version, which this one tells about.
+        # Times of an earlier version, which a later record of the same process contains.
         *(("told_version", "i8"), ("told_create", "f8"), ("told_publish", "f8")),
     ]
 )
@@ -42,34 +42,34 @@ COLUMNS = np.dtype(
 
 @dataclass
 class Commits:
-    """The kept versions whose records can be read, oldest first.
+    """The kept versions with readable records, oldest first.
 
-    `columns` has a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
-    the driver are in seconds. `create` and `publish` are NaN where no later version of the same process tells.
+    `columns` has one row for each version, with the numeric fields of `Version` and `VersionMetrics`; times of tasks
+    and the driver are in seconds. `create` and `publish` are NaN if no later version of the same process contains them.
     """
 
     columns: np.ndarray
-    operations: Counter[str] = field(default_factory=Counter)  # number of versions of each
-    reasons: Counter[str] = field(default_factory=Counter)  # number of files that were open, by why they ended
-    unreadable: int = 0  # number of kept versions whose records are damaged or missing
+    operations: Counter[str] = field(default_factory=Counter)  # number of versions of each operation
+    reasons: Counter[str] = field(default_factory=Counter)  # number of files that were open, by the reason of their end
+    unreadable: int = 0  # number of kept versions with damaged or missing records
 
     def __len__(self) -> int:
         return len(self.columns)
 
     def seconds(self) -> np.ndarray:
-        """Return the known seconds of each commit, from the first row to the last name."""
+        """Return the known seconds of each commit, from the first row to the last publication."""
         total: np.ndarray = sum(np.nan_to_num(self.columns[name]) for name in STAGES)
         return total
 
     def pauses(self) -> np.ndarray:
-        """Return the seconds since the version before; NaN for the first."""
+        """Return the seconds since the previous version; NaN for the first version."""
         if not len(self):
             return np.empty(0)
         return np.diff(self.columns["time_ms"], prepend=np.nan) / 1000
 
 
 class CommitColumns:
-    """Takes in the records of a log, oldest first, and returns them as columns."""
+    """Collects the records of a log, oldest first, as columns."""
 
     def __init__(self) -> None:
         self._begin()
@@ -81,7 +81,7 @@ class CommitColumns:
         self._last = -1
 
     def add(self, record: Record) -> None:
-        """Take in a record; one that is not newer than the last begins the log again."""
+        """Add a record; if its version is not newer than the last one, the collection starts again."""
         if record.version <= self._last:
             self._begin()
         self._last = record.version
@@ -107,7 +107,7 @@ class CommitColumns:
         self._rows = []
 
     def commits(self, log: CommitLog, newest: int) -> Commits:
-        """Return the versions up to the newest that are still kept."""
+        """Return the versions up to `newest` that are still kept."""
         self._pack()
         columns, oldest = np.concatenate(self._pieces), log.refresh().log_start
         columns = columns[columns["version"] >= oldest]
@@ -117,7 +117,7 @@ class CommitColumns:
         ]
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
-        # One that is not kept, or cannot be read, is passed over.
+        # Times of a version that is not kept, or cannot be read, are skipped.
         is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
         for name in ("create", "publish"):
             columns[name][at[is_there]] = tells[f"told_{name}"][is_there]
@@ -126,23 +126,23 @@ class CommitColumns:
 
 
 def read_commits(log: CommitLog) -> Commits:
-    """Return the versions that are kept; reads each record once, several at a time where that is faster."""
+    """Return the kept versions; reads each record once, several records in parallel if that is faster."""
     columns, head = CommitColumns(), log.refresh()
     for _, record in LogScan(log).records(head.log_start, head.version):
-        if record is not None:  # `verify` says what is wrong with it
+        if record is not None:  # `verify` reports the damage
             columns.add(record)
     return columns.commits(log, head.version)
 
 
 def _times(log: CommitLog) -> dict[int, int]:
-    """Return the modification times of records; one listing."""
+    """Return the modification times of records; lists the log once."""
     named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
     return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
 
 
 @dataclass
 class DirectorySums:
-    """The numbers of a directory, or of a bucket of a store."""
+    """Totals of a directory, or of a bucket of a store."""
 
     files: int = 0
     rows: int = 0
@@ -151,20 +151,20 @@ class DirectorySums:
 
 @dataclass
 class LiveFiles:
-    """Finished files, or the runs of a store."""
+    """The finished files of a directory, or the runs of a store."""
 
-    sizes: np.ndarray  # bytes on storage of each
-    rows: int = 0  # in all of them
-    directories: dict[str, DirectorySums] = field(default_factory=dict)  # by relative path; by bucket of a store
+    sizes: np.ndarray  # stored bytes of each file
+    rows: int = 0  # in all files
+    directories: dict[str, DirectorySums] = field(default_factory=dict)  # by relative path, or by bucket of a store
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all."""
+        """Return the stored bytes of all files."""
         return int(self.sizes.sum(dtype=float))
 
 
 def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
-    """Return the numbers of the finished files of a snapshot, or of the runs of a store."""
+    """Return the sizes and totals of the finished files of a snapshot, or of the runs of a store."""
     live_kind = "segment" if is_store else "part"
     sizes, directories = array("q"), defaultdict[str, DirectorySums](DirectorySums)
     for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "directory")):

@@ -1,4 +1,4 @@
-"""`ftfile.report`: what a directory's log, files and checks tell, as one page."""
+"""The implementation of `ftfile.report`: one page about the log, the files and the checks of a directory."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
 __all__ = ("OPEN_SHOWN", "Contents", "Report", "of_commits", "of_files", "of_silence", "render", "report")
 
-SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
-SMALL_FILES = 100  # fewer are no burden
-RECENT = 1_000  # versions that tell how things are now
-SLOWER = 3  # times the median of before
+SMALL_BYTES = 16 << 20  # with a lower mean size, readers need more time to open files than to read them
+SMALL_FILES = 100  # fewer files need little time
+RECENT = 1_000  # number of versions that show the current state
+SLOWER = 3  # times the earlier median
 SLOW_S = 1.0
-SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
+SILENT = 10  # times the usual pause: the 0.95 quantile of the pauses
 SILENT_S = 900
-# Of a status, what `verify` finds as well.
+# Findings of a status that `verify` also reports.
 _COMPARED = ("code-not-asked", "horizon-ahead", "lost-records", "not-hidden", "not-publishable", "not-published")
 
 
@@ -67,8 +67,8 @@ class Report:
 
     Attributes:
         path: URL of the directory.
-        version: the newest one; -1 for none.
-        findings: what the page warns of, worst first.
+        version: the newest version; -1 without versions.
+        findings: the warnings on the page, worst first.
         html: the page.
     """
 
@@ -78,13 +78,13 @@ class Report:
     html: str = field(repr=False)
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the page to a local file, in the place of one that is there.
+        """Write the page to a local file, and replace an existing file.
 
         Raises:
             ConfigError: the file cannot be written.
         """
         try:
-            # Names of files on a disk need not be text.
+            # Names of files can contain bytes that are not UTF-8.
             with open(file, "w", encoding="utf-8", errors="backslashreplace") as page:
                 page.write(self.html)
         except OSError as error:
@@ -98,20 +98,20 @@ def report(
     verify: bool = True,
     **access: Unpack[AccessArguments],
 ) -> Report:
-    """Return a page with plots and tables of a directory or a store, and with warnings and what to do about each.
+    """Return a page with plots and tables of a directory or a store, and with warnings and their remedies.
 
-    Writes nothing there. It reads each record that is kept; memory is bounded by the number of live files. Where there
-    are more than 400 versions, plots show the least, the mean and the greatest value of groups of them.
+    The call does not write to the directory. It reads each kept record. Its memory is bounded by the number of live
+    files. For more than 400 versions, plots show the least, the mean and the greatest value of groups of versions.
 
     Args:
         path: of the directory or the store.
-        verify: also compare the storage with the log, as `Directory.verify()` does; takes longer than all else.
+        verify: also compare the storage with the log, as `Directory.verify()` does. This takes most of the time.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path has no log, or its keys are not known, or the packages of `ftfile[report]` are missing.
-        CorruptData: the newest version cannot be read; `Directory.verify()` says how to mend it.
+        ConfigError: the path has no log, its keys are not known, or packages of `ftfile[report]` are not installed.
+        CorruptData: the newest version cannot be read; `Directory.verify()` reports the repair.
         StorageError: the store failed.
     """
     place = Access.of(access)
@@ -159,7 +159,7 @@ def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterato
 
 
 def _snapshot(log: CommitLog, *, is_verified: bool) -> Snapshot:
-    """Return the newest snapshot; an empty one where it cannot be read and a warning of `verify` says so."""
+    """Return the newest snapshot; if it cannot be read and `verify` reports the damage, an empty snapshot."""
     try:
         return take_snapshot(log)
     except CorruptData:
@@ -169,7 +169,7 @@ def _snapshot(log: CommitLog, *, is_verified: bool) -> Snapshot:
 
 
 def of_silence(queries: Sequence[QueryStatus], commits: Commits, now_ms: int) -> Iterator[Finding]:
-    """Yield a finding if no version came for much longer than usual."""
+    """Yield a finding if the time since the newest version is much longer than usual."""
     pauses = commits.pauses()[-RECENT:]
     pauses = pauses[~np.isnan(pauses)]
     if not queries or not len(pauses):
@@ -182,7 +182,7 @@ def of_silence(queries: Sequence[QueryStatus], commits: Commits, now_ms: int) ->
 
 
 def of_files(files: LiveFiles, commits: Commits, *, was_vacuumed: bool) -> Iterator[Finding]:
-    """Yield findings of many small files, and of removed ones that still take space."""
+    """Yield findings of many small files, and of removed files that still use space."""
     count = len(files.sizes)
     if count >= SMALL_FILES and files.size_bytes < SMALL_BYTES * count:
         small, mean = int((files.sizes < SMALL_BYTES).sum()), bytes_text(files.size_bytes // count)
@@ -195,7 +195,7 @@ def of_files(files: LiveFiles, commits: Commits, *, was_vacuumed: bool) -> Itera
 
 
 def of_commits(commits: Commits) -> Iterator[Finding]:
-    """Yield findings of recoveries, replays, retries, records that could not be written, and of slower commits."""
+    """Yield findings of recoveries, replays, retries, bad records and slower commits."""
     recent = commits.columns[-RECENT:]
     if commits.unreadable:
         text = count_text(commits.unreadable, "version")
@@ -221,7 +221,7 @@ _NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a page tells."""
+    """All facts on a page."""
 
     path: str
     made_ms: int
@@ -236,7 +236,7 @@ class Contents:
 
 
 def render(contents: Contents) -> str:
-    """Return the page: all its text is escaped, it runs only its own script; ConfigError without jinja2."""
+    """Return the page. All text in it is escaped, and only its own script runs. `ConfigError` without jinja2."""
     try:
         import jinja2  # noqa: F401, PLC0415 - of an extra
     except ImportError as error:
@@ -248,7 +248,7 @@ def render(contents: Contents) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    """Return the page's template, which has its style and its script already."""
+    """Return the template of the page, with the style and the script already in it."""
     import jinja2  # noqa: PLC0415 - as above
 
     style, script, template = (
@@ -286,14 +286,14 @@ def _values(contents: Contents) -> dict[str, Any]:
 
 
 def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
-    """Return severity, title, text and remedy of each kind of finding."""
+    """Return the severity, title, text and remedy of each kind of finding."""
     kinds: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     rows: list[tuple[str, ...]] = []
     for first, *others in kinds.values():
         names = names_text([finding.path for finding in (first, *others) if finding.path])
-        # Of the directory as a whole, nothing else tells one from another.
+        # Findings without a path, about the whole directory, differ only in the text `actual`.
         actual = "; ".join([first.actual, *(finding.actual for finding in others if not finding.path)])
         text = f"expected {first.expected}, found {actual}" if first.expected else actual
         text = f"{count_text(len(others) + 1, 'finding')}: {names}: {text}" if names else text
@@ -308,7 +308,7 @@ def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
 
 
 def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
-    """Yield names, values and what is beside them."""
+    """Yield names, values and explanations."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
     nothing = "nothing has been committed yet"
     age = nothing if status.time_ms is None else ago(status.time_ms, contents.made_ms)
@@ -331,7 +331,7 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
 
 
 def _open(contents: Contents) -> View:
-    """Return the view of open files, those that are due soonest first."""
+    """Return the view of open files; due files first, then the earliest deadlines."""
     never_ms = 1 << 62
     ordered = sorted(
         contents.status.open, key=lambda file: (not file.reason, file.deadline_ms or never_ms, file.first_ms)

@@ -1,4 +1,4 @@
-"""Tables of a directory or a store, as `status` prints them and a report shows them."""
+"""Tables of a directory or a store, which `status` prints and a report shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALWAYS = 9  # see `Column`
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How values of a column are written: for people, and for programs."""
+    """The text form of a column's values, for people and for programs."""
 
     for_people: Callable[[Any], str]
     in_pipe: Callable[[Any], str] = str
@@ -40,25 +40,25 @@ TIME = Kind(time_text, exact_time)
 class Column:
     """A column of a table.
 
-    Those that `keep` the least are left out first where a terminal is narrow; `ALWAYS` stay. Up to 3, they are also
-    left out where others would have to be folded.
+    On a narrow terminal, columns with the lowest `keep` are left out first; `ALWAYS` columns are never left out.
+    Columns with `keep` up to 3 are also left out if other columns would have to be folded.
     """
 
-    name: str  # its heading
-    value: Callable[[Any], Any]  # returns its value in an item; None for nothing
+    name: str  # the heading
+    value: Callable[[Any], Any]  # returns the value of an item; None without a value
     kind: Kind = TEXT
     keep: int = ALWAYS
-    folds: bool = False  # its values go on in the next line where they are too long
-    style: Callable[[Any], str] | None = None  # of rich, for a value
+    folds: bool = False  # long values continue in the next line
+    style: Callable[[Any], str] | None = None  # returns the style of rich for a value
 
     def text(self, item: Any) -> str:  # noqa: ANN401 - of any table
-        """Return its value in an item as people read it."""
+        """Return the value of an item as text for people."""
         value = self.value(item)
         return "" if value is None else self.kind.for_people(value)
 
 
 def used_columns(columns: Sequence[Column], items: Sequence[Any]) -> list[Column]:
-    """Return the columns that have a value in an item, or are never left out."""
+    """Return the columns that have a value in some item, or are never left out."""
     return [
         column for column in columns if column.keep == ALWAYS or any(column.value(item) is not None for item in items)
     ]
@@ -66,7 +66,7 @@ def used_columns(columns: Sequence[Column], items: Sequence[Any]) -> list[Column
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table: items, and what its columns show of each."""
+    """A table with a row for each item."""
 
     title: str
     columns: Sequence[Column]
@@ -74,12 +74,12 @@ class View:
 
     @property
     def used_columns(self) -> list[Column]:
-        """Return the columns of a page: those that have values, or are never left out."""
+        """Return the columns of a page: columns with values, and columns that are never left out."""
         return used_columns(self.columns, self.items)
 
 
 def view_of_queries(queries: Sequence[QueryStatus], now_ms: int) -> View:
-    """Return the view of queries: the batches of each, and what it is about."""
+    """Return the view of queries, with the batches and the checkpoint of each query."""
     columns = [
         Column("query", lambda query: query.query_id, folds=True),
         Column("last batch", lambda query: query.last_batch, TEXT),
@@ -92,7 +92,7 @@ def view_of_queries(queries: Sequence[QueryStatus], now_ms: int) -> View:
 
 
 def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query: bool = True) -> View:
-    """Return the view of the sources of queries, as (query, source): what is left to read of each."""
+    """Return the view of the sources of queries, as (query, source): the unread data of each source."""
     columns = [
         Column("query", lambda row: row[0].query_id if names_query else None, keep=4, folds=True),
         Column("source", lambda row: row[1].source, COUNT),
@@ -106,7 +106,7 @@ def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query:
 
 
 def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> View:
-    """Return the view of open files: when each ends, and why it is open."""
+    """Return the view of open files: when each file ends, and why it is open."""
     columns = [
         Column("directory", lambda file: file.directory or ".", folds=True),
         Column("rows", lambda file: file.rows, COUNT),
@@ -121,7 +121,7 @@ def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> View:
 
 
 def view_of_unpublished(files: Sequence[UnpublishedFile], path: str) -> View:
-    """Return the view of files that are not at their names, or still are: when they will, or why not."""
+    """Return the view of files to publish or to hide: the reason of a failure, or that the next commit does it."""
 
     def why(file: UnpublishedFile) -> str:
         return in_commands(file.problem, path) or f"the next commit {'hides' if file.removed else 'publishes'} it"
@@ -150,7 +150,7 @@ def view_of_machine(findings: Sequence[Finding]) -> View:
 
 
 def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
-    """Return how far a source of a kind was read, as people read it; JSON where nothing is known of its form."""
+    """Return the offset of a source as text for people; as JSON if the form of the offset is not known."""
     match offset:
         case dict() if kind == "kafka":
             text = "; ".join(f"{topic}: partition {_ends_text(ends)}" for topic, ends in sorted(offset.items()))
@@ -174,13 +174,13 @@ def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
 
 
 def _ends_text(ends: Mapping[str, int]) -> str:
-    """Return the offset of each partition of a topic, in the order of their numbers: `0 at 1350, 1 at 17`."""
+    """Return the offset of each partition of a topic, ordered by partition: `0 at 1350, 1 at 17`."""
     in_order = sorted(ends.items(), key=lambda end: (len(end[0]), end[0]))
     return ", ".join(f"{partition} at {end}" for partition, end in in_order)
 
 
 def _under_way(query: QueryStatus, now_ms: int) -> str | None:
-    """Return the batch that Spark has planned behind the last one, and for how long; None if that is not known."""
+    """Return the batch that Spark has planned after the last batch, and its age; None if it is not known."""
     checkpoint = query.checkpoint
     if checkpoint is None or checkpoint.problem:
         return None
@@ -193,7 +193,7 @@ def _under_way(query: QueryStatus, now_ms: int) -> str | None:
 
 
 def _backlog(source: SourceLag, now_ms: int) -> str:
-    """Return the backlog of a source."""
+    """Return the unread data of a source as text."""
     if source.unknown:
         return "not known"
     if source.versions_behind is not None:
