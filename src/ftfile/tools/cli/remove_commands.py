@@ -64,8 +64,8 @@ def expire(
 ) -> None:
     """End versions by age and number, and delete the files that only they need, also in a keyed store.
 
-    A version is kept if it is younger than --older-than or among the newest --keep-last. The rows of the newest
-    version are always kept. It asks for confirmation.
+    A version is kept if it is younger than --older-than or among the newest --keep-last. The rows of the newest version
+    are always kept. It asks for confirmation.
     """
     change = Change(ftfile.expire, place, older_than=older_than, keep_last=keep_last, force=force)
     _delete_files(change, options, output)
