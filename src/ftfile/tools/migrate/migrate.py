@@ -104,8 +104,7 @@ def migrate(  # noqa: PLR0913 - all by name
         checkpoint: of the stopped query that wrote to Spark's sink, so that it can continue with ftfile's sink.
         leave_unfinished: leave out files that the program has not finished; otherwise they raise an error.
         dry_run: read and check all files, and change nothing.
-        confirm: called with the report before a change, unless there is nothing to do; if it returns False, the call
-            ends.
+        confirm: called with the report before a change; if it returns False, the call ends.
         threads: see `ftfile.compact`.
         progress: see `ftfile.compact`.
         storage: see `ftfile.open`.
