@@ -1,1 +1,1 @@
-"""The read path: a snapshot of the log to Arrow batches. No Spark in sight."""
+"""The read path: from a snapshot of the log to Arrow batches, without Spark."""

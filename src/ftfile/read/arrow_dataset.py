@@ -1,4 +1,4 @@
-"""A version as a `pyarrow.dataset`: its files, which engines that know Arrow read by themselves."""
+"""A version as a `pyarrow.dataset`, whose files Arrow engines read directly."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-_MOVES_MAX = 4  # while a file is opened: to its name, out of sight, and back by a restore
+_MOVES_MAX = 4  # moves of a file while it is opened: to its final name, to the hidden files, and back by a restore
 _Opened = TypeVar("_Opened", FileInfo, InputFile)
 
 
 def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
-    """Return the dataset of a snapshot's files, wherever they lie when they are opened; no file is read.
+    """Return the dataset of a snapshot's files. No file is read; each file is located when it is opened.
 
     If the snapshot `is_old`, it is not the newest one; see `open_add`.
 
     Raises:
-        ConfigError: pyarrow cannot read some of them; the error says what can.
-        CorruptData: a file is nowhere.
+        ConfigError: pyarrow cannot read some files; the error names the calls that can.
+        CorruptData: a file is missing.
     """
     import pyarrow.dataset as ds
 
@@ -76,9 +76,10 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
 
 
 class _Scanner:
-    """A scanner of Arrow's whose reader begins without Python's lock.
+    """A scanner of Arrow that creates its reader without holding Python's global lock.
 
-    Arrow's `to_reader`, which DuckDB calls, holds that lock while it waits for a thread that needs it to open a file.
+    Arrow's `to_reader`, which DuckDB calls, holds the lock while it waits for another thread to open a file. That
+    thread needs the lock too.
     """
 
     def __init__(self, scanner: ds.Scanner) -> None:
@@ -93,7 +94,7 @@ class _Scanner:
 
 @cache
 def _scanned_safely(kind: type) -> type:
-    """Return a kind of dataset of Arrow's whose scanners are `_Scanner`s."""
+    """Return a subclass of an Arrow dataset class whose scanners are `_Scanner`s."""
 
     def scanner(self: ds.Dataset, *arguments: Any, **options: Any) -> _Scanner:  # noqa: ANN401 - as Arrow's has them
         return _Scanner(kind.scanner(self, *arguments, **options))  # type: ignore[attr-defined]
@@ -104,7 +105,7 @@ def _scanned_safely(kind: type) -> type:
 def _require_readable(
     adds: list[Add], definitions: Mapping[str, Any], formats: Mapping[str, object], schema: pa.Schema
 ) -> None:
-    """Refuse what pyarrow cannot read as `schema`, each with the way to read it."""
+    """Raise a ConfigError for files that pyarrow cannot read as `schema`; it names the calls that can."""
     checked: set[str] = set()
     by_ftfile = "use to_batches() or to_arrow(), also for engines that accept Arrow"
     for add in adds:
@@ -132,7 +133,7 @@ def _require_readable(
 
 
 def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
-    """Return a column whose values pyarrow rounds in its own way, to read them as `schema`; None if there is none."""
+    """Return the first column that pyarrow would round differently when it reads the values as `schema`, or None."""
     in_file = [field for field in recorded_schema(encoding["schema"]) if field.name in schema.names]
     return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
 
@@ -146,15 +147,15 @@ def _gone(path: str) -> FileNotFoundError:
 
 
 class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """The parts of a snapshot as a file system of Arrow, which fragments ask to open and to size them.
+    """The parts of a snapshot as a file system of Arrow. Fragments use it to open parts and to read their sizes.
 
-    A part is opened where it lies by then, since a compaction hides the files that it replaces. Those of a disk are
-    Arrow's own files, so that threads which read them do not wait for Python.
+    A part is located when it is opened, since a compaction hides the files that it replaces. Parts on a local disk are
+    opened as Arrow's native files. Threads that read them do not wait for Python.
     """
 
     def __init__(self, fs: FileSystem, root: str | None, parts: Mapping[str, Add], *, is_old: bool) -> None:
         self._fs = fs
-        self._root = root  # of a directory on a disk, with a slash
+        self._root = root  # the local directory with a trailing slash; None for other stores
         self._parts = parts
         self._is_old = is_old
 

@@ -1,4 +1,4 @@
-"""An ftfile directory as Python sees it: `ftfile.open(path)`."""
+"""An ftfile directory in Python: `ftfile.open(path)`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Directory:
-    """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""
+    """Reader of the committed rows of a directory, without Spark. Each call reads the head of the log again."""
 
     def __init__(self, path: str | os.PathLike[str], access: Access) -> None:
         self.path = normalise(os.fspath(path))
@@ -60,29 +60,30 @@ class Directory:
     def require_files(self) -> None:
         """Raise a ConfigError if the directory is a store of keys and values.
 
-        A log that cannot be read raises nothing here: who reads rows will hear of it, and `verify` says how.
+        If the log cannot be read, nothing is raised. A later read of rows raises the error, and `verify` reports the
+        damage.
         """
         with contextlib.suppress(CorruptData, StorageError):
             check_is_files(self._log.refresh(), self.path)
 
     def is_store(self) -> bool:
-        """Return True for a store of keys and values; False where the log cannot be read."""
+        """Return True for a store of keys and values; False if it is not a store or the log cannot be read."""
         with contextlib.suppress(CorruptData, StorageError):
             return store_of(self._log.refresh()) is not None
         return False
 
     def version(self) -> int:
-        """Return the newest version; -1 when nothing has been committed yet."""
+        """Return the newest version; -1 if nothing has been committed yet."""
         return self._log.refresh().version
 
     @checked
     def version_at(self, time: str | datetime) -> int:
         """Return the newest version that was created at or before a time, by the store's clock.
 
-        Text is as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
+        A text is in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
 
         Raises:
-            ConfigError: it is no time, or no version is as old as that.
+            ConfigError: `time` is not a time, or is before the oldest version.
         """
         version, head = parsed_version_at(self._log, time), self._log.refresh()
         oldest = oldest_readable(self._log, head)
@@ -95,34 +96,35 @@ class Directory:
 
     @checked
     def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
-        """Return the finished files of a version, by default the newest, in the order of their commits.
+        """Return the finished files of a version in the order of their commits.
 
-        Lists each of their directories once, to find what is missing; a few files out of many are looked up one by one.
+        Lists each directory of these files once to find missing files. If `limit` selects a small share of the files,
+        each file is checked by a separate call instead.
 
         Args:
             version: by default the newest one.
-            limit: the last ones only, this many at most; None for all. Of the others, less is read.
+            limit: the maximum number of files, of the newest commits; None for all. Less is read for a lower limit.
 
         Raises:
-            ConfigError: there is no such version, or `limit` is negative.
+            ConfigError: the version does not exist, or `limit` is negative.
         """
         return finished_files(self._log, version, limit)
 
     def oldest_version(self) -> int:
-        """Return the oldest version of which vacuum has left every file; 0 when nothing has been committed.
+        """Return the oldest version whose files are all kept by vacuum; 0 if nothing has been committed.
 
-        `history` may begin before: it tells of versions whose files are gone, too.
+        `history` may begin earlier, since it also contains versions whose files were deleted.
         """
         return oldest_readable(self._log, self._log.refresh())
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
-        """Return the commits that are kept, oldest first.
+        """Return the kept commits, oldest first.
 
-        It begins with the oldest record that is kept; see `oldest_version` for what can be read.
+        The first commit is the oldest kept record; see `oldest_version` for the versions that can be read.
 
         Args:
-            limit: the newest ones only, this many at most; None for all. No more records are read.
+            limit: the maximum number of commits, of the newest ones; None for all. No other records are read.
 
         Raises:
             ConfigError: `limit` is negative.
@@ -131,14 +133,14 @@ class Directory:
         return read_history(self._log, limit)
 
     def time_zone(self) -> str:
-        """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
+        """Return the `timeZone` of the newest writer. Times without an offset in a condition are in this zone."""
         head = self._log.refresh()
         zone: str = UTC if head.encoding is None else head.definitions[head.encoding].get("timeZone", UTC)
         return zone
 
     @checked
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """Return the live adds of a version with what is needed to read them."""
+        """Return the live adds of a version with the definitions that are needed to read them."""
         return take_snapshot(self._log, version)
 
     @checked
@@ -146,7 +148,7 @@ class Directory:
         """Return the rows' schema as Spark's JSON.
 
         Raises:
-            ConfigError: nothing has been committed, so that there is none.
+            ConfigError: nothing has been committed, so the schema is unknown.
         """
         return self._schema_of(take_snapshot(self._log, version))
 
@@ -159,22 +161,22 @@ class Directory:
         where: Where = None,
         file: str | None = None,
     ) -> pa.Table:
-        """Return rows of a version; empty, with its schema, when there are none. Files are read by several threads.
+        """Return the rows of a version as a table with its schema, which can be empty. Several threads read the files.
 
-        Files whose partition values contradict `where` are not opened. Of the others, Parquet, ORC and Arrow files are
-        read for the columns that are needed alone, and Parquet files without the row groups that cannot match.
+        Files whose partition values contradict `where` are not opened. From the other Parquet, ORC and Arrow files,
+        only the needed columns are read. Row groups of Parquet that cannot match are skipped.
 
         Args:
-            version: the one to read; by default the newest one.
-            columns: those wanted, in this order; None for all. Without any, the table has the number of rows alone.
-            where: the rows wanted: values by column, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
-                `"month >= 7 AND city IN ('a', 'b')"`; or a `pyarrow.compute.Expression`. None for all.
-            file: the path of one finished file, as `files` has it: its rows alone. None for all.
+            version: the version to read; by default the newest one.
+            columns: the columns to return, in this order; None for all. If empty, the table only has a number of rows.
+            where: a condition on the rows: values by column, such as `{"month": 7}` or `{"month": [7, 8]}`; a text,
+                such as `"month >= 7 AND city IN ('a', 'b')"`; or a `pyarrow.compute.Expression`. None for all rows.
+            file: the path of one finished file, as in `files`, to read only its rows. None for all files.
 
         Raises:
-            ConfigError: nothing has been committed; or there is no such version, column or file, or `where` is no
-                condition.
-            CorruptData: a file is not what was committed.
+            ConfigError: nothing has been committed; the version, a column or the file does not exist; or `where` is not
+                a condition.
+            CorruptData: a file differs from the committed file.
             HistoryGone: the version was vacuumed.
         """
         selection, rows = self._reading(version, columns, where, file)
@@ -192,9 +194,9 @@ class Directory:
         where: Where = None,
         file: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Return an iterator over the rows of a version, file by file, in memory for a row group; see `to_arrow`.
+        """Return an iterator over the rows of a version, file by file; see `to_arrow`. Memory holds one row group.
 
-        It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
+        The result is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and other engines can read directly, once.
         """
         selection, rows = self._reading(version, columns, where, file)
 
@@ -209,13 +211,13 @@ class Directory:
     def tail(
         self, rows: int = 10, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
     ) -> pa.Table:
-        """Return the last rows of a version, in the order of their commits; reads the newest files alone.
+        """Return the last rows of a version, in the order of their commits. Only the newest files are read.
 
         Args:
-            rows: how many, at most.
-            version: the one to read; by default the newest one.
+            rows: the maximum number of rows.
+            version: the version to read; by default the newest one.
             columns: see `to_arrow`.
-            where: likewise.
+            where: see `to_arrow`.
 
         Raises:
             ConfigError, CorruptData, HistoryGone: see `to_arrow`; or `rows` is negative.
@@ -242,7 +244,7 @@ class Directory:
     def count(self, version: int | None = None, *, where: Where = None) -> int:
         """Return the number of rows of a version for which `where` is true; see `to_arrow`.
 
-        It reads no file where `where` names partition columns alone: the log knows the rows of each file.
+        If `where` names only partition columns, no file is read: the log contains the number of rows of each file.
 
         Raises:
             ConfigError, CorruptData, HistoryGone: see `to_arrow`.
@@ -259,18 +261,18 @@ class Directory:
 
     @checked
     def dataset(self, version: int | None = None) -> ds.Dataset:
-        """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel by themselves.
+        """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel.
 
-        It has the recorded schema, partition columns included, and knows the partition of each file, so that DuckDB,
-        Polars, pandas and pyarrow read only the files and the columns that they need. It stays at its version: files
-        that come later are not in it, and those that are replaced are found where they are hidden, until a vacuum
-        deletes them; engines then raise a `FileNotFoundError`.
+        The dataset has the recorded schema, including partition columns, and the partition values of each file. DuckDB,
+        Polars, pandas and pyarrow therefore read only the needed files and columns. The dataset stays at its version:
+        later files are not in it. Replaced files are read from their hidden place until vacuum deletes them; then
+        engines raise a `FileNotFoundError`.
 
         Raises:
-            ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot
-                read: open or encrypted ones, of another format than Parquet, ORC and Arrow, or with decimals where the
-                version has floating-point numbers. `to_batches` reads them.
-            CorruptData: a file is nowhere.
+            ConfigError: nothing has been committed; the version does not exist; or pyarrow cannot read some files.
+                These are open or encrypted files, files of a format other than Parquet, ORC and Arrow, or files with
+                decimals where the version has floating-point numbers. `to_batches` reads them.
+            CorruptData: a file is missing.
             HistoryGone: the version was vacuumed.
         """
         from ftfile.read.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much
@@ -283,34 +285,35 @@ class Directory:
     def follow(
         self, offset: dict[str, Any] | None = None, **options: object
     ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
-        """Yield rows that were not read before, batch by batch, each with the offset that stands for all up to there.
+        """Yield rows that were not read before, batch by batch, each with the offset after the batch.
 
-        It ends where the log ends when it begins. Keep the offset, plain JSON, with what was made of the rows, and
-        give it to the next call: every row comes once. Without one it begins with all rows that are there.
+        The iterator ends at the head that the log had at the start. Store the offset, plain JSON, together with the
+        results of the rows, and pass it to the next call: each row is then read once. Without an offset, all existing
+        rows are read first.
 
         Args:
-            offset: that an earlier call yielded.
-            options: those of a stream, such as `maxRowsPerTrigger=1000` or `startingVersion="latest"`.
+            offset: an offset that an earlier call yielded.
+            options: options of a stream, such as `maxRowsPerTrigger=1000` or `startingVersion="latest"`.
 
         Raises:
-            ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
+            ConfigError: an option is wrong, or nothing has been committed, so the columns are unknown.
             SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
         """
         columns = recorded_schema(self._schema_of(self._log.refresh()))
         return follow_log(self._log, self.path, columns, offset, options)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
-        """Yield the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+        """Yield the dead letters of all batches with the reasons. `badRecords=deadLetter` writes them.
 
         Raises:
-            CorruptData: a file of dead letters is not what was committed, or one has more than 128 MiB as JSON, or
-                2,000,000 brackets, braces and commas; those before have come by then.
+            CorruptData: a file of dead letters differs from the committed file, or has more than 128 MiB as JSON, or
+                2,000,000 brackets, braces and commas. Dead letters of earlier files have been yielded by then.
         """
         return read_dead_letters(self._log)
 
     @contextlib.contextmanager
     def _missing_file_as_history_gone(self, version: int | None) -> Iterator[None]:
-        """Have a file that is gone because its version is too old be a HistoryGone."""
+        """Raise HistoryGone instead of CorruptData if vacuum deleted the files of this version."""
         try:
             yield
         except CorruptData as error:
@@ -330,7 +333,7 @@ class Directory:
         if file is not None:
             part = part_named(snapshot, file)
             snapshot = replace(snapshot, adds={part.id: part})
-        # Without a condition nothing is read by clocks, and the log need not be looked at once more.
+        # Only a condition depends on a time zone. Without one, the log is not read a second time.
         zone = UTC if where is None else self.time_zone()
         where = with_clock_values(where, self._log.clock.now_ms(), zone)
         selection = Selection(snapshot, recorded_schema(self._schema_of(snapshot)), columns, where, zone)

@@ -18,10 +18,10 @@ _log = get_logger(__name__)
 
 
 class FollowedColumns:
-    """Tells versions whose columns are not those that are read.
+    """Detects versions whose columns differ from the columns that are read.
 
-    Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
-    of the user's own choice are found by name in every version.
+    If the requested columns equal those of the head at the start, later versions with other columns are reported.
+    Columns that the user selected are matched by name in each version.
     """
 
     def __init__(self, head: LogState, requested: pa.Schema) -> None:
@@ -38,7 +38,7 @@ class FollowedColumns:
                 _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
 
     def change_of(self, record: Record) -> str | None:
-        """Return how the columns of a record differ, and what to do; None where that does not matter."""
+        """Return how the columns of a record differ and the remedy; None if the query is not affected."""
         if self._key is None or record.version <= self._since or record.schema in (None, self._key):
             return None
         recorded = record.definitions.get(record.schema or "")

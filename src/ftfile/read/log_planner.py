@@ -1,4 +1,4 @@
-"""A log as a stream: the end of the next batch, and the shares between two offsets, by both protocols of Spark."""
+"""The interface of a log as a stream: the end of the next batch, and the shares between two offsets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _Share = TypeVar("_Share")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a plan reads; None is no limit."""
+    """The limits of one plan; None is no limit."""
 
     files: int | None = None
     size_bytes: int | None = None
@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FollowSettings:
-    """The options of a follower."""
+    """Options of a follower."""
 
     starting_version: int | Literal["latest"] | None = None
     starting_time: datetime | None = None
@@ -59,7 +59,7 @@ class FollowSettings:
 
     @property
     def has_limits(self) -> bool:
-        """Return True if a plan may leave something to the next one."""
+        """Return True if a plan may stop at a limit before the end of the log."""
         return self.limits != Limits()
 
     def __post_init__(self) -> None:
@@ -70,20 +70,20 @@ class FollowSettings:
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
-        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        """Return the settings of the options; a ConfigError if they contradict each other."""
         limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
         return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
 
 
 class Unit(NamedTuple):
-    """Adds of one version that are read together, or not at all."""
+    """Adds of one version that one plan reads together."""
 
-    place: int  # rises within the version; a position in it is the place of the first unit that is left
+    place: int  # rises within the version; a position contains the place of the first unit that was not read
     adds: Sequence[Add]  # at least one
 
 
 class Budget:
-    """The amount of files, bytes and rows that a plan may still take."""
+    """The number of files, bytes and rows that a plan may still take."""
 
     def __init__(self, limits: Limits) -> None:
         self._files = _or_infinite(limits.files)
@@ -101,7 +101,7 @@ class Budget:
         )
 
     def spend(self, adds: Sequence[Add]) -> None:
-        """Subtract adds that the plan takes, whether they fit or not."""
+        """Subtract the adds that the plan takes, even if they exceed the limits."""
         self._files -= len(adds)
         self._size_bytes -= sum(add.length for add in adds)
         self._rows -= sum(add.rows for add in adds)
@@ -113,15 +113,16 @@ def _or_infinite(limit: int | None) -> float:
 
 @dataclass
 class Plan:
-    """A plan in the making."""
+    """A plan that is being built."""
 
-    position: Begun  # up to which it goes
-    budget: Budget  # for all that it takes
-    records: list[Record] = field(default_factory=list)  # that are read, whole or in part
-    taken: list[tuple[int, Add]] = field(default_factory=list)  # that are read, each with a version at which it is live
+    position: Begun  # the end of the plan
+    budget: Budget  # the remaining budget of the whole plan
+    records: list[Record] = field(default_factory=list)  # records that the plan reads completely or in part
+    # adds that the plan reads, each with a version at which it is live
+    taken: list[tuple[int, Add]] = field(default_factory=list)
 
     def take_all(self, version: int, units: Iterable[Unit]) -> bool:
-        """Take all units and return True, or none if that would pass a limit."""
+        """Take all units and return True. If they would exceed a limit, take no unit and return False."""
         adds = [add for unit in units for add in unit.adds]
         if not self.budget.fits(adds):
             return False
@@ -129,7 +130,7 @@ class Plan:
         return True
 
     def take_first(self, version: int, units: Iterable[Unit]) -> int | None:
-        """Take units as far as the limits allow, the first of a plan always; return the place of the first left."""
+        """Take units up to the limits, and return the place of the next unit; a plan always takes its first unit."""
         for place, adds in units:
             if self.taken and not self.budget.fits(adds):
                 return place
@@ -142,17 +143,17 @@ class Plan:
 
 
 class LogPlanner(ABC, Generic[_Share]):
-    """Plans batches of what is new in one log, with the columns that are read.
+    """Plans batches of new rows in one log for the columns that are read.
 
-    Only Spark's checkpoint holds state. `plan` may raise, since no batch depends on a position before Spark has written
-    it. `shares` depends only on two positions and the log, so that a repeated batch has the same rows.
+    State is only stored in Spark's checkpoint. `plan` may raise, since no batch depends on a position before Spark has
+    written it. `shares` depends only on two positions and the log. A repeated batch therefore has the same rows.
     """
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
         self._log = log
         self._settings = settings
         self._columns = FollowedColumns(log.refresh(), columns)
-        self.head_version = -1  # when last read; -1 before the first record
+        self.head_version = -1  # at the last read of the log; -1 before the first record
 
     def refresh(self) -> LogState:
         """Return the log's state at its head, which is durable."""
@@ -161,15 +162,15 @@ class LogPlanner(ABC, Generic[_Share]):
         return head
 
     def plan(self, start: Position, end_version: int | None = None, *, limited: bool = True) -> Position:
-        """Return the position up to which a batch reads; `start` itself if there is nothing to read.
+        """Return the position at which the next batch ends; `start` itself if there is nothing to read.
 
-        It reads no version behind `end_version`, and if `limited`, keeps to the limits of the settings.
+        Versions after `end_version` are not read. If `limited`, the limits of the settings apply.
 
         Raises:
-            AnotherLog: the log is not the one that `start` is of.
-            HistoryGone: versions or files that are to be read are gone.
-            SchemaError: the next version has other columns than are read.
-            ConfigError: there is no such version to begin with.
+            AnotherLog: `start` belongs to another log.
+            HistoryGone: versions or files that must be read were deleted.
+            SchemaError: the next version has other columns than the columns that are read.
+            ConfigError: the starting version does not exist.
         """
         head = self.refresh()
         end = head.version if end_version is None else min(end_version, head.version)
@@ -189,11 +190,11 @@ class LogPlanner(ABC, Generic[_Share]):
         return plan.position
 
     def shares(self, start: Position, end: Position) -> list[_Share]:
-        """Return the shares of all that lies between two positions, one for each task.
+        """Return the shares between two positions, one for each task.
 
         Raises:
-            AnotherLog: the log is not the one that `end` is of.
-            HistoryGone: versions that are to be read are not kept any more.
+            AnotherLog: `end` belongs to another log.
+            HistoryGone: versions that must be read were deleted.
         """
         if isinstance(end, Beginning) or start == end:
             return []
@@ -211,13 +212,17 @@ class LogPlanner(ABC, Generic[_Share]):
         return all_shares
 
     def _plan_snapshot(self, plan: Plan, begin: InSnapshot) -> bool:
-        """Take what is left of a snapshot, and return True if the limits allow all of it."""
+        """Take the remaining units of a snapshot, and return True if the limits allow all of them."""
         next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
         plan.position = begin.behind_snapshot() if next_place is None else replace(begin, read=next_place)
         return next_place is None
 
     def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
-        """Go on record by record; what cannot be read ends the plan before it, or is raised if nothing comes before."""
+        """Take the units of each following record.
+
+        A record that cannot be followed ends the plan before it. If it is the first record of the plan, its error is
+        raised.
+        """
         read = begin.read
         for version in range(begin.version + 1, end + 1):
             record = record_or_gone(self._log, head, version)
@@ -239,16 +244,17 @@ class LogPlanner(ABC, Generic[_Share]):
             plan.position, read = InLog(version, record.nonce, first=begin.first), 0
 
     def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[tuple[Record, int, int | None]]:
-        """Yield records, each with the places from which on and before which it is read; None for all behind."""
+        """Yield records, each with the first place to read and the place at which reading stops; None for the end."""
         for version in range(start.version + 1, end.version + 1 + (end.read > 0)):
             first = start.read if version == start.version + 1 else 0
             last = end.read if version == end.version + 1 else None
             yield record_or_gone(self._log, head, version), first, last
 
     def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
-        """Return the definitions of encodings that records refer to, or brought.
+        """Return the definitions of all encodings that the adds refer to.
 
-        A record repeats no definition that the log has, and the head forgets those that nobody has used for long.
+        A record does not repeat definitions that the log already has, and the head drops definitions that were unused
+        for long.
         """
         keys = {add.encoding for add in adds}
         definitions: dict[str, Any] = dict(head.definitions)
@@ -260,7 +266,7 @@ class LogPlanner(ABC, Generic[_Share]):
         return definitions
 
     def _refusal(self, record: Record) -> Exception | None:
-        """Return why a record cannot be followed, or None."""
+        """Return the error for a record that cannot be followed, or None."""
         change = self._columns.change_of(record)
         return SchemaError(change) if change is not None else None
 
@@ -270,15 +276,15 @@ class LogPlanner(ABC, Generic[_Share]):
 
     @abstractmethod
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
-        """Return the units that are left to read of a snapshot, in an order that stays."""
+        """Return the remaining units of a snapshot, in the same order at every call."""
 
     @abstractmethod
     def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
-        """Raise HistoryGone if files that a plan reads are deleted already; the log tells of all that are live."""
+        """Raise HistoryGone if files that a plan reads were deleted. Live files need no check."""
 
     @abstractmethod
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterable[_Share]:
-        """Return the shares of a snapshot from a position on, and before a place; None for all."""
+        """Return the shares of a snapshot from a position up to a place, which is excluded; None for the end."""
 
     @abstractmethod
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterable[_Share]:
@@ -286,7 +292,10 @@ class LogPlanner(ABC, Generic[_Share]):
 
 
 def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, end: int) -> Position:
-    """Return the start of a new follower whose first plan ends at version `end`; it stays new before the first one."""
+    """Return the start of a new follower whose first plan ends at version `end`.
+
+    If nothing has been committed, the result can be `Beginning`.
+    """
     if settings.starting_version == "latest":
         return pinned_behind(log, head, end, end + 1)
     if settings.starting_time is not None:
@@ -307,20 +316,20 @@ def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, en
 
 @dataclass(frozen=True, slots=True)
 class FollowConfig:
-    """A directory and the options with which it is followed. It is plain data, which travels to tasks."""
+    """A directory and the options of its follower. Plain data that is sent to tasks."""
 
     path: str
     key_provider: str | None
     storage: dict[str, str]
-    schema_json: str  # Spark's, of the columns that are read
+    schema_json: str  # schema of the columns that are read, as Spark's JSON
     settings: FollowSettings
-    merge: str | None = None  # of a store, as its user gives it
+    merge: str | None = None  # for a store: the option as the user gave it
 
     @classmethod
     def from_options(
         cls, parsed: ParsedOptions, schema_json: str, example: str = "format('ftfile').load('/data/out')"
     ) -> FollowConfig:
-        """Return the checked options; a ConfigError where they contradict each other, or name no path."""
+        """Return the checked options; a ConfigError if they contradict each other or the path is missing."""
         if parsed["path"] is None:
             raise ConfigError(f"the option `path` is missing, as in spark.readStream.{example}")
         settings = FollowSettings.from_options(parsed)
@@ -329,27 +338,27 @@ class FollowConfig:
 
 
 class LogStream(ABC, Generic[_Share]):
-    """The position of one query in a log, in the process that Spark asks.
+    """The position of one query in a log, in the process that Spark calls.
 
-    Spark 4.0 and 4.1 ask for the newest offset without saying where the last batch ended, and tell that by asking for
-    its partitions: the stream remembers it.
+    Spark 4.0 and 4.1 request the newest offset without the end of the last batch. They pass that end only when they
+    request its partitions, so the stream stores it.
     """
 
     def __init__(self) -> None:
-        self.marker: DirectoryMarker | None = None  # of the directory, if it has one; known with the first shares
+        self.marker: DirectoryMarker | None = None  # marker of the directory, if any; read with the first shares
         self._position: Position = Beginning()
         self._planned: Position = Beginning()
         self._end_version: int | None = None
 
     def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
-        """Return the offset up to which the next batch reads; `start` itself if there is nothing to read.
+        """Return the offset at which the next batch ends; `start` itself if there is nothing to read.
 
-        It begins, by default, where the last shares ended.
+        The default of `start` is the end of the last shares.
 
         Raises:
-            ConfigError: the directory is of another kind, or there is no such version to begin with.
-            SourceError, StaleFiles: the log cannot be followed from there.
-            SchemaError: the next version has other columns than are read.
+            ConfigError: the directory is of another kind, or the starting version does not exist.
+            SourceError, StaleFiles: the log cannot be followed from `start`.
+            SchemaError: the next version has other columns than the columns that are read.
         """
         begin = self._position if start is None else position_of(start)
         self._planned = self._open().plan(begin, self._end_version, limited=limited)
@@ -359,20 +368,20 @@ class LogStream(ABC, Generic[_Share]):
         """Return the shares between two offsets, one for each task; the same rows at every call.
 
         Raises:
-            SourceError, StaleFiles: the log cannot be read from there any more.
+            SourceError, StaleFiles: the log cannot be read from `start` any more.
         """
         self._position = position_of(end)
         return self._open().shares(position_of(start), self._position)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: what was read is in Spark's checkpoint alone."""
+        """Do nothing: progress is only stored in Spark's checkpoint."""
 
     def stop_at_head(self) -> None:
-        """Read nothing that is committed from now on."""
+        """Read no versions that are committed after this call."""
         self._end_version = self._open().refresh().version
 
     def report(self) -> dict[str, Any] | None:
-        """Return the newest version, and how many follow those that were planned."""
+        """Return the newest version, and the number of versions after the last plan."""
         if isinstance(self._planned, Beginning):
             return None
         head = self._open().head_version

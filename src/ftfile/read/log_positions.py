@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-# Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
+# The offset of every new query. A constant, since Spark requests it again when it repeats the first batch.
 START: dict[str, Any] = {"kind": "start"}
 
 _ANEW = "The query would skip or repeat rows. To read the current directory, give the query a new checkpointLocation"
@@ -26,24 +26,24 @@ _GONE = (
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The position of a new query; where that begins is found out when it plans."""
+    """The position of a new query. The first plan determines where the query starts."""
 
     def to_offset(self) -> dict[str, Any]:
-        """Return the position as Spark's checkpoints keep it."""
+        """Return the position as Spark's checkpoints store it."""
         return dict(START)
 
 
 @dataclass(frozen=True, slots=True)
 class InSnapshot:
-    """The position within the rows that were there when the query began."""
+    """A position within the rows that existed when the query began."""
 
     version: int
-    nonce: str  # of the record at `version`
-    read: int  # adds that were read, in their order
+    nonce: str  # nonce of the record at `version`
+    read: int  # number of adds that were read, in their order
 
     @property
     def named(self) -> int:
-        """Return the version whose nonce the position has."""
+        """Return the version whose nonce the position contains."""
         return self.version
 
     @property
@@ -53,15 +53,15 @@ class InSnapshot:
 
     @property
     def snapshot(self) -> InSnapshot | None:
-        """Return the position in the snapshot; None if the snapshot was read."""
+        """Return the position in the snapshot; None if the snapshot was read completely."""
         return self
 
     def behind_snapshot(self) -> InLog:
-        """Return the first position at which the snapshot was read."""
+        """Return the first position after the snapshot."""
         return InLog(self.version, self.nonce)
 
     def origin(self) -> Begun:
-        """Return the start of the first batch, which ends at this position."""
+        """Return the start of the first batch if that batch ends at this position."""
         return replace(self, read=0)
 
     def resumed(self) -> Begun:
@@ -69,22 +69,22 @@ class InSnapshot:
         return self
 
     def to_offset(self) -> dict[str, Any]:
-        """Return the position as Spark's checkpoints keep it."""
+        """Return the position as Spark's checkpoints store it."""
         return {"kind": "log", "snapshot": self.version, "nonce": self.nonce, "read": self.read}
 
 
 @dataclass(frozen=True, slots=True)
 class InLog:
-    """The position behind a version: all up to it was read."""
+    """A position after a version; all versions up to it were read."""
 
     version: int  # -1 before the first record
-    nonce: str  # of the newest record that was read, also if only in part; empty before the first record
-    read: int = 0  # adds that were read of the version that follows
-    first: int | None = None  # the version where the query began; only in the end of its first batch
+    nonce: str  # nonce of the newest record that was read, also in part; empty before the first record
+    read: int = 0  # number of adds that were read in the following version
+    first: int | None = None  # the version where the query began; only set at the end of its first batch
 
     @property
     def named(self) -> int:
-        """Return the version whose nonce the position has; -1 before the first record."""
+        """Return the version whose nonce the position contains; -1 before the first record."""
         return self.version + (self.read > 0)
 
     @property
@@ -94,15 +94,15 @@ class InLog:
 
     @property
     def snapshot(self) -> InSnapshot | None:
-        """Return the position in the snapshot; None if the snapshot was read."""
+        """Return None: the snapshot was read completely."""
         return None
 
     def behind_snapshot(self) -> InLog:
-        """Return the first position at which the snapshot was read."""
+        """Return the first position after the snapshot: this position."""
         return self
 
     def origin(self) -> Begun:
-        """Return the start of the first batch, which ends at this position."""
+        """Return the start of the first batch if that batch ends at this position."""
         if self.first is None:
             return InSnapshot(self.version, self.nonce, 0)
         return InLog(self.first - 1, "")
@@ -112,7 +112,7 @@ class InLog:
         return replace(self, first=None)
 
     def to_offset(self) -> dict[str, Any]:
-        """Return the position as Spark's checkpoints keep it."""
+        """Return the position as Spark's checkpoints store it."""
         offset: dict[str, Any] = {"kind": "log", "version": self.version, "nonce": self.nonce}
         if self.read:
             offset["next"] = self.read
@@ -126,10 +126,10 @@ Position: TypeAlias = Beginning | Begun
 
 
 def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoint holds
-    """Return the position that an offset stands for.
+    """Return the position that an offset represents.
 
     Raises:
-        ConfigError: it is none of a directory that is followed.
+        ConfigError: the offset is not an offset of an ftfile directory.
     """
     if offset == START:
         return Beginning()
@@ -158,11 +158,11 @@ def _is_sound(offset: dict[str, Any]) -> bool:
 
 
 def check_position(log: CommitLog, head: LogState, position: Begun) -> None:
-    """Check that the log is the one that a position was made of, and that it can be read from there on.
+    """Check that a position belongs to this log, and that the log still contains the versions after it.
 
     Raises:
-        AnotherLog: it is another one.
-        HistoryGone: versions that follow the position are not kept any more.
+        AnotherLog: the position belongs to another log.
+        HistoryGone: versions that follow the position were deleted.
     """
     named = position.named
     if named > head.version:
@@ -175,7 +175,7 @@ def check_position(log: CommitLog, head: LogState, position: Begun) -> None:
 
 
 def check_kept(head: LogState, version: int) -> None:
-    """Raise HistoryGone if a version of the log is not kept any more; one that is still to come is."""
+    """Raise HistoryGone if vacuum has deleted a version of the log. Versions after the head pass."""
     if version < head.log_start:
         raise HistoryGone(
             f"version {version} must be read next, and the oldest version that vacuum has kept is {head.log_start}. "
@@ -184,7 +184,7 @@ def check_kept(head: LogState, version: int) -> None:
 
 
 def record_or_gone(log: CommitLog, head: LogState, version: int) -> Record:
-    """Return the record of a version; HistoryGone if it is not kept any more, CorruptData if it is missing."""
+    """Return the record of a version; HistoryGone if vacuum has deleted it, CorruptData if it is missing."""
     check_kept(head, version)
     record = log.read_record(version)
     if record is None:
@@ -194,16 +194,16 @@ def record_or_gone(log: CommitLog, head: LogState, version: int) -> Record:
 
 
 def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
-    """Return the nonce of a version; None if nothing tells it any more."""
+    """Return the nonce of a version; None if neither the head nor the following record contains it."""
     nonce = dict(head.recent).get(version)
     if nonce is not None:
         return nonce
-    # The head knows the newest ones, so that a version of which it does not is followed by others.
+    # The head contains the newest nonces. If a version is not among them, the log has a following record.
     following = log.read_record(version + 1) if version + 1 >= head.log_start else None
     return following.previous_nonce if following is not None else None
 
 
 def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
-    """Return the position before version `first`, which may be the one that follows the end."""
+    """Return the position before version `first`, which may be the version after `end`."""
     nonce = record_or_gone(log, head, end).nonce if first > end >= 0 else ""
     return InLog(first - 1, nonce, first=first)

@@ -1,4 +1,4 @@
-"""The new rows of each version of a directory, once: as a stream, and by `ftfile.open(path).follow()`."""
+"""The new rows of each version of a directory, once, for streams and for `ftfile.open(path).follow()`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = get_logger(__name__)
 class FollowPlanner(LogPlanner[Share]):
     """Plans batches of new rows of one directory, add by add; errors name its path.
 
-    `plan` also raises `ChangedRows`: the next version replaces or removes rows.
+    `plan` also raises `ChangedRows` if the next version replaces or removes rows.
     """
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema, path: str) -> None:
@@ -49,10 +49,10 @@ class FollowPlanner(LogPlanner[Share]):
         self._path = path
         self._first = FirstSnapshot(log)
         self._last_reported = -1
-        self.skipped = 0  # versions that were passed over
+        self.skipped = 0  # number of versions that `skipChangeCommits` skipped
 
     def refresh(self) -> LogState:
-        """Return the log's state at its head, which is durable; a ConfigError if it is that of a store."""
+        """Return the log's state at its head, which is durable; a ConfigError if the directory is a store."""
         head = super().refresh()
         check_is_files(head, self._path)
         return head
@@ -65,7 +65,7 @@ class FollowPlanner(LogPlanner[Share]):
         return (Unit(place, (adds[place],)) for place in range(begin.read, len(adds)))
 
     def _refusal(self, record: Record) -> Exception | None:
-        """Return why a record cannot be followed, or None; note one that is passed over."""
+        """Return the error for a record that cannot be followed, or None. A skipped record is counted and logged."""
         if record.is_change:
             if not self._settings.skip_changes:
                 return ChangedRows(
@@ -79,7 +79,7 @@ class FollowPlanner(LogPlanner[Share]):
         return super()._refusal(record)
 
     def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
-        # What lies at a version that is not kept may be a dead record.
+        # A file at a version that vacuum has deleted can be a dead record.
         check_kept(self._log.refresh(), begin.needed)
         removed = [add for version, add in plan.taken if not head.is_live(add, version)]
         removed = self._as_moved(head, begin.version, removed)
@@ -103,21 +103,21 @@ class FollowPlanner(LogPlanner[Share]):
         for record, first, behind in self._records_between(head, start, end):
             adds += new_rows_of(record)[first:behind]
             records.append(record)
-        # What lies at a version that is not kept may be a dead record.
+        # A file at a version that vacuum has deleted can be a dead record.
         check_kept(self._log.refresh(), start.version + 1)
         adds = self._as_moved(head, start.version, adds)
         return iter(pack(adds, self._definitions_of(head, records, adds)))
 
     def _as_moved(self, head: LogState, version: int, adds: list[Add]) -> list[Add]:
-        """Return adds of versions after one as restores since then have them: these move files."""
+        """Return the adds of versions after `version` with their current paths: restores move files."""
         moved = moved_since(self._log, head, version) if adds else {}
         return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
 
 
 def new_rows_of(record: Record) -> tuple[Add, ...]:
-    """Return the adds of a record whose rows no earlier record has, in the record's order; none of a change.
+    """Return the adds of a record whose rows are in no earlier record, in the record's order.
 
-    What a batch made of earlier rows, parts and the rest of segments, is of an older origin.
+    The result is empty for a change. Parts and remaining segments of rows of earlier batches have an older origin.
     """
     author = record.author
     if isinstance(author, MaintenanceAuthor) or record.is_change:
@@ -141,7 +141,7 @@ def describe(record: Record) -> str:
 
 
 class FirstSnapshot:
-    """The adds of one version, kept while they are read slice by slice."""
+    """The adds of one version, cached while they are read slice by slice."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -151,8 +151,8 @@ class FirstSnapshot:
         self.definitions: dict[str, Any] = {}
 
     def adds(self, version: int) -> Sequence[Add]:
-        """Return the live adds of a version in the order of their first batches and ids, the same at every call."""
-        # A restore moves files.
+        """Return the live adds of a version by first batch and id, in the same order at every call."""
+        # A restore moves files, so the cached paths are wrong after it.
         restored = last_restore(self._log.refresh())
         if (self._version, self._restored) != (version, restored):
             self._restored = restored
@@ -162,12 +162,12 @@ class FirstSnapshot:
         return self._adds
 
     def forget(self) -> None:
-        """Let go of the adds."""
+        """Drop the cached adds."""
         self._version, self._adds, self.definitions = None, (), {}
 
 
 class FollowStream(LogStream[Share]):
-    """The position of one query in a directory; one that is not there yet is waited for."""
+    """The position of one query in a directory. The stream waits for a directory that does not exist yet."""
 
     def __init__(self, config: FollowConfig, context: Context) -> None:
         super().__init__()
@@ -177,25 +177,25 @@ class FollowStream(LogStream[Share]):
         self._fs = open_filesystem(config.path, context, config.storage)
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
-        """Return the new rows between two offsets, as `LogStream.shares` does."""
+        """Return the new rows between two offsets; see `LogStream.shares`."""
         shares = super().shares(start, end)
         if shares and self.marker is None:
             self.marker = read_marker(self._fs)
         return shares
 
     def report(self) -> dict[str, Any] | None:
-        """Return the newest version, how many follow those that were planned, and how many were passed over."""
+        """Return the newest version, the number of versions after the last plan, and the number of skipped versions."""
         if self._planner is None or (progress := super().report()) is None:
             return None
         return progress | {"versionsSkipped": self._planner.skipped}
 
     def _open(self) -> FollowPlanner:
-        """Return the planner of the directory; until there is one, a new planner of nothing."""
+        """Return the planner of the directory; a temporary planner of an empty log until the directory exists."""
         if self._planner is not None:
             return self._planner
         config = self._config
         is_there = stat_or_none(self._fs, layout.FORMAT_FILE) is not None
-        if is_there:  # only now is it known if the directory is encrypted
+        if is_there:  # whether the directory is encrypted is only known once it exists
             self._fs = open_with_keys(config.path, self._context, config.key_provider, config.storage.items())
         else:
             self._require_empty()
@@ -218,7 +218,7 @@ class FollowStream(LogStream[Share]):
 def follow_log(
     log: CommitLog, path: str, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
 ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
-    """Yield the new rows behind an offset, plan by plan, each with the offset behind it; see `Directory.follow`."""
+    """Yield the new rows after an offset, plan by plan, each with the next offset; see `Directory.follow`."""
     planner = FollowPlanner(log, _settings(options), columns, path)
     position = position_of(START if offset is None else offset)
     end_version = planner.refresh().version

@@ -1,4 +1,4 @@
-"""The rows that a read asks for: of a snapshot, some columns of the rows for which a condition is true."""
+"""The rows that a read requests: some columns of the rows of a snapshot for which a condition is true."""
 
 from __future__ import annotations
 
@@ -32,44 +32,45 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# The key of a directory, and that of the encoding of files in it.
+# The key of a directory, and the key of the encoding of its files.
 _Place: TypeAlias = tuple[str, str]
-# The condition on rows that are known to be of this kind; see `ChosenAdd`.
+# The condition on rows, and an expression that is known to be true for them; see `ChosenAdd`.
 _Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
 
-_PIECE_ADDS = 10_000  # whose places are compared with a condition together
-_BATCH_ROWS = 65_536  # of columns that no file has
-_POSITION = "FieldPath("  # as an expression names a column by its number
+_PIECE_ADDS = 10_000  # adds whose places are compared with a condition in one call
+_BATCH_ROWS = 65_536  # rows of a batch whose columns are all in the path
+_POSITION = "FieldPath("  # how the text of an expression shows a column that it names by number
 
 
 class ChosenAdd(NamedTuple):
-    """An add that may have rows of a selection."""
+    """An add that may contain rows of a selection."""
 
     add: Add
-    where: pc.Expression | None  # the condition on its rows; None where it is true for all of them
-    known: pc.Expression | None  # an expression that is true for all of them; None for nothing
+    where: pc.Expression | None  # the condition on its rows; None if it is true for all of them
+    # an expression that is true for all rows of the add; None if there is no such expression
+    known: pc.Expression | None
 
 
 class Selection:
-    """Columns, of the `schema`, of the rows of a snapshot for which a condition on the columns `filtered` is true."""
+    """The columns `schema` of the rows of a snapshot for which a condition on the columns `filtered` is true."""
 
     def __init__(
         self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str
     ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
 
-        Times without an offset are by the clocks of `time_zone`, but those that are compared with columns in a path:
-        these are by the clocks of the path.
+        Times without an offset are in `time_zone`. Times that are compared with columns in a path are in the time zone
+        of the path.
 
         Raises:
-            ConfigError: there is no such column, or `where` is no condition on the columns.
+            ConfigError: a column does not exist, or `where` is not a condition on the columns.
         """
         self._snapshot = snapshot
         self._recorded = recorded
         self._asked = where
         self._time_zone = time_zone
         self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
-        # Clocks change values of a condition, not its columns.
+        # The time zone changes values of a condition, but not its columns.
         self._where = self._by_clocks(time_zone, frozenset())
         self.filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
@@ -77,7 +78,7 @@ class Selection:
         self._read = pa.schema([*self.schema, *more])
 
     def adds(self) -> Iterator[ChosenAdd]:
-        """Yield the adds that may have such rows, in the order of the snapshot; no file is opened."""
+        """Yield the adds that may contain matching rows, in the order of the snapshot; no file is opened."""
         conditions_by_place: dict[_Place, _Conditions | None] = {}
         adds = iter(self._snapshot.adds.values())
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
@@ -93,7 +94,7 @@ class Selection:
                     yield ChosenAdd(add, *conditions)
 
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
+        """Yield the rows of an add. A file without needed columns is not opened. For the errors see `read_add`."""
         add, where, _ = chosen
         schema = self.schema if where is None else self._read
         with Decoding(add.path, "rows with an encoding that the log defines"):
@@ -112,11 +113,11 @@ class Selection:
                 yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
 
     def _place(self, path: str) -> str:
-        """Return the text of where a condition fails."""
+        """Return the text that names the place where a condition fails."""
         return f"{path!r} of version {self._snapshot.version}"
 
     def _by_clocks(self, path_zone: str, in_path: frozenset[str]) -> pc.Expression | None:
-        """Return the condition; times without an offset that are compared with columns in a path are by its clocks."""
+        """Return the condition. Times without an offset that are compared with columns in a path are in `path_zone`."""
         if (path_zone, in_path) not in self._conditions:
             zones = dict.fromkeys(in_path, path_zone)
             condition = predicate(self._asked, self._recorded, time_zone=self._time_zone, time_zones=zones)
@@ -124,7 +125,7 @@ class Selection:
         return self._conditions[path_zone, in_path]
 
     def _compare(self, places: Iterable[_Place]) -> dict[_Place, _Conditions | None]:
-        """Return, for each place, the condition on its rows and its partition; None where none is chosen."""
+        """Return the condition on the rows of each place and its partition; None if no row of the place matches."""
         by_encoding = defaultdict[str, list[_Place]](list)
         for place in places:
             by_encoding[place[1]].append(place)
@@ -150,21 +151,21 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """The rows of files of one directory and encoding but those that a read with a condition returns. Picklable."""
+    """The rows of files of one directory and encoding, except for those that match a condition. Picklable."""
 
     where: pc.Expression
     partition: pc.Expression | None  # an expression that is true for all rows of the directory
     filtered: pa.Schema  # the columns of the condition
 
     def matches(self, fs: FileSystem, add: Add, encoding: dict[str, Any]) -> int:
-        """Return the number of rows of an add that go. For the errors see `Selection.rows`."""
+        """Return the number of rows of an add that match and are left out. For the errors see `Selection.rows`."""
         chosen = ChosenAdd(add, self.where, self.partition)
         place = repr(add.final_path or add.path)
         read = functools.partial(read_add, fs, add, encoding, self.filtered)
         return sum(rows.num_rows for rows in _matching(read, chosen, self.filtered, place))
 
     def apply(self, rows: Iterable[tuple[Add, pa.RecordBatch]], encoding: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the others, in their order, given those of files with the columns that are in them."""
+        """Yield the remaining rows, in their order. The given batches contain the columns that are in the files."""
         in_path = columns_in_path(encoding)
         in_file = pa.schema([field for field in self.filtered if field.name not in in_path])
         of_path = pa.schema([field for field in self.filtered if field.name in in_path])
@@ -181,7 +182,7 @@ class Without:
 def _matching(
     read: Callable[..., Iterator[pa.RecordBatch]], chosen: ChosenAdd, filtered: pa.Schema, place: str
 ) -> Iterator[pa.Table]:
-    """Yield the rows of an add for which its condition is true, given the function that reads it."""
+    """Yield the rows of an add for which its condition is true; `read` reads the add."""
     _, where, partition = chosen
     row_filter = Wanted(RowFilter(where, filtered, partition))
     with _arrow_errors_as_config_errors(where, filtered, place):
@@ -189,7 +190,8 @@ def _matching(
             for batch in read(wanted=row_filter):
                 yield matching_rows(batch, where)
         except CorruptData:
-            # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
+            # Arrow's Parquet reader also evaluates the filter. If a read without it succeeds, the condition caused the
+            # error.
             for batch in read():
                 matching_rows(batch, where)
             raise
@@ -197,7 +199,7 @@ def _matching(
 
 @contextlib.contextmanager
 def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Schema, place: str) -> Iterator[None]:
-    """Have an expression that fails on values be a ConfigError."""
+    """Raise a ConfigError if an expression fails on values."""
     try:
         yield
     except pa.ArrowException as error:
@@ -206,7 +208,7 @@ def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Sch
 
 
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
-    """Return the expression that columns have these values; None without any."""
+    """Return the expression that columns have these values; None without values."""
     parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
     return functools.reduce(operator.and_, parts) if values else None
 
@@ -226,7 +228,7 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 
 def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
-    """Return the columns that an expression names: without one of them, it means nothing."""
+    """Return the columns that an expression names: without any of them, it cannot be evaluated."""
     if where is None:
         return []
     text = str(where)
@@ -234,7 +236,7 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
         raise ConfigError(
             f"where: {text} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
         )
-    # To try an expression without each of its columns takes the square of their number.
+    # Evaluating an expression without each column takes time with the square of the number of columns.
     asked_names = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
     return [
         name
@@ -252,12 +254,12 @@ def _needs(where: pc.Expression, rest: pa.Schema) -> bool:
 
 
 def path_values(encoding: Mapping[str, Any], directory_key: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """Return the values of those columns of `schema` that are in the path of a directory; see `path_column_values`."""
+    """Return the values of the columns of `schema` that are in the path of a directory; see `path_column_values`."""
     return path_column_values(encoding, directory_of(directory_key), stem_of(directory_key), schema)
 
 
 def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
-    """Return True for those values of columns for which a condition on no others is true."""
+    """Return for each row of column values if the condition is true. The condition names no other columns."""
     numbers = pa.array(range(len(values)), pa.int64())
     columns = [pa.array([row[field.name].as_py() for row in values], field.type) for field in schema]
     table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
@@ -268,11 +270,11 @@ def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scal
 def _may_be_true(
     where: pc.Expression | None, partitions: Sequence[pc.Expression | None], schema: pa.Schema
 ) -> list[bool]:
-    """Return False for those expressions with which a condition on columns of `schema` cannot be true."""
+    """Return False for each partition for which a condition on columns of `schema` cannot be true."""
     import pyarrow.dataset as ds
     from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
 
-    # Arrow compares a condition with the partitions of fragments, and opens none.
+    # Arrow compares a condition with the partitions of fragments, and opens no file.
     file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [file_format.make_fragment(str(number), fs, partition) for number, partition in enumerate(partitions)]
     dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
@@ -291,7 +293,7 @@ def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) 
 
 
 def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an add with columns of its path alone."""
+    """Yield the rows of an add if all requested columns are in its path."""
     values = path_values(encoding, add.directory_key, schema)
     for start in range(0, add.rows, _BATCH_ROWS):
         rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
@@ -299,7 +301,7 @@ def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> It
 
 
 def _no_such(name: str, names: Collection[str]) -> str:
-    """Return the text that there is no column of a name, with those that there are."""
+    """Return the text that a column does not exist, with the existing columns."""
     import difflib  # noqa: PLC0415 - for mistakes alone
 
     spelling = {spelled.lower(): spelled for spelled in names}

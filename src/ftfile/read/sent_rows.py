@@ -1,4 +1,4 @@
-"""Rows in the Arrow types, and in batches of the size, that Spark takes from a Python source."""
+"""Rows in the Arrow types and the batch sizes that Spark expects from a Python source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def rows_for_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in small batches, in Spark's own types: Spark compares them."""
+    """Yield the rows in small batches, in the types that Spark expects: Spark compares the types."""
     return small_batches(map(_as_sent, batches))
 
 

@@ -1,4 +1,4 @@
-"""The finished files of a version and where they are; and the share of them that one task of a read takes."""
+"""The finished files of a version with their states, and the shares of adds that tasks read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# Files that a listing tells of in the time that it takes to look for one.
+# Number of files that a listing returns in about the time that a check of one file takes.
 LISTED_AT_ONCE = 10
 
 FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
@@ -51,17 +51,17 @@ _STATES: dict[Place, FileState] = {
 class FinishedFile:
     """One committed file.
 
-    Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
-    `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
+    The state is `published` if the file is at `path` with its length, `pending` if it is committed but not at `path`
+    yet, `retired` if a later version has replaced it, and `missing` if the committed file is at none of these places.
 
     Attributes:
         path: relative to the directory.
         size_bytes: on storage.
-        partition: the values of its partition columns, as in its rows; empty where there are none.
+        partition: the values of its partition columns, as in its rows; empty without partition columns.
         directory: the sub-directory, such as `column=value/…`; empty for the directory itself.
         query_id: the streaming query that wrote it, else None.
         batch_id: its last micro-batch of that query, else None.
-        job_id: the batch write or the maintenance operation that wrote it, as `history()` has it, else None.
+        job_id: the batch write or maintenance operation that wrote it, as in `history()`, else None.
         checksum: of the bytes on storage.
     """
 
@@ -78,7 +78,7 @@ class FinishedFile:
 
 
 def finished_files(log: CommitLog, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
-    """Return the finished files of a version, or the last ones; see `Directory.files`."""
+    """Return the finished files of a version, or only the last ones; see `Directory.files`."""
     check_count("limit", limit)
     snapshot = take_snapshot(log, version)
     newest = (add for add in snapshot.newest_first() if add.kind == "part")
@@ -108,7 +108,7 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
 
 
 def part_named(snapshot: Snapshot, path: str) -> Add:
-    """Return the finished file of a version with a path; ConfigError with paths like it if there is none."""
+    """Return the finished file of a version with a path; a ConfigError with similar paths if it does not exist."""
     parts = (add for add in snapshot.newest_first() if add.kind == "part")
     part = next((add for add in parts if add.final_path == path), None)
     if part is None:
@@ -118,7 +118,7 @@ def part_named(snapshot: Snapshot, path: str) -> Add:
 
 
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
-    """Return the text that a version has no file of this name, with names like it."""
+    """Return the text that a version does not contain a file, with similar names."""
     if any(candidate.startswith(f"{path}/") for candidate in names):
         return (
             f"{path!r} is a directory with files in version {version}, not a file: give one of its files, or select "
@@ -143,7 +143,10 @@ def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
-    """Return the state of each part; list the stage and every directory once, and search only for odd parts."""
+    """Return the state of each part.
+
+    The stage and each directory are listed once. Only parts that are not at their path are searched.
+    """
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
@@ -159,12 +162,12 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
 
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
-_SHARE_BYTES_MIN = 4 << 20  # of a read that is spread over cores
-_TASKS_MAX = 100_000  # about as many: of more, each reads more
+_SHARE_BYTES_MIN = 4 << 20  # minimum for a read that is distributed to cores
+_TASKS_MAX = 100_000  # approximate maximum; larger reads get larger tasks
 
-# What the cache of a core holds: the JVM copies a batch, and then goes over its rows. Larger ones take longer.
+# The size of a core's cache: the JVM copies a batch and then reads its rows. Larger batches are slower.
 _ROWS_MAX = 8_192
-_BYTES = 256 << 10  # about as many
+_BYTES = 256 << 10  # approximate
 
 
 class Piece(NamedTuple):
@@ -179,7 +182,7 @@ class Share:
     """The pieces that one task reads, in their order."""
 
     pieces: tuple[Piece, ...]
-    encodings: dict[str, Any]  # definitions by key, all that the adds refer to
+    encodings: dict[str, Any]  # definitions of all encodings that the adds refer to, by key
 
 
 def pack(
@@ -187,8 +190,8 @@ def pack(
 ) -> list[Share]:
     """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
 
-    Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
-    Few bytes are shared among as many tasks as `cores`, as far as files allow. No file is opened.
+    Opening a file counts as 1 MiB. Large files with row groups are split between tasks. A small read is distributed to
+    `cores` tasks if it has enough files. No file is opened.
     """
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
@@ -203,10 +206,10 @@ def pack(
 def read_share(
     fs: FileSystem, share: Share, requested: pa.Schema, *, is_old: bool = True, row_filter: RowFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of adds with the requested columns, found by name, case aside.
+    """Yield the rows of adds with the requested columns, matched by name without case.
 
-    If the adds are not `is_old`, they are live; see `open_add`. The filter is on requested columns, by the same types,
-    and spelled as in the files.
+    If the adds are not `is_old`, they are live; see `open_add`. The filter uses requested columns with the same types,
+    spelled as in the files.
     """
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
     for add, span in share.pieces:
@@ -216,7 +219,8 @@ def read_share(
             batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
         else:
             batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
-        if row_filter is not None and not in_path.issuperset(row_filter.schema.names):  # else all of its rows match
+        # otherwise all rows of the add match
+        if row_filter is not None and not in_path.issuperset(row_filter.schema.names):
             where = row_filter.where
             batches = (rows for batch in batches for rows in matching_rows(batch, where).to_batches())
         for batch in batches:
@@ -242,7 +246,7 @@ def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:
 
 
 def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of at most 8,192 rows and about 256 KiB, and of at least one row; nothing is copied."""
+    """Yield the rows without a copy in batches of at most 8,192 rows and about 256 KiB, and at least one row."""
     for batch in batches:
         count = max(1, min(_ROWS_MAX, _BYTES * batch.num_rows // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, count):
