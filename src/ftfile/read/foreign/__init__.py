@@ -1,1 +1,1 @@
-"""Foreign files as a stream: what is there, what is new of it, and the rows of a range."""
+"""Files of other programs as a stream: their listing, the new content of each file, and the rows of a range."""

@@ -1,7 +1,7 @@
-"""Contents of files: their codecs, the ends of their lines, and fingerprints of what was read.
+"""Contents of files: their codecs, the ends of their lines, and fingerprints of the content that was read.
 
-The fingerprints are of the first KiB and of the last KiB before a position; Fluent Bit and Vector also identify files
-by their beginnings.
+The fingerprints cover the first KiB, and the last KiB before a position. Fluent Bit and Vector also identify files by
+their first bytes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _CHUNK_BYTES = 64 << 10
 _LZ4_FRAME = bytes.fromhex("04224d18")
 
 WINDOW_BYTES = 1024
-CONTENT_BYTES_MIN = 256  # shorter ones are too often equal by chance, such as two logs with one header
-START_BYTES = 4  # of the half of a head that is of the first 256 bytes
+CONTENT_BYTES_MIN = 256  # shorter contents are too often equal by chance, such as two logs with the same header
+START_BYTES = 4  # size of the digests in a head: of the first 256 bytes, and of the first KiB
 
 
 def codec_in(path: str, read: Read) -> str:
-    """Return the codec of a file, by the ending of its path and its first bytes."""
+    """Return the codec of a file from the extension of its path and its first bytes."""
     return codec_as_written(codec_of(path), read)
 
 
 def codec_as_written(codec: str, read: Read) -> str:
-    """Return the codec of a file: `.lz4` is written in Hadoop's blocks, or in the frames of the command `lz4`."""
+    """Return the codec of a file: a `.lz4` file consists of Hadoop's blocks or of frames of the command `lz4`."""
     return "lz4frame" if codec == "lz4" and read(0, len(_LZ4_FRAME)) == _LZ4_FRAME else codec
 
 
 def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int | None = None) -> int:
-    """Return the end of the whole lines from `start` on, in the first `limit` bytes; `start` if there is none.
+    """Return the end of the complete lines after `start` in the next `limit` bytes; `start` if there is no line end.
 
-    A first line that is longer than the limit is taken as a whole. The separator does not end as it begins.
+    If the first line is longer than the limit, its end is returned. The separator must not overlap itself.
     """
     bound = size if limit is None else min(size, start + limit)
     end = last_line_end(read, start, bound, separator)
@@ -63,7 +63,7 @@ def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | N
 
 
 def first_line_end(read: Read, begin: int, size: int, separator: bytes) -> int | None:
-    """Return the first end of a line behind `begin`; None if there is none."""
+    """Return the first end of a line after `begin`; None if there is none."""
     low = begin
     while low < size:
         piece = read(low, min(size - low, _CHUNK_BYTES + len(separator) - 1))
@@ -75,9 +75,9 @@ def first_line_end(read: Read, begin: int, size: int, separator: bytes) -> int |
 
 
 class Fingerprints(NamedTuple):
-    """Of the content before a position, 64 bits each, as hexadecimal digits."""
+    """Fingerprints of the content before a position, 64 bits each, as hexadecimal digits."""
 
-    head: str  # 8 digits of the first 256 bytes, by which contents are looked up, and 8 of the first KiB
+    head: str  # 8 digits of the first 256 bytes, by which contents are searched, and 8 of the first KiB
     tail: str  # of the last KiB
 
     @property
@@ -86,13 +86,13 @@ class Fingerprints(NamedTuple):
         return self.head[: 2 * START_BYTES]
 
 
-NO_PRINTS = Fingerprints("", "")  # of a file of which nothing was read
+NO_PRINTS = Fingerprints("", "")  # of a file that was not read yet
 
 
 def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprints | None:
-    """Return the fingerprints of the content before `position`; None if there is less of it.
+    """Return the fingerprints of the content before `position`; None if the content is shorter.
 
-    `read(offset, length)` returns as many bytes as asked for, or fewer at the end.
+    `read(offset, length)` returns `length` bytes, or fewer at the end.
     """
     length = min(position, WINDOW_BYTES)
     head = read(0, length)
@@ -103,7 +103,7 @@ def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprin
 
 
 def marks_of(pieces: Iterable[bytes], positions: Iterable[int]) -> tuple[int, dict[int, Fingerprints]]:
-    """Return the length of a content, and the fingerprints at its end and at positions, as far as there is so much."""
+    """Return the length of a content, and the fingerprints at its end and at the positions up to its end."""
     wanted, done = sorted(set(positions), reverse=True), {}
     head, window, size = b"", b"", 0
     for piece in pieces:
@@ -118,7 +118,7 @@ def marks_of(pieces: Iterable[bytes], positions: Iterable[int]) -> tuple[int, di
 
 
 def _marks_at(head: bytes, window: bytes, begin: int, position: int) -> Fingerprints:
-    """Return the fingerprints at a position, of the first bytes of a content and of those from `begin` on."""
+    """Return the fingerprints at a position; `window` contains the bytes of the content from `begin`."""
     length, end = min(position, WINDOW_BYTES), position - begin
     tail = head if position <= WINDOW_BYTES else window[end - length : end]
     return _fingerprints(head[:length], tail[:length])

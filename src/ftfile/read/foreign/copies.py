@@ -1,6 +1,6 @@
-"""Which listed files are copies of others, also compressed ones, by their content: `fileIdentity=content`.
+"""Detection of listed files that are copies of other files, also compressed ones: `fileIdentity=content`.
 
-As in `matching`, rules over values: they yield looks, and get the answers.
+The rules work on values only, as in `matching`. They yield looks and receive the answers.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
-    Key: TypeAlias = tuple[int, str]  # of a content: place and codec, as looks have them
+    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in looks
     Answers: TypeAlias = Mapping[Key, Answer]
 
 
-_ORIGINALS_MAX = 64  # files that one file is compared with: the newest ones that are gone, and that are listed
+_ORIGINALS_MAX = 64  # maximum of compared files: of the newest deleted files, and of the newest listed files
 
 
 class Original(NamedTuple):
-    """A file of which another one may be a copy."""
+    """A file whose copy another file may be."""
 
-    file: KnownFile | None  # None for one that is new itself
-    row: Row | None  # None for one that is gone
-    cut_off: str = ""  # the path where the listing shows it cut off
-    first: Fingerprints | None = None  # of a new one: of the first KiB, as it was looked at before
+    file: KnownFile | None  # None for a file that is new itself
+    row: Row | None  # None for a deleted file
+    cut_off: str = ""  # the path at which the listing shows the file truncated
+    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first look
 
     @property
     def modified_ms(self) -> int:
-        """Return the time by which the newest are found."""
+        """Return the modification time, by which originals are sorted."""
         return self.row.modified_ms if self.row is not None else self.file.modified_ms if self.file is not None else 0
 
 
 class Originals:
-    """The known files of which others may be copies; where each is now, a listing has shown."""
+    """The known files that may have copies, with their current rows in a listing."""
 
     def __init__(self, table: Table, matches: Mapping[int, Match], cut_off: Mapping[bytes, str]) -> None:
-        """Take a listing beside the known files, and the matches of `match_known`.
+        """Take a listing that was compared with the known files, and the matches of `match_known`.
 
-        `cut_off` has the paths of files that the listing shows cut off, by the keys of the known files.
+        `cut_off` contains the paths of files that the listing shows truncated, by the keys of the known files.
         """
         self._table = table
         self._matches = matches
@@ -59,18 +59,18 @@ class Originals:
         self._moved = {match.file.key: match.row for match in matches.values() if match.previous_keys and match.file}
         undecided = {match.row.identity_hash: match.row for match in matches.values() if match.rule is Rule.UNDECIDED}
         undecided.pop(NO_IDENTITY, None)
-        self._undecided = undecided  # any of them may be the known file with its identity
+        self._undecided = undecided  # each of them may be the known file with its identity
         self._by_start: dict[str, tuple[Original, ...]] = {}
 
     def starting(self, start: str) -> tuple[Original, ...]:
-        """Return the files of which enough was read, and with a content that starts so; the newest first."""
+        """Return the known files whose content has this start and of which enough was read; the newest first."""
         if start not in self._by_start:
             originals = [self._original(file, place) for file, place in self._table.known_by_start(start)]
             self._by_start[start] = tuple(sorted(originals, key=lambda one: -one.modified_ms))
         return self._by_start[start]
 
     def may_have(self, match: Match) -> bool:
-        """Return True if a file may be a copy: nothing was read of it yet, or of another one, too, with its start."""
+        """Return True if a file may be a copy: it was not read yet, or another known file has the same start."""
         if match.rule is Rule.UNDECIDED or match.row.size_bytes < 0:
             return False
         return match.before is None or len(self.starting(match.before.start)) > 1
@@ -90,9 +90,9 @@ class Contents:
     """Contents that one plan has seen so far.
 
     Attributes:
-        new: files of which nothing was read yet, by the start of their content.
-        claimed: keys of files that are gone, and go on in a copy.
-        mismatched: keys of paths where other content was seen than is known.
+        new: files that were not read yet, by the start of their content.
+        claimed: keys of deleted files that are continued in a copy.
+        mismatched: keys of paths whose content differs from the known content.
     """
 
     new: dict[str, list[Original]] = field(default_factory=lambda: defaultdict(list))
@@ -103,22 +103,23 @@ class Contents:
 def match_content(
     matches: Sequence[Match], starting: Callable[[str], Sequence[Original]], contents: Contents
 ) -> Generator[list[Look], Answers, list[Match]]:
-    """Return matches in their order; those of copies go on as their contents say.
+    """Return matches in their order. Matches of copies are changed by these rules.
 
-    5. Equal to a listed file, or the beginning of one: its copy.
-    6. A comparison failed, or its file has changed: undecided.
-    7. It begins with all that was read of a file that is gone, or with a listed one that has no unread bytes: it goes
-       on there, behind as much as possible. A file that is gone goes on once; its other copies wait for the next plan.
-    8. Its first KiB is that of a file that was cut off, and longer: a copy of that, which cannot be compared. A shorter
-       content that begins likewise may be such a copy in the making.
-    9. Else the match stays.
+    5. The content equals a listed file or the beginning of one: it is a copy of this file.
+    6. A comparison failed, or the compared file has changed: undecided.
+    7. The content begins with all bytes that were read of a deleted file, or with a listed file without unread bytes:
+    reading resumes there, after the longest match. A deleted file is continued once; its other copies wait for the next
+    plan.
+    8. The content has the first KiB of a file that was longer before it was truncated: it is a copy of that file. It
+    cannot be compared. A shorter content with the same first bytes may become such a copy.
+    9. Otherwise the match is unchanged.
 
-    The stored bytes of a file count before the decoded ones. It yields looks, and is sent the answers: at the first
-    KiB of each content, at all where another file ended, and at the listed originals.
+    The stored bytes of a file are compared before the decoded bytes. The generator yields looks and receives the
+    answers: at the first KiB of each content, at each position where another file ended, and at the listed originals.
 
     Args:
         matches: of files that may be copies.
-        starting: returns the known files with a content that starts so.
+        starting: returns the known files whose content has a start.
         contents: of the plan; it is changed.
     """
     variants = [(match, codec) for match in matches for codec in _codecs(match.row)]
@@ -162,17 +163,17 @@ def _codecs(row: Row) -> Iterator[str]:
 
 
 def _first_end(size_bytes: int) -> int:
-    """Return the end of the first KiB of a content, or its own."""
+    """Return the end of the first KiB of a content, or the end of a shorter content."""
     return min(size_bytes, WINDOW_BYTES)
 
 
 def _first(content: Content) -> Fingerprints:
-    """Return the fingerprints of the first KiB, or less of a shorter content."""
+    """Return the fingerprints of the first KiB, or of a shorter content."""
     return content.prints[_first_end(content.size_bytes)]
 
 
 def _candidates(originals: Sequence[Original], match: Match, content: Content) -> list[Original]:
-    """Return the files of which one may be a copy: the newest ones that are gone, and that are listed."""
+    """Return the possible originals of a file: the newest deleted files and the newest listed files."""
     head, is_window = _first(content).head, content.size_bytes >= WINDOW_BYTES
     candidates: dict[bool, list[Original]] = {True: [], False: []}
     for one in sorted(originals, key=lambda one: -one.modified_ms):
@@ -180,7 +181,7 @@ def _candidates(originals: Sequence[Original], match: Match, content: Content) -
         if row is not None and row.place == match.row.place:
             continue
         if file is not None:
-            # Of two equal files that are both known, one is the original.
+            # If both of two equal files are known, only one of them is the original.
             rank, own_rank = (file.position, file.key), (match.position, match.row.key)
             is_beyond = file.position > match.position if row is None else rank > own_rank
             if not is_beyond or (is_window and file.position >= WINDOW_BYTES and file.head != head):
@@ -190,21 +191,21 @@ def _candidates(originals: Sequence[Original], match: Match, content: Content) -
 
 
 def _unless_rewritten(first: Answer, second: Answer) -> Answer:
-    """Return the second of two answers about a content, unless it begins otherwise than the first one."""
+    """Return the second answer about a content; `CHANGED` if the content began differently in the first answer."""
     if isinstance(first, Failure) or isinstance(second, Failure):
         return second
     return second if second.prints[second.size_bytes].start == _first(first).start else CHANGED
 
 
 class _Looks:
-    """Looks in the making, one at each content."""
+    """Looks that are being collected, one for each content."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
         self._positions: dict[Key, set[int]] = defaultdict(set)
 
     def add(self, row: Row, codec: str, *positions: int) -> None:
-        """Ask for fingerprints at more positions of a content."""
+        """Request fingerprints at more positions of a content."""
         self._rows[row.place, codec] = row
         self._positions[row.place, codec].update(positions)
 
@@ -220,7 +221,7 @@ def _matched(
     listed: Answers,
     contents: Contents,
 ) -> Match:
-    """Return a match as the contents of its file say, the stored bytes first."""
+    """Return a match after the rules were applied to the contents of its file, stored bytes first."""
     place = match.row.place
     stored = answers.get((place, ""))
     stored_end = stored.prints.get(match.row.size_bytes) if isinstance(stored, Content) else None
@@ -239,18 +240,18 @@ def _matched(
 
 
 class Relation(enum.Enum):
-    """How a content and another file are related."""
+    """The relation of a content to another file."""
 
-    OTHER = enum.auto()  # neither begins with the other one, or the other one is gone, and longer
-    BEGINNING = enum.auto()  # it is the beginning of a listed file, or equal to it
-    UNREAD = enum.auto()  # it begins with a listed file that is new, or has unread bytes, or is equal to a new one
-    BEHIND = enum.auto()  # it begins with all that was read of a file that has no more, or is gone
-    MISMATCH = enum.auto()  # the other one has other content than is known
-    FAILED = enum.auto()  # the other one has changed since it was listed, or cannot be read
+    OTHER = enum.auto()  # neither begins with the other, or the other file is deleted and longer
+    BEGINNING = enum.auto()  # the content is the beginning of a listed file, or equal to it
+    UNREAD = enum.auto()  # the content begins with a listed file that is new or has unread bytes, or equals a new file
+    BEHIND = enum.auto()  # the content begins with all that was read of a file that is deleted or has no unread bytes
+    MISMATCH = enum.auto()  # the content of the other file differs from its known content
+    FAILED = enum.auto()  # the other file has changed since the listing, or cannot be read
 
 
 class Comparison(NamedTuple):
-    """A content beside a file of which it may be a copy."""
+    """The result of comparing a content with a file whose copy it may be."""
 
     original: Original
     relation: Relation
@@ -266,7 +267,7 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
         return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
     if original.first is not None and answer.prints.get(_first_end(row.size_bytes)) != original.first:
-        return Comparison(original, Relation.FAILED)  # written anew since it was looked at
+        return Comparison(original, Relation.FAILED)  # rewritten since the first look
     at = min(content.size_bytes, row.size_bytes)
     if file is not None and not answer.begins_as(file):
         relation = Relation.MISMATCH
@@ -284,7 +285,7 @@ def _related(compared: Sequence[Comparison], *relations: Relation) -> list[Origi
 
 
 def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
-    """Rule 5."""
+    """Apply rule 5."""
     size_bytes = copy.content.size_bytes
     beginnings = [(one, one.file.position) for one in _related(compared, Relation.BEGINNING) if one.file is not None]
     unread = [(one, -1) for one in _related(compared, Relation.UNREAD)]
@@ -297,14 +298,14 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
 
 
 def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
-    """Rule 6."""
+    """Apply rule 6."""
     failures = [one for one in compared if one.relation in {Relation.FAILED, Relation.MISMATCH}]
     error = next((one.error for one in failures if one.error is not None), None)
     return replace(match, rule=Rule.UNDECIDED, error=error) if failures else None
 
 
 def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
-    """Rule 7."""
+    """Apply rule 7."""
     behind = [(one.file, one.row) for one in _related(compared, Relation.BEHIND) if one.file is not None]
     if not behind:
         return None
@@ -316,14 +317,14 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
     if row is not None:
         return decision
     contents.claimed.add(file.key)
-    # What is gone stays known beside a compressed copy: that may be unpacked again.
+    # A deleted file stays known next to its compressed copy, since the copy may be decompressed again.
     if is_packed:
         return replace(decision, advances=file.key)
     return replace(decision, previous_keys=(*match.previous_keys, file.key))
 
 
 def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
-    """Rule 8; all that is compared has the same first KiB, or the same first bytes of it."""
+    """Apply rule 8. All compared files have the same first KiB, or the same first bytes of it."""
     size_bytes = copy.content.size_bytes
     for one in _related(compared, Relation.OTHER):
         if one.cut_off and one.file is not None and one.file.position > size_bytes:

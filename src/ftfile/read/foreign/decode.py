@@ -1,6 +1,6 @@
-"""The rows of a task's share of foreign files, with the columns asked for.
+"""The rows of a task's share of foreign files, with the requested columns.
 
-The same share has the same rows at every call, wherever its files lie by then, or is an error.
+A share returns the same rows at every call, even if its files were moved, or raises an error.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _MULTI_LINE = {
     "csv": "ftfile.read.foreign.decoding.csv_lines:multi_line_csv",
 }
 
-# Listings of a directory in which files go on being renamed while one of them is looked for.
+# Maximum of listings of a directory whose files are renamed during the search for a file.
 LISTINGS_MAX = 20
 
-# Readings of a range whose file goes on being changed meanwhile: a log is copied, and then cut off, while it is read.
+# Maximum of reads of a range whose file changes during the read: logrotate's copytruncate copies and truncates logs.
 READINGS_MAX = 5
 
-# Batches of a cut that are held until there is one more: of a short cut, one of lines, and one of a torn last line.
+# Batches of a cut that are held back until the next batch is read: a short cut, a batch of lines, and a torn last line.
 HELD_BATCHES = 3
 
-# Directories in which a file is looked for that is not in its own any more: a root may be that of a whole disk.
+# Maximum of directories that are searched for a moved file: the root can be the root of a disk.
 DIRECTORIES_MAX = 1000
 
 
@@ -72,14 +72,15 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a share in the order of its cuts, with the columns of `requested`.
 
-    A range that `skipRanges` names, with exactly its bounds, has none, whether or not its file is there.
+    If `skipRanges` names exactly the bounds of a range, the range has no rows, even if its file exists.
 
-    Columns that `a=b` directories name are read from the path, others from the file by name; one that is nowhere is
+    Columns of `a=b` directories are read from the path, and other columns by name from the file. Missing columns are
     null.
 
     Raises:
-        FileChanged: a file has other content than when it was planned, or is gone; `skipRanges` leaves such bytes out.
-        CorruptData: a file is damaged, behind the rows that came; `ignoreCorruptFiles` keeps these.
+        FileChanged: the content of a file changed after the plan, or the file is missing; `skipRanges` skips such
+            bytes.
+        CorruptData: a file is damaged after the yielded rows; `ignoreCorruptFiles` keeps these rows.
         SourceError: a record cannot be read, with `badRecords=fail`.
         SchemaError: a file has other columns.
         ConfigError: files of the format cannot have such columns.
@@ -94,7 +95,7 @@ def _cut_rows(
 ) -> Iterator[pa.RecordBatch]:
     planned = cut.range
     if _is_skipped(planned, decoding):
-        if cut.start == planned.start:  # once, however many tasks share it
+        if cut.start == planned.start:  # logged once, even if several tasks read parts of the range
             _log.warning("skipped by skipRanges; remove this option after the batch: %s", _shown(planned))
         return
     in_path = _path_values(planned.path, requested, decoding.times.zone)
@@ -107,14 +108,15 @@ def _cut_rows(
 def _in_one_reading(
     fs: FileSystem, cut: Cut, schema: pa.Schema, decoding: FileDecoding, elsewhere: Elsewhere
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cut; where its file is changed before a batch was yielded, of the file that has them then."""
+    """Yield the rows of a cut. If its file changes before the first batch is yielded, the range is located again."""
     for readings_left in reversed(range(READINGS_MAX)):
         with open_range(fs, cut.range, decoding, elsewhere) as content:
             if content is None:
                 return
             batches = _batches_of(content, cut, schema, decoding)
             try:
-                first = [*islice(batches, HELD_BATCHES)]  # a file that has no more is compared before they are yielded
+                # a short file is compared with its fingerprints before its rows are yielded
+                first = [*islice(batches, HELD_BATCHES)]
             except FileChanged as error:
                 if not readings_left:
                     raise
@@ -126,12 +128,12 @@ def _in_one_reading(
 
 
 def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cut, and behind them raise `FileChanged` if the file was changed while it was read."""
+    """Yield the rows of a cut, then raise `FileChanged` if the file was changed during the read."""
     try:
         _check_encrypted(content, decoding)
         yield from (batch for batch in _rows(content, cut, schema, decoding) if batch.num_rows)
     except (CorruptData, SourceError) as error:
-        content.require_range()  # a change is no damage
+        content.require_range()  # a changed file is not damaged
         if not (isinstance(error, CorruptData) and decoding.ignore_corrupt_files):
             raise
         _log.warning("the rows before the damage are read: %s", error)
@@ -140,7 +142,7 @@ def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 
 def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
-    read: Reader = pkgutil.resolve_name(readers[decoding.file_format])  # imported when it is asked for
+    read: Reader = pkgutil.resolve_name(readers[decoding.file_format])  # imported on first use
     planned = content.planned
     if decoding.is_utf_16:
         if not planned.whole:
@@ -152,13 +154,13 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
         content, decoding = replace(content, utf_16=decoding), replace(decoding, encoding="utf-8")
     rows = read(content, cut, schema, decoding)
     if decoding.file_format == "json":
-        return rows  # its parser ends the process where memory runs out; records of JSON have limits of their own
+        return rows  # JSON's parser ends the process if memory runs out; JSON records have separate limits
     stored_bytes = content.file.size_bytes if planned.whole else min(planned.end, LINE_BYTES_MAX)
     return bounded(rows, stored_bytes, planned.path)
 
 
 def _check_encrypted(content: RangeContent, decoding: FileDecoding) -> None:
-    """Raise `CorruptData` for a file in the clear where none is to be believed; its plan may not have known of that."""
+    """Raise `CorruptData` for an unencrypted file if only encrypted files are trusted; the plan may be older."""
     if decoding.encrypted_only and not content.is_encrypted:
         expected = "an encrypted file with a name that ends in .enc, because keyProvider is set"
         advice = "allowClearFiles=true reads unencrypted files, which are not authenticated"
@@ -174,7 +176,7 @@ def _shown(planned: Range) -> str:
 
 
 def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
-    """Return the values that the directories of a path give to columns, found by name, case aside."""
+    """Return the values of columns in the directories of a path, matched by name without case."""
     found = columns_in_path(path, requested)
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
     values = values_of_foreign_path(path.rpartition("/")[0], schema, time_zone)
@@ -182,9 +184,9 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
 
 
 class Elsewhere:
-    """Files below a root by the names that their store gives them, listed once when one is asked for.
+    """Files below a root by their identities in the store. The root is listed at the first request, and only once.
 
-    Those of the first `DIRECTORIES_MAX` directories, the ones nearest to the root.
+    Only the first `DIRECTORIES_MAX` directories, nearest to the root, are listed.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -192,7 +194,7 @@ class Elsewhere:
         self._paths: dict[str, str] | None = None
 
     def path_of(self, identity: str) -> str | None:
-        """Return the path of a file; None if it is not there, or in a directory that may not be listed."""
+        """Return the path of a file; None if it is missing, or in a directory without the right to list it."""
         if self._paths is None:
             self._paths = {info.identity: info.path for info in self._files() if info.identity is not None}
         return self._paths.get(identity)
@@ -212,17 +214,17 @@ class Candidate(NamedTuple):
     """A file that may have the content of a range."""
 
     path: str
-    filters: tuple[str, ...]  # by which it is stored, in the order in which they were applied
+    filters: tuple[str, ...]  # filters of its stored bytes, in the order in which they were applied
 
 
 @contextmanager
 def open_range(
     fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere
 ) -> Iterator[RangeContent | None]:
-    """Open the first candidate that has the content of a range; None if it is gone, and missing files are ignored.
+    """Open the first candidate that has the content of a range; None if missing files are ignored and it is missing.
 
     Raises:
-        FileChanged: the file at the path has other content, or is gone, and no other file is the one.
+        FileChanged: the file at the path is missing or has other content, and no other file has the content.
     """
     reference = decoding.key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
     keys = Keys.from_reference(reference) if reference else None
@@ -260,11 +262,12 @@ def open_range(
 
 
 def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool) -> Iterator[Candidate]:
-    """Yield the files that may have the content of a range, the likeliest first.
+    """Yield the files that may have the content of a range, the most likely first.
 
-    First comes the one at its path, then those with its identity in the same directory and, where files are told by
-    their content, all others there that may have it, plain or packed. The directory is listed again until two listings
-    name the same files: one may be renamed before it is opened. At last all directories are searched for the identity.
+    The first candidate is the file at the planned path. Files with the planned identity in the same directory follow.
+    If files are identified by content, all other files in the directory that may have it follow, plain or compressed.
+    The directory is listed until two listings are equal, since a file may be renamed before it is opened. Finally, all
+    directories are searched for the identity.
     """
     filters = filters_of_range(planned)
     yield Candidate(planned.path, filters)

@@ -1,4 +1,4 @@
-"""How far the next plan reads each listed file, within its limits, and how files are known from then on."""
+"""The range of each listed file that the next plan reads within its limits, and the known files after it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, InputFile
 
 
-# Of formats with one: the marks, and the bytes behind them.
+# For formats with an end mark: the marks, and the number of bytes after the mark.
 _END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
-    "parquet": ((b"PAR1", b"PARE"), 0),  # the second one of files with encrypted footers
+    "parquet": ((b"PAR1", b"PARE"), 0),  # PARE marks files with encrypted footers
     "orc": ((b"ORC",), 1),
     "arrow": ((b"ARROW1",), 0),
 }
@@ -48,33 +48,33 @@ _IN_THE_CLEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The parts of a plan that come from one file; without any, it is looked at again when it changes, or later."""
+    """The parts of a plan that come from one file. If empty, the file is checked again when it changes, or later."""
 
     range: Range | None = None
     entry: FileEntry | None = None
     warning: str = ""
-    wait_s: float = math.inf  # while the file is as it is; 0 if it is not as it was listed
-    is_mismatch: bool = False  # its content is not the one that is known
+    wait_s: float = math.inf  # time until the unchanged file must be checked again; 0 if it differs from the listing
+    is_mismatch: bool = False  # the content differs from the known content
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the plan has nothing of the file."""
+        """Return True if the plan contains nothing of the file."""
         return self.range is None and self.entry is None
 
 
-CHANGED = Extension(wait_s=0)  # the next listing shows more
+CHANGED = Extension(wait_s=0)  # the next listing shows the change
 
 
 def extend(
     fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
-    """Return the parts of a plan that come from a file that has certainly not changed for `unchanged_s`.
+    """Return the parts of a plan that come from a file that has not changed for at least `unchanged_s`.
 
-    A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
+    A range of a growing file has at most `bytes_max` bytes, unless its first line is longer; None is no limit.
 
     Raises:
-        NotFound: the file is gone.
-        StorageError: it cannot be read now.
+        NotFound: the file is missing.
+        StorageError: the file cannot be read now.
     """
     if match.row.size_bytes < 0:
         return parked(settings, match, "its store does not report the length of the file: copy it to a store that does")
@@ -82,7 +82,7 @@ def extend(
         return parked(settings, match, _IN_THE_CLEAR)
     if match.rule is Rule.CUT_COPY and match.copy is not None and not match.copy.is_read:
         if unchanged_s < settings.close_inactive:
-            return CHANGED  # it may be growing still, and is told from others when it has a KiB
+            return CHANGED  # the file may still grow, and can be distinguished from others when it has a KiB
         match = replace(match, rule=Rule.NEW, copy=None)
     if match.copy is not None:
         return _extend_copy(fs, settings, match, match.copy, unchanged_s)
@@ -94,12 +94,12 @@ def extend(
 def extend_unread(
     fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
-    """Return a file as known up to where `extend` would read it; one that is not complete stays new.
+    """Return a file as known up to the position where `extend` would end; an incomplete file stays new.
 
     Raises:
-        NotFound, StorageError: as `extend`.
+        NotFound, StorageError: see `extend`.
     """
-    # Too little to tell a copy is enough to tell where a file ends.
+    # A content that is too short to detect copies still has a known end.
     extension = extend(fs, replace(settings, file_identity="native"), match, unchanged_s, bytes_max)
     planned = extension.range
     if planned is None:
@@ -108,8 +108,8 @@ def extend_unread(
 
 
 def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
-    """Return a file as left out until it changes; what was read of it stays known."""
-    # That a file which is read whole was overwritten counts once it is read.
+    """Return an extension that skips a file until it changes; the known position of the file is kept."""
+    # An overwritten file that is read as a whole only counts as overwritten once it is read.
     is_overwritten = match.rule is Rule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
     file = match.row.known if is_overwritten else match.file
     entry = _entry(match, *((file.position, file.fingerprints) if file is not None else (0, NO_PRINTS)))
@@ -117,11 +117,11 @@ def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
 
 
 def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
-    """Return a file as it is known while nothing of it is read; None if it stays known, or unknown, as it is.
+    """Return the entry of a file that this plan does not read; None if its known state does not change.
 
-    One that was found at another path is known there up to where it was read. One that lies where another file was, or
-    was cut off, is known from its start: the same content that comes again later is then new. What is read whole
-    replaces the other file when it is read.
+    A moved file is known at its new path up to the position where reading ended. A replaced or truncated file is known
+    from its start: if the old content returns later, it counts as new. A file that is read as a whole replaces the
+    other file only when it is read.
     """
     is_new = match.rule in {Rule.REPLACED, Rule.TRUNCATED} and settings.reads_lines(match.row.path)
     return _entry(match, match.position, match.before or NO_PRINTS) if match.previous_keys or is_new else None
@@ -141,7 +141,7 @@ def _range(match: Match, begin: int, end: int, prints: Fingerprints) -> Range:
 
 
 def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Extension:
-    """Return a range, with an entry if more than how far this file was read is known otherwise from then on."""
+    """Return a range, with an entry if more than the position of the file changes."""
     entry = _entry(match, end, prints) if match.previous_keys or match.displaces else None
     return Extension(_range(match, begin, end, prints), entry)
 
@@ -150,9 +150,9 @@ def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Co
     row, size_bytes = match.row, copy.content.size_bytes
     if match.rule is Rule.COPY:
         if not copy.is_read or unchanged_s < settings.min_file_age:
-            return CHANGED  # it may be growing still, and may turn out to be another file
+            return CHANGED  # the file may still grow, and may become another file
         if not (copy.content.codec or copy.is_whole or _ends_with_line(fs, settings, row)):
-            return CHANGED  # it stops in a line: it is still being made
+            return CHANGED  # the file ends within a line, so it is not complete
     if copy.stored is None:
         return CHANGED
     entry = _entry(match, row.size_bytes, copy.stored)
@@ -187,7 +187,7 @@ def _extend_lines(
             return CHANGED
         end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
         if settings.file_identity == "content" and end < CONTENT_BYTES_MIN:
-            # A copy could not be told from it: it waits for more lines.
+            # Copies of so short a content cannot be detected, so the file waits for more lines.
             enough = CONTENT_BYTES_MIN - len(settings.separator)
             end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
@@ -196,7 +196,7 @@ def _extend_lines(
             end = size
         prints = fingerprints(file.read_at, end)
         is_line = counts_without_end or end == begin or _ends_line(file, end, settings.separator)
-        # It may be cut off and written anew between two reads: the content that was read first is looked at again.
+        # The file can be truncated and rewritten between two reads, so the content at `begin` is checked again.
         if match.before is not None and fingerprints(file.read_at, begin) != match.before:
             return replace(CHANGED, is_mismatch=True)
         is_unchanged = is_line and prints is not None and fingerprints(file.read_at, end) == prints
@@ -209,11 +209,11 @@ def _extend_lines(
 
 def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Extension:
     row, size = match.row, match.row.size_bytes
-    # Of logs that are compressed, it is the next one, whose inode is that of the last.
+    # A new compressed log can have the inode of the previous log, so it is not an overwrite.
     is_truncated = match.rule is Rule.TRUNCATED and settings.file_identity == "native" and not settings.tail
     is_overwritten = match.position > 0 or is_truncated
     if match.position == size:
-        return Extension(entry=unread(settings, match))  # nothing but its name or its time is another one
+        return Extension(entry=unread(settings, match))  # only its path or its time differs
     with open_listed(fs, row) as file:
         if file is None or file.size_bytes != size:
             return CHANGED
@@ -234,7 +234,7 @@ def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchang
 def _unfinished(
     fs: FileSystem, settings: FilesSettings, match: Match, file: InputFile, unchanged_s: float
 ) -> Extension | None:
-    """Return why a file cannot be read as a whole yet, or None."""
+    """Return the extension of a file that cannot be read as a whole yet, or None."""
     is_young = unchanged_s < settings.min_file_age and fs.capabilities.visible_at != "at_close"
     young = Extension(wait_s=settings.min_file_age - unchanged_s) if is_young else None
     if settings.decoding.file_format in _END_MARKS and not filters_of_name(match.row.path):
@@ -254,13 +254,13 @@ def _has_end_mark(file_format: str, end: bytes) -> bool:
 
 
 class Draft:
-    """The parts of a plan, within the limits of the settings.
+    """The parts of a plan that is being built, within the limits of the settings.
 
     Attributes:
-        table: the listing, beside the known files.
-        files_left: number of files of which the plan may yet have ranges; infinite without a limit.
-        behind: places of files with something to read that the plan does not read.
-        has_more: some of that can be read at once, by the next plan.
+        table: the listing, compared with the known files.
+        files_left: number of files of which the plan may still take ranges; infinite without a limit.
+        behind: places of files with unread content that the plan does not read.
+        has_more: the next plan can read some of that content at once.
     """
 
     def __init__(self, table: Table, settings: FilesSettings, *, is_limited: bool) -> None:
@@ -275,20 +275,20 @@ class Draft:
 
     @property
     def is_full(self) -> bool:
-        """Return True if no other range has room."""
+        """Return True if no other range fits."""
         return self.files_left <= 0 or self._bytes_left <= 0
 
     @property
     def claimed(self) -> frozenset[bytes]:
-        """Return the keys of known files that were found again at other paths, or in compressed copies."""
+        """Return the keys of known files that were found at other paths, or in compressed copies."""
         entries = self._entries.values()
         keys = {key for entry in entries for key in (*entry.previous_keys, entry.advances)}
         return frozenset(bytes.fromhex(key) for key in keys)
 
     def budgets(self, matches: Sequence[Match]) -> list[int | None]:
-        """Return the bytes that each of some files may have, so that each has room beside those before it.
+        """Return the limit in bytes of each file, so that all limits together fit into the plan.
 
-        None is no limit; else it is 1 at least.
+        None is no limit; other limits are at least 1.
         """
         budgets: list[int | None] = []
         bytes_left = self._bytes_left
@@ -298,9 +298,9 @@ class Draft:
         return budgets
 
     def add(self, match: Match, extension: Extension) -> bool:
-        """Take the parts of a plan that come from a file, and return True; False if its range has no room.
+        """Take the parts of a plan that come from a file and return True; return False if its range does not fit.
 
-        The first range always has room.
+        The first range always fits.
         """
         place, planned = match.row.place, extension.range
         if planned is not None:
@@ -322,10 +322,10 @@ class Draft:
         return True
 
     def add_unread(self, matches: Iterable[Match]) -> None:
-        """Take files of which nothing is read now, and that are not known where they begin.
+        """Take the entries of files that this plan does not read.
 
-        Others may be at the old paths of those that were found again; and what was cut off may have its old content
-        again before it is read.
+        Other files may be at the old paths of moved files, and a truncated file may get its old content again before it
+        is read.
         """
         for match in matches:
             place = match.row.place
@@ -340,7 +340,7 @@ class Draft:
         return int(self.table.unread_bytes(np.array(self.behind, np.intp)).sum()) - planned
 
     def plan(self, late: tuple[Late, ...], refused: tuple[Refused, ...], now_ms: int) -> Plan:
-        """Return the plan; files with something left to read are not forgotten behind it."""
+        """Return the plan. Files with unread content are not forgotten after it."""
         ranges, entries = tuple(self._ranges.values()), tuple(self._entries.values())
         plan = Plan(ranges, entries, late, refused, self.table.known.low, self._settings.root, now_ms)
         if plan.is_empty:
@@ -358,7 +358,7 @@ class Draft:
         return frozenset({*self._ranges, *self._entries})
 
     def _low(self, now_ms: int) -> int:
-        """Return the time before which files are forgotten after this plan; none that is left to read is."""
+        """Return the time before which files are forgotten after this plan. Files with unread content are kept."""
         low = self.table.known.low
         times = self.table.listing.times
         if self._ranges:
@@ -368,6 +368,6 @@ class Draft:
         over = len(times_after) - self._settings.max_tracked_files
         if over > 0:
             last = int(np.partition(times_after, over - 1)[over - 1])
-            # Files of the newest time stay: others may yet appear with it, and would be late.
+            # Files of the newest time are kept: another file with this time may still appear, and would be late.
             low = max(low, min(last + 1, int(times_after.max())))
         return max(self.table.known.low, min(low, int(times[self.behind].min()))) if self.behind else low

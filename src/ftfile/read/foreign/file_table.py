@@ -1,4 +1,4 @@
-"""A listing beside the known files: which files there may be something to read of, as columns of both."""
+"""A listing compared with the known files, as columns: the files that may have unread content."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A listed file of which there may be something to read."""
+    """A listed file that may have unread content."""
 
-    place: int  # in the listing
+    place: int  # index in the listing
     path: str
     key: bytes
-    size_bytes: int  # -1 if its store does not tell
+    size_bytes: int  # -1 if the store does not report it
     modified_ms: int
     identity: str | None
     identity_hash: bytes
-    known: KnownFile | None  # at this path
+    known: KnownFile | None  # the known file at this path
     since_s: float  # as in the listing
-    is_changed: bool = False  # it is known, and may have other content
+    is_changed: bool = False  # the file is known, and may have other content
 
     @property
     def marks(self) -> tuple[int, int, bytes]:
-        """Return all that must change before the content does, as far as a listing shows."""
+        """Return the values of a listing that change whenever the content changes, if the listing can show it."""
         return self.size_bytes, self.modified_ms, self.identity_hash
 
     @property
     def state(self) -> tuple[int, int, bytes, int]:
-        """Return all that must change before another look at the file finds something else."""
+        """Return the values of which at least one changes before another look at the file has a new result."""
         return *self.marks, -1 if self.known is None else self.known.position
 
     @property
     def has_stale_time(self) -> bool:
-        """Return True if the file has the known time, and another size: its store changes the time later, or never."""
+        """Return True if the size differs from the known size, but not the time: the store updates times late."""
         file = self.known
         return file is not None and file.modified_ms == self.modified_ms and file.size_bytes != self.size_bytes
 
 
 class Table:
-    """One listing beside the known files.
+    """One listing, compared with the known files.
 
     Attributes:
         listing: the listing.
         known: the known files.
-        index: for each place in the listing, the row of the known file at its path; -1 for none.
-        places: of the candidates in the listing, by time, then by path.
+        index: for each place in the listing, the row of the known file at its path; -1 for an unknown path.
+        places: places of the candidates in the listing, by time, then by path.
         missing: rows of the known files that are not listed.
-        old: places of files that are not known, and older than any known one.
+        old: places of files that are unknown and older than the oldest time that is tracked.
     """
 
     index: NDArray[np.intp]
@@ -75,10 +75,10 @@ class Table:
         untried: Collection[bytes] = (),
         before: Table | None = None,
     ) -> None:
-        """Compare a listing with the known files; what the table `before` has of the same keys is taken from it.
+        """Compare a listing with the known files. Equal keys reuse the index of the table `before`.
 
-        Of `mismatched` ones, keys of paths, other content was seen than is known, whatever the listing shows. Those of
-        `untried` that are parked are candidates although they did not change.
+        The paths with keys in `mismatched` count as changed: their content differs from the known content. Parked files
+        with keys in `untried` are candidates even if they did not change.
         """
         self.listing, self.known = listing, known
         rows = known.rows
@@ -91,7 +91,7 @@ class Table:
         is_old = ~is_known & (listing.times < known.low)
         is_candidate = ~is_known & ~is_old & (listing.sizes != 0)
         self._is_changed = np.zeros(len(listing.keys), bool)
-        self._place_of = np.full(len(rows), -1, np.intp)  # in the listing, of each known file
+        self._place_of = np.full(len(rows), -1, np.intp)  # of each known file: its place in the listing
         if is_known.any():
             places, numbers = np.flatnonzero(is_known), index[is_known]
             self._place_of[numbers] = places
@@ -126,7 +126,7 @@ class Table:
         )
 
     def suspects(self) -> list[Row]:
-        """Return the files that may be others than their paths say: changed ones, and renamed ones."""
+        """Return the files that may not be the known files at their paths: changed and renamed files."""
         places, rows = self.places, self.known.rows
         if not len(rows):
             return []
@@ -136,7 +136,7 @@ class Table:
         return [self.row(place) for place in places[is_changed | is_renamed].tolist()]
 
     def known_by_identity(self, rows: Sequence[Row]) -> dict[bytes, list[KnownFile]]:
-        """Return the known files with identities of listed ones; none that is at its path, and unchanged."""
+        """Return the known files with identities of `rows`, except for unchanged files at their known paths."""
         files: dict[bytes, list[KnownFile]] = defaultdict(list)
         if not rows:
             return files
@@ -148,9 +148,9 @@ class Table:
         return files
 
     def known_by_start(self, start: str) -> list[tuple[KnownFile, int]]:
-        """Return the known files with a content that starts so, each with its place in the listing; -1 if it has none.
+        """Return the known files whose content has a start, each with its place in the listing; -1 if it is not listed.
 
-        A start is that of `Fingerprints`; files of which less than 256 bytes were read have none.
+        For starts see `Fingerprints`; files of which fewer than 256 bytes were read have no start.
         """
         starts, numbers = self._by_start
         digest = np.frombuffer(bytes.fromhex(start), "<u4")[0]
@@ -161,18 +161,18 @@ class Table:
 
     @cached_property
     def _by_start(self) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-        """The starts of the known files with enough content, sorted, and the numbers of their rows."""
+        """The sorted starts of the known files with enough content, and the numbers of their rows."""
         numbers = np.flatnonzero(self.known.rows["position"] >= CONTENT_BYTES_MIN)
         starts = self.known.rows["head"][numbers].astype("<u4")  # the lower half of a head
         order = np.argsort(starts, kind="stable")
         return starts[order], numbers[order]
 
     def has_new(self, places: NDArray[np.intp]) -> bool:
-        """Return True if a file at some places of the listing has a path that is not known."""
+        """Return True if a file at one of these places has an unknown path."""
         return bool(np.any(self.index[places] < 0))
 
     def unread_bytes(self, places: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return for each of some places of the listing the bytes that were not read yet."""
+        """Return the number of unread bytes of the file at each place."""
         sizes = np.maximum(self.listing.sizes[places], 0)
         if not len(self.known.rows):
             return sizes
@@ -182,14 +182,14 @@ class Table:
         return unread
 
     def times_after(self, read: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return the times of all files that are known when those at some places of the listing are, too."""
+        """Return the times of all files that are known after the files at the places `read` were read."""
         is_known = self.index >= 0
         is_known[read] = True
         times: NDArray[np.int64] = np.concatenate([self.missing["modified"], self.listing.times[is_known]])
         return times
 
     def touched_below(self, low: int) -> list[Row]:
-        """Return known files that would be forgotten below `low`, although their files have changed since then."""
+        """Return known files that would be forgotten below `low`, although they were modified at or after `low`."""
         rows, index = self.known.rows, self.index
         is_known = index >= 0
         places = np.flatnonzero(is_known)[rows["modified"][index[is_known]] < low]
@@ -197,6 +197,6 @@ class Table:
 
 
 def _have_keys(rows: NDArray[Any], keys: Collection[bytes]) -> NDArray[np.bool_]:
-    """Return for each row True if its key is one of some, as far as its first half tells."""
+    """Return for each row True if the first half of its key equals that of one of the keys."""
     highs = np.frombuffer(b"".join(keys), "<u8")[:: KEY_BYTES // 8]
     return np.isin(rows["high"], highs) if len(highs) else np.zeros(len(rows), bool)

@@ -1,4 +1,4 @@
-"""Patterns of paths, as Hadoop and Spark have them."""
+"""Patterns of paths in the syntax of Hadoop and Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
 
 
 def has_wildcard(text: str) -> bool:
-    """Return True if a name, or a path, is a pattern."""
+    """Return True if a name or a path is a pattern."""
     return _WILDCARD.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The files that are there: one listing of a directory, of its subdirectories, and of what a pattern names."""
+"""The existing files: a listing of a directory, its subdirectories, and the paths that a pattern matches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.settings import FilesSettings
     from ftfile.storage.api import FileInfo, FileSystem, Watch
 
-    _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
+    _Pattern: TypeAlias = tuple[str, ...]  # patterns of names from the root down; empty for all files below
 
 _log = get_logger(__name__)
 
@@ -41,14 +41,14 @@ _log = get_logger(__name__)
 class Listing:
     """The files of one listing, as columns."""
 
-    paths: list[str]  # relative to the root, none twice
+    paths: list[str]  # relative to the root, unique
     sizes: NDArray[np.int64]  # in bytes
-    times: NDArray[np.int64]  # of their last change, in ms since 1970 UTC, none before
-    identities: list[str | None]  # the store's names of the files
+    times: NDArray[np.int64]  # of the last change, in ms since 1970 UTC, not negative
+    identities: list[str | None]  # the identities of the files in the store
     keys: NDArray[np.uint64]  # of their paths, as two halves
-    hashes: NDArray[np.uint64]  # of their identities; 0 for none
-    # By the monotonic clock, the start of the listing in which this process first saw the file as it is: with this
-    # size, time and identity at this path.
+    hashes: NDArray[np.uint64]  # of their identities; 0 without an identity
+    # Monotonic time of the listing in which this process first saw the file in this state: with this size, time and
+    # identity at this path.
     since_s: NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Listing:
         is_tied = times[1:] == times[:-1]
         if not is_tied.any():
             return ordered
-        # Only files of one and the same time are compared by their paths.
+        # Only files with equal times are compared by path.
         edges = np.flatnonzero(np.diff(np.concatenate(([False], is_tied, [False])).astype(np.int8)))
         for start, end in edges.reshape(-1, 2):
             run = ordered[start : end + 1]
@@ -76,14 +76,14 @@ def list_files(
     now_s: float = 0.0,
     watch: Watch | None = None,
 ) -> Listing:
-    """List all files that the settings name; a root that is not there has none.
+    """List all files that the settings select; a missing root has no files.
 
-    `before` is the listing before in this process, and `now_s` its monotonic clock when this one starts. Directories
-    whose files are listed are watched from then on.
+    `before` is the previous listing of this process, and `now_s` the monotonic time at the start of this listing.
+    Directories whose files are listed are watched from then on.
 
     Raises:
         StorageError: a directory cannot be listed.
-        ConfigError: files are those of a directory that ftfile writes.
+        ConfigError: files belong to a directory that ftfile writes.
     """
     visit = partial(_visit, fs, watch, _Filter.of(settings), settings.recursive_file_lookup)
     visits: list[_Visit] = []
@@ -107,13 +107,13 @@ def list_files(
 
 
 class _Files(NamedTuple):
-    """Files as columns of texts and numbers, which cost the collector of garbage no look at each file."""
+    """Files as columns of texts and numbers. The garbage collector does not visit each file."""
 
     paths: list[str]
     sizes: list[int]
     times: list[int]
     identities: list[str | None]
-    links: list[bool]  # True for symbolic links, and for what is no file
+    links: list[bool]  # True for symbolic links, and for entries that are not regular files
 
     @classmethod
     def of(cls, infos: Collection[FileInfo]) -> _Files:
@@ -138,7 +138,7 @@ def _warn_of_links(settings: FilesSettings, files: _Files) -> None:
 class _Visit(NamedTuple):
     """The content of one directory: files, and directories with the rest of the pattern for each.
 
-    `logs` has the directory itself if it may be one that ftfile writes.
+    `logs` contains the directory itself if ftfile may write it.
     """
 
     files: _Files
@@ -154,19 +154,19 @@ def _visit(
     directory: str,
     patterns: set[_Pattern],
 ) -> _Visit:
-    entries: list[tuple[FileInfo, _Pattern]] = []  # that patterns name, with the rest of each pattern
+    entries: list[tuple[FileInfo, _Pattern]] = []  # entries that match a pattern, with the rest of the pattern
     directories: list[tuple[str, _Pattern]] = []
     for pattern in patterns:
         if pattern and not has_wildcard(pattern[0]):
-            # Its directory need not be listed, and there may be no right to do so.
+            # The directory need not be listed, which may not be permitted.
             with suppress(NotFound, NotADirectory):
                 entries.append((fs.stat(join(directory, pattern[0])), pattern[1:]))
     is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
     if watch is not None and (is_searched or any(not info.is_directory for info, _ in entries)):
-        watch.add(directory)  # before it is listed: what comes meanwhile is then in one or the other
+        watch.add(directory)  # added before the listing, so that no change is missed between listing and watch
     infos: list[FileInfo] = []
     if is_searched:
-        with suppress(NotFound, NotADirectory):  # gone since it was found
+        with suppress(NotFound, NotADirectory):  # the directory was deleted after it was found
             infos = fs.list(directory)
     logs = [directory] if _may_have_log(directory, patterns, infos if is_searched else None) else []
     cut = len(directory) + 1 if directory else 0
@@ -194,7 +194,7 @@ def _visit(
 
 def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _Filter | None) -> _Files:
     """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
-    # Several patterns may name one file. The ends of nearly all names show, without a call, that they are not hidden.
+    # Several patterns may match one file. The first and last character of most names show that they are not hidden.
     shown = {
         info.path: info
         for info in infos
@@ -207,27 +207,27 @@ def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _Filter | None) -> _F
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
     if infos is not None:
         return join(directory, layout.META) in map(attrgetter("path"), infos)
-    # It was not listed. The root was asked at the start.
+    # The directory was not listed. The root is checked when the stream starts.
     return bool(directory) and any("=" in pattern[0] for pattern in patterns)
 
 
 def _is_hidden(name: str) -> bool:
-    """Return True for names that Spark leaves out: of files that are being written, and of what is no data."""
+    """Return True for names that Spark ignores: files that are being written, and metadata."""
     return (name[0] in "_." and (name[0] == "." or "=" not in name)) or name.endswith("._COPYING_")
 
 
 class _Test(NamedTuple):
-    """An option that names the files to read."""
+    """An option that selects files by a pattern."""
 
     pattern: re.Pattern[str]
-    is_included: bool  # False: the files that match are left out
-    is_of_path: bool = False  # not of the name alone
+    is_included: bool  # False: matching files are excluded
+    is_of_path: bool = False  # the pattern matches the path instead of the name
 
 
 class _Filter(NamedTuple):
-    """The options that name the files to read, of which there is at least one."""
+    """The options that select files; at least one option is set."""
 
-    above: str  # the path of the directory that is read
+    above: str  # the path of the root
     tests: list[_Test]
 
     @classmethod
@@ -249,7 +249,7 @@ class _Filter(NamedTuple):
 
 
 def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> Listing:
-    """Return a listing with each file once; what is as it was in the listing before is taken from there."""
+    """Return a listing that contains each file once. Values of unchanged files are reused from the listing `before`."""
     if before is None or files.paths != before.paths or files.identities != before.identities:
         files = _once(files)
         keys, hashes, places = _keys_and_hashes(root, files, before)
@@ -268,7 +268,7 @@ def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> 
 def _keys_and_hashes(
     root: str, files: _Files, before: Listing | None
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
-    """Return the columns of keys and of hashes, and the places of the files in the listing before; -1 for new ones."""
+    """Return the columns of keys and hashes, and the places of the files in the listing `before`; -1 for new files."""
     count = len(files.paths)
     if before is None or not len(before):
         return _keys(root, files.paths), _hashes(files.identities), np.full(count, -1)
@@ -291,7 +291,7 @@ def _hashes(identities: Iterable[str | None]) -> NDArray[np.uint64]:
 
 
 def _once(files: _Files) -> _Files:
-    """Return each file under one of its names: no link if there is another, and the first one by its text."""
+    """Return each file under one name: a name that is not a link if possible, then the first name in sort order."""
     names = [identity or f"/{path}" for identity, path in zip(files.identities, files.paths, strict=True)]
     if len(set(names)) == len(names):
         return files
@@ -304,9 +304,9 @@ def _once(files: _Files) -> _Files:
 def refuse_rows(
     fs: FileSystem, settings: FilesSettings, directories: Sequence[str], advice: str = "", *, url: str | None = None
 ) -> None:
-    """Raise a ConfigError if one of the directories below the root, or another URL of `fs`, is one that ftfile writes.
+    """Raise a ConfigError if ftfile writes one of the directories below the root, or below another URL of `fs`.
 
-    If it is another one, a user may have a right to the input alone.
+    For another URL, missing permissions are ignored: the user may only have rights to the input.
     """
     ignored = () if url is None else (PermissionDenied,)
 
@@ -328,14 +328,14 @@ def refuse_rows(
 def refuse_rows_among(
     fs: FileSystem, settings: FilesSettings, directories: Iterable[str], files: Iterable[str]
 ) -> None:
-    """Raise a ConfigError if files lie below one of the directories, and it is one that ftfile writes."""
+    """Raise a ConfigError if files lie below one of the directories and ftfile writes this directory."""
     holders = {parent_of(path) for path in files}
     above = {directory for holder in holders for directory in layout.ancestors(holder)}
     refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or exclude its files with ignoreFilePattern")
 
 
 def refuse_rows_above(settings: FilesSettings, context: Context, storage: Mapping[str, str]) -> None:
-    """Raise a ConfigError if the root lies in a directory that ftfile writes; its dead letters are like other files."""
+    """Raise a ConfigError if ftfile writes a directory above the root. Dead letters may be read like other files."""
     url = parse(settings.root)
     above = layout.ancestors(url.path[1:])[1:]
     if not above or f"/{layout.DEAD_LETTERS}/" in f"{url.path}/{settings.pattern}/":
