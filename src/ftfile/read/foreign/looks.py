@@ -1,4 +1,4 @@
-"""Looks at the contents of listed files, as matching asks for them."""
+"""Looks at the contents of listed files, as the rules of `matching` request them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _READ_BYTES = 64 << 10
 
 @contextmanager
 def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
-    """Open a file; None if it is gone, another one is at its path now, or it is shorter than it was listed.
+    """Open a file; None if it is deleted, replaced by another file at its path, or shorter than listed.
 
     Raises:
-        StorageError: it cannot be opened.
+        StorageError: the file cannot be opened.
     """
     try:
         file = fs.open(row.path)
@@ -42,7 +42,7 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
         return
     with file:
         try:
-            # A rotation may come between: its path is looked at once it is open.
+            # A rotation may happen in between, so the path is checked after the file is open.
             is_in_place = row.identity is None or fs.stat(row.path).identity == row.identity
         except NotFound:
             is_in_place = False
@@ -51,29 +51,29 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
 
 @dataclass(slots=True)
 class FileMemory:
-    """The memory that a process has of a file at a path; it saves looks, and nothing else."""
+    """The results of earlier looks at the file of one path, in this process. It only saves looks."""
 
-    path: str = ""  # empty if it is not known any more
-    state: object = None  # of the listed file, for which the next two hold
-    content: Content | None = None  # as a look saw the stored bytes
-    until_s: float = -math.inf  # nothing is found before
-    failures: int = 0  # in a row
-    error: str = ""  # the last one
-    missing_since: int | None = None  # number of the listing that was the first one without it
-    is_reported: bool = False  # as lost
-    used_in: int = 0  # number of the last listing for which it was used
+    path: str = ""  # empty if unknown
+    state: object = None  # of the listed file, for which the next two fields hold
+    content: Content | None = None  # fingerprints of the stored bytes from a look
+    until_s: float = -math.inf  # time of the next look; earlier looks find nothing
+    failures: int = 0  # consecutive failures
+    error: str = ""  # the last error
+    missing_since: int | None = None  # number of the first listing without the file
+    is_reported: bool = False  # True if the loss was reported
+    used_in: int = 0  # number of the last listing that used this memory
 
     def begin(self, state: object) -> None:
-        """Forget all that holds for another state of the file."""
+        """Forget the results of another state of the file."""
         if self.state != state:
             self.state, self.content, self.until_s = state, None, -math.inf
 
 
 class Looks:
-    """Answers to looks, those of before for files that are as they were then.
+    """Executes looks. Results are reused for files that did not change.
 
     Args:
-        fs: has the files.
+        fs: the file system with the files.
         memory_of: returns the memory of a file.
     """
 
@@ -82,7 +82,7 @@ class Looks:
         self._memory_of = memory_of
 
     def answers_to(self, looks: Sequence[Look], now_s: float) -> dict[int, Answer]:
-        """Return the answers of stored bytes by place; `CHANGED` for files of which none is due yet."""
+        """Return the answers for stored bytes by place; `CHANGED` for files whose next look is not due yet."""
         answers: dict[int, Answer] = {}
         new = []
         for look in looks:
@@ -102,7 +102,7 @@ class Looks:
         return answers
 
     def run(self, steps: Generator[list[Look], Answers, Result]) -> Result:
-        """Return the result of steps that yield looks, and are sent the answers."""
+        """Run steps that yield looks and receive the answers, and return their result."""
         answers: Answers | None = None
         while True:
             try:
@@ -118,7 +118,7 @@ class Looks:
 
 
 def answer_to(fs: FileSystem, look: Look) -> Answer:
-    """Return the fingerprints that are asked for, or why there are none."""
+    """Return the requested fingerprints, or the failure of a look."""
     try:
         with open_listed(fs, look.row) as file:
             if file is None:
@@ -133,7 +133,8 @@ def answer_to(fs: FileSystem, look: Look) -> Answer:
 def _stored(file: InputFile, look: Look) -> Answer:
     size_bytes = look.row.size_bytes
     positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
-    # One that is cut off and written anew between two reads has a content that it never had: it is read twice.
+    # A file that is truncated and rewritten between two reads would give fingerprints of a mixed content, so it is read
+    # twice.
     first, second = ({at: fingerprints(file.read_at, at) for at in positions if at <= size_bytes} for _ in range(2))
     prints = {position: one for position, one in first.items() if one is not None}
     return Content(prints, size_bytes, file.size_bytes) if first == second == prints else CHANGED
@@ -147,13 +148,13 @@ def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:
     try:
         size, prints = marks_of(pieces if look.positions else _first_window(pieces), look.positions)
     except CorruptData as error:
-        # Bytes of two moments cannot be decoded, either.
+        # A file that changed during the look cannot be decoded either.
         return Failure(error) if fs.stat(look.row.path).modified_ms == look.row.modified_ms else CHANGED
     return Content(prints, size, file.size_bytes, codec)
 
 
 def _first_window(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the first KiB of a content, and decode little more."""
+    """Yield the first KiB of a content. Little more is decoded."""
     rest = WINDOW_BYTES
     for piece in pieces:
         yield piece[:rest]

@@ -1,8 +1,8 @@
-"""Which known file each listed file is: rules in their order, over values alone.
+"""The rules that decide which known file each listed file is.
 
-The rules ask for looks at contents, all at once, and get the answers: nothing here reads a store. An answer is what is
-there, or that it changed meanwhile, or that it cannot be read; a file of which the rules are not certain is undecided,
-and the next listing shows more.
+The rules work on values only and do not read a store. They request all looks at contents at once and receive the
+answers. An answer is a content, a change since the listing, or a failure. A file that the rules cannot decide stays
+undecided until a later listing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rule(enum.Enum):
-    """How it was decided which file a listed one is; the value completes "it is …"."""
+    """The rule that decided which file a listed file is; the value completes "it is …"."""
 
     SAME = "the file known at its path"
     MOVED = "a file known at another path"
@@ -37,28 +37,29 @@ class Rule(enum.Enum):
 
 
 class Look(NamedTuple):
-    """Fingerprints of a content that are asked for."""
+    """Fingerprints of a content that a rule requests."""
 
     row: Row
-    positions: frozenset[int]  # in the content; none for that of its first KiB, or less of a shorter one
-    codec: str = ""  # by the name of the file; empty for the bytes as they are stored
+    positions: frozenset[int]  # in the content; if empty, the end of the first KiB or of a shorter content
+    codec: str = ""  # from the name of the file; empty for the stored bytes
 
 
 class Content(NamedTuple):
-    """Fingerprints of a file that is at least as long as it was listed."""
+    """Fingerprints of a file that is at least as long as in the listing."""
 
-    prints: Mapping[int, Fingerprints]  # by position, as far as there is so much; and at the end of decoded content
-    size_bytes: int  # of the content; of stored bytes, as listed
-    stored_bytes: int  # when the file was opened
-    codec: str = ""  # as the file is written
+    # by position up to the length of the content; also at the end of decoded content
+    prints: Mapping[int, Fingerprints]
+    size_bytes: int  # length of the content; for stored bytes, as listed
+    stored_bytes: int  # length of the file when it was opened
+    codec: str = ""  # codec of the file
 
     def begins_as(self, file: KnownFile) -> bool:
-        """Return True if it begins with all that was read of a file, which is more than nothing."""
+        """Return True if the content begins with all bytes that were read of a file, at least one byte."""
         return self.prints.get(file.position) == (file.head, file.tail)
 
 
 class Failure(NamedTuple):
-    """The content cannot be read, or not be decoded; without an error, it only changed since it was listed."""
+    """A content that cannot be read or decoded. Without an error, it only changed since the listing."""
 
     error: FtfileError | None = None
 
@@ -69,13 +70,13 @@ KnownByIdentity: TypeAlias = "Mapping[bytes, Sequence[KnownFile]]"
 
 
 class Copy(NamedTuple):
-    """The content that a file shares with another one."""
+    """The content that a file has in common with another file."""
 
-    content: Content  # with the fingerprints at its end
-    original: str = ""  # path of the other file; empty if it is gone
-    is_read: bool = False  # all of the content was read at the original
-    is_whole: bool = False  # and no more than that
-    stored: Fingerprints | None = None  # of all bytes of the file as it is stored; None if it has changed
+    content: Content  # including the fingerprints at its end
+    original: str = ""  # path of the other file; empty if it is deleted
+    is_read: bool = False  # all of the content was read in the original
+    is_whole: bool = False  # no more than the content was read in the original
+    stored: Fingerprints | None = None  # of all stored bytes of the file; None if the file changed
 
     @property
     def end(self) -> Fingerprints:
@@ -85,40 +86,40 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which file a listed one is, and where reading it goes on."""
+    """The decision which file a listed file is, and where reading resumes."""
 
     row: Row
     rule: Rule
-    file: KnownFile | None = None  # behind which it goes on; None for a file that is read from its start
-    previous_keys: tuple[bytes, ...] = ()  # by which the file was known at other paths
-    displaces: bool = False  # another file was known at the path, and stays known elsewhere
-    error: FtfileError | None = None  # why it is undecided, unless it only changed
-    advances: bytes = b""  # key of a file that is gone, and stays known, with what is read of its compressed copy
+    file: KnownFile | None = None  # reading resumes at its position; None for a file that is read from its start
+    previous_keys: tuple[bytes, ...] = ()  # keys of the other paths at which the file was known
+    displaces: bool = False  # another file was known at the path; its known state moves to another key
+    error: FtfileError | None = None  # reason why the file is undecided; None if it only changed
+    advances: bytes = b""  # key of a deleted file that stays known, and whose position follows its compressed copy
     copy: Copy | None = None
 
     @property
     def is_changing(self) -> bool:
-        """Return True if it is undecided, and nothing prevents that the next listing shows more."""
+        """Return True if the file is undecided and the next listing can decide it."""
         return self.rule is Rule.UNDECIDED and self.error is None
 
     @property
     def position(self) -> int:
-        """Return the position from which on it is read."""
+        """Return the position at which reading starts."""
         return 0 if self.file is None else self.file.position
 
     @property
     def before(self) -> Fingerprints | None:
-        """Return the fingerprints of the content before the position; None for none."""
+        """Return the fingerprints of the content before the position; None at the start."""
         return Fingerprints(self.file.head, self.file.tail) if self.file is not None and self.file.position else None
 
 
 def match_unchanged(row: Row) -> Match:
-    """Return which file a listed one is that is none of the suspects: the one at its path, or a new one."""
+    """Return the match of a file that is not a suspect: the known file at its path, or a new file."""
     return Match(row, Rule.NEW if row.known is None else Rule.SAME, row.known)
 
 
 def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
-    """Return the looks that `match_known` needs: at all positions of each file where a known one may go on."""
+    """Return the looks that `match_known` needs: at each position at which a known file may continue in a file."""
     looks = []
     for row in rows:
         files = [*known.get(row.identity_hash, ()), *([row.known] if row.known is not None and row.is_changed else [])]
@@ -128,9 +129,9 @@ def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
 
 
 def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Answer]:
-    """Return the answers as they are likely to be, for `match_known` without looks: an identity tells the content.
+    """Return the likely answers for `match_known` without reading contents: equal identities mean equal contents.
 
-    Where stores have none, the path does. A listed size below a position still shows that a file was cut off.
+    If the store has no identities, the path is used. If a listed size is less than a position, the file was truncated.
     """
     answers: dict[int, Answer] = {}
     for row in rows:
@@ -144,22 +145,22 @@ def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Ans
 def match_known(
     rows: Sequence[Row], known: KnownByIdentity, answers: Mapping[int, Answer], *, keeps_truncated: bool
 ) -> dict[int, Match]:
-    """Return which known file each of some listed ones is, by place.
+    """Return the match of each listed file, by place.
 
-    0. Its look failed: undecided.
+    0. The look failed: undecided.
     1. Same path, same identity, same content before the position: the same file.
-    2. Same identity, same content: a file that was renamed; of several one that was not displaced, then the newest.
-    3. Same path, same content: the same file; undecided while the file that has the known identity now is.
-    4. Else a new file. The file that was known at its path was truncated, or is displaced.
+    2. Same identity, same content: a renamed file. Candidates that are not displaced come first, then the newest.
+    3. Same path, same content: the same file; undecided if the file that now has the known identity is undecided.
+    4. Otherwise a new file. The file that was known at its path was truncated, or is displaced.
 
-    Each rule counts for all rows before the next one does, and a known file is claimed once. A file whose listed size
-    is less than a position needs no look.
+    Each rule is applied to all files before the next rule, and a known file is claimed once. If the listed size of a
+    file is less than a position, no look is needed at this position.
 
     Args:
-        rows: all files that may be others than their paths say.
-        known: the files that may have other paths now, by identity.
+        rows: all files that may not be the known files at their paths.
+        known: the known files that may have other paths now, by identity.
         answers: to the looks, by place.
-        keeps_truncated: what was cut off may be found again by its content.
+        keeps_truncated: the known state of a truncated file is kept, since its content may be found in another file.
     """
     matching = _Matching(rows, known, answers)
     matching.leave_undecided()
@@ -170,7 +171,7 @@ def match_known(
 
 
 class _Matching:
-    """Matches in the making; each method is a rule, for all files that none has decided yet."""
+    """Matches that are being decided. Each method applies a rule to the files without a match."""
 
     def __init__(self, rows: Sequence[Row], known: KnownByIdentity, answers: Mapping[int, Answer]) -> None:
         self._rows = rows
@@ -180,21 +181,21 @@ class _Matching:
         self._claimed: set[bytes] = set()
 
     def leave_undecided(self) -> None:
-        """Decide nothing of files of which the look failed."""
+        """Leave files undecided whose look failed."""
         for row in self._rows:
             answer = self._answers.get(row.place)
             if isinstance(answer, Failure):
                 self._matches[row.place] = Match(row, Rule.UNDECIDED, error=answer.error)
 
     def claim_at_their_paths(self) -> None:
-        """Find known files by path, identity and content."""
+        """Match known files by path, identity and content."""
         for row in self._open_rows():
             file = row.known
             if file is not None and file.identity == row.identity_hash and self._goes_on(row, file):
                 self._claim(row, file, Rule.SAME)
 
     def claim_renamed(self) -> None:
-        """Find known files by identity and content."""
+        """Match known files by identity and content."""
         for row in self._open_rows():
             candidates = self._known.get(row.identity_hash, ())
             files = [file for file in candidates if file.key != row.key and self._goes_on(row, file)]
@@ -202,7 +203,7 @@ class _Matching:
                 self._claim(row, max(files, key=_rank), Rule.MOVED)
 
     def claim_by_path(self) -> None:
-        """Find known files by path and content, unless the file that has a known identity now is undecided."""
+        """Match known files by path and content, unless the file that has the known identity now is undecided."""
         undecided = {match.row.identity_hash for match in self._matches.values() if match.rule is Rule.UNDECIDED}
         for row in self._open_rows():
             file = row.known
@@ -214,7 +215,7 @@ class _Matching:
                 self._claim(row, file, Rule.SAME)
 
     def result(self, *, keeps_truncated: bool) -> dict[int, Match]:
-        """Return the matches; all other files are new, perhaps in the place of a known one that nobody claimed."""
+        """Return the matches. All other files are new, and may replace an unclaimed known file at their path."""
         matches = {row.place: self._matches.get(row.place, Match(row, Rule.NEW)) for row in self._rows}
         return {place: self._beside_known(match, keeps_truncated=keeps_truncated) for place, match in matches.items()}
 
@@ -222,7 +223,7 @@ class _Matching:
         return [row for row in self._rows if row.place not in self._matches]
 
     def _goes_on(self, row: Row, file: KnownFile) -> bool:
-        """Return True if nobody has claimed a known file, and a listed one begins with all that was read of it."""
+        """Return True if a known file is unclaimed, and the listed file begins with all bytes that were read of it."""
         if file.key in self._claimed:
             return False
         if not file.position or (file is row.known and not row.is_changed):
@@ -235,7 +236,7 @@ class _Matching:
         self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is Rule.MOVED else ())
 
     def _beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
-        """Return a match with its meaning for the file that was known at its path."""
+        """Return a match with its effect on the file that was known at its path."""
         row, file = match.row, match.row.known
         is_here = match.rule in {Rule.NEW, Rule.MOVED}
         if file is None or not is_here or not file.position or file.key in self._claimed:
@@ -248,5 +249,5 @@ class _Matching:
 
 
 def _rank(file: KnownFile) -> tuple[bool, int, int]:
-    """Return the rank of a file among those with its identity that a listed one may be."""
+    """Return the rank of a known file among the candidates with the same identity."""
     return not file.is_displaced, file.modified_ms, file.position

@@ -1,7 +1,7 @@
-"""The plan of one batch: ranges of files, which tasks share, and what else it found out. Plain data.
+"""The plan of one batch: the ranges of files that its tasks read, and its changes to the known files.
 
-A plan is all that a later process knows of a batch: the files known after it follow from those known before it and the
-plan alone, and its rows from its ranges alone.
+Plans are plain data, and contain all that a later process needs. A plan and the files known before it determine the
+files known after it. Its ranges determine the rows of the batch.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Range(_Row, frozen=True):
-    """The bytes `[start, end)` of one file that a batch reads; their fingerprints tell them wherever they lie later."""
+    """The bytes `[start, end)` of one file that a batch reads. Fingerprints identify them even in a moved file."""
 
-    path: str  # where the file was when this was planned, relative to the root of the plan
-    start: Count  # of its plain content
-    end: Count  # of its plain content; of a whole file, its length on storage
-    head: _Print  # fingerprint of the first KiB before `end`, or less
-    tail: _Print  # fingerprint of the last KiB before `end`, or less
-    size_bytes: _Size  # of the file on storage, then
-    modified_ms: Number  # of the file, then
-    identity: str | None = None  # the store's name of the file, such as an inode, if it has one
-    whole: bool = False  # read from its start to its end, whatever its format is
-    compression: str = ""  # codec by its name; empty for none
+    path: str  # of the file at planning time, relative to the root of the plan
+    start: Count  # in the plain content
+    end: Count  # in the plain content; if `whole`, the length of the stored file
+    head: _Print  # fingerprint of the first KiB before `end`, or of less
+    tail: _Print  # fingerprint of the last KiB before `end`, or of less
+    size_bytes: _Size  # of the stored file at planning time
+    modified_ms: Number  # of the file at planning time
+    # identity of the file in the store, such as an inode; None if the store has no identities
+    identity: str | None = None
+    whole: bool = False  # read from start to end, in every format
+    compression: str = ""  # name of the codec; empty without compression
 
 
 class Cut(NamedTuple):
-    """The lines of a range that start in `[start, end)` of its plain content; all of one that is not cut.
+    """The lines of a range that start in `[start, end)` of its plain content; an uncut range has all lines.
 
-    Where it begins and ends within a line, its task finds the line ends.
+    If a cut begins or ends within a line, its task finds the line ends.
     """
 
     range: Range
@@ -62,78 +63,82 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileShare:
-    """Cuts that one task reads."""
+    """The cuts that one task reads."""
 
     root: str  # URL of the directory to which the paths are relative
     cuts: tuple[Cut, ...]
 
 
 class FileEntry(_Row, frozen=True):
-    """A file as it is known from now on, where that is more than the end of its range, or nothing of it is read."""
+    """The new known state of a file, if it is more than the end of a range, or if the plan does not read the file."""
 
     path: str
-    rule: str  # by which it was decided which file it is, in lower case
-    position: Count  # up to which its content was read, or is a copy of what was read
+    rule: str  # the rule that decided which file it is, in lower case
+    position: Count  # the content before it was read, or is a copy of content that was read
     head: _Print  # fingerprints before `position`
     tail: _Print
     size_bytes: _Size
     modified_ms: Number
     identity: str | None = None
-    previous_keys: tuple[_Key, ...] = ()  # under which it was known, as hexadecimal digits
-    displaces: bool = False  # the file that was known at its path is another one, which stays known under another key
+    previous_keys: tuple[_Key, ...] = ()  # keys under which the file was known, as hexadecimal digits
+    displaces: bool = False  # another file was known at the path; its known state moves to another key
     advances: _KeyOrNone = (
-        ""  # key of a file that is gone, and is known up to the end of the range of this copy from now on
+        ""  # key of a deleted file that stays known; its position is now the end of the range of this copy
     )
-    parked: str = ""  # why it is left out until it changes: it is damaged, or its length is unknown
+    parked: str = ""  # reason why the file is skipped until it changes: it is damaged, or its length is unknown
 
 
 class Refused(_Row, frozen=True):
-    """A file that its store does not open; it stays known, or unknown, as it is, and is tried again."""
+    """A file that its store cannot open. Its known state does not change, and opening it is retried."""
 
     path: str
     reason: str
 
 
 class Late(_Row, frozen=True):
-    """A file that appeared with a time before `Plan.low`, and is not read."""
+    """A file that appeared with a time before `Plan.low` and is not read."""
 
     path: str
     modified_ms: Number
 
 
 class Plan(Struct, frozen=True, rename="camel"):
-    """The ranges that one batch reads, and all else that it finds out."""
+    """The ranges that one batch reads, and its changes to the known files."""
 
     ranges: tuple[Range, ...] = ()
     files: tuple[FileEntry, ...] = ()
     late: tuple[Late, ...] = ()
-    refused: tuple[Refused, ...] = ()  # of all files at this time, as many as a plan names
-    low: Number = 0  # files modified before it, in ms since 1970 UTC, are forgotten
+    refused: tuple[Refused, ...] = ()  # all refused files at planning time, up to the maximum of a plan
+    low: Number = 0  # files modified before this time, in ms since 1970 UTC, are forgotten
     root: str = ""  # URL of the directory to which all paths are relative
-    planned_ms: Count = 0  # when it was made, by the driver's clock, since 1970 UTC
+    planned_ms: Count = 0  # planning time by the driver's clock, in ms since 1970 UTC
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the batch reads nothing, and the known files stay as they are."""
+        """Return True if the batch reads nothing and does not change the known files."""
         return not (self.ranges or self.files or self.late)
 
     def shares(self, task_bytes: int) -> list[FileShare]:
-        """Return the shares of tasks in the order of the ranges; opening a file counts like reading one of 1 MiB.
+        """Return the shares of tasks in the order of the ranges. Opening a file counts as 1 MiB.
 
-        The same ranges have the same shares whatever happened to the files since.
+        The shares depend only on the ranges, and not on later changes of the files.
         """
         cuts = (cut for planned in self.ranges for cut in _cuts(planned, task_bytes))
         groups = packed(cuts, lambda cut: cut.end - cut.start + OPEN_COST_BYTES, task_bytes)
         return [FileShare(self.root, tuple(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain JSON."""
+        """Return the plan as JSON values."""
         text: dict[str, Any] = msgspec.to_builtins(self)
         return text
 
     @classmethod
     def from_json(cls, payload: dict[str, Any]) -> Plan:
-        """Return the plan that `to_json` gave; a ValueError or a KeyError for what is none."""
+        """Return the plan of a JSON object from `to_json`.
+
+        Raises:
+            ValueError, KeyError: the object is not a plan.
+        """
         return msgspec.convert(payload, cls)
 
 
@@ -149,25 +154,25 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class PlanPosition(NamedTuple):
-    """The position behind a plan."""
+    """The position after a plan."""
 
-    log_id: str  # of the plan log, which is the name of its directory
+    log_id: str  # of the plan log, also the name of its directory
     plan: int  # -1 before the first plan
-    nonce: str  # of the plan's record; empty before the first
+    nonce: str  # of the plan's record; empty before the first plan
 
 
 def to_offset(position: PlanPosition | None) -> dict[str, Any]:
-    """Return a position, None for the start, as Spark's checkpoints keep it."""
+    """Return a position as JSON for Spark's checkpoint; None is the start."""
     if position is None:
         return dict(START)
     return {"kind": "plans", "id": position.log_id, "plan": position.plan, "nonce": position.nonce}
 
 
 def position_of(offset: Any) -> PlanPosition | None:  # noqa: ANN401 - whatever a checkpoint holds
-    """Return the position that an offset stands for; None for the start.
+    """Return the position of an offset; None for the start.
 
     Raises:
-        ConfigError: it is none of a source of files.
+        ConfigError: the offset does not belong to a source of files.
     """
     if offset == START:
         return None
@@ -177,7 +182,7 @@ def position_of(offset: Any) -> PlanPosition | None:  # noqa: ANN401 - whatever 
     except (KeyError, TypeError):
         types = []
     is_whole = types == [str, int, str] and to_offset(position) == offset and position.plan >= 0
-    if is_whole and _ID.fullmatch(position.log_id):  # it becomes a name in a path
+    if is_whole and _ID.fullmatch(position.log_id):  # the id becomes a name in a path
         return position
     raise ConfigError(
         f"the offset {str(offset)[:300]} does not belong to a source of files: the checkpoint is of another source. "

@@ -1,13 +1,14 @@
-"""The log of plans: plan n is version n of a log of its own, durable before anybody hears of it, and never changed.
+"""The log of plans, in which plan n is version n.
 
-Spark names a plan in its offsets. Of two drivers that plan at the same time one creates the plan, and both return it. A
-batch reads the one plan that its end names, and this plan names its own start: a record that a driver left behind
-created in a place that was trimmed is never read, since no offset has its nonce.
+A plan is durable before it is returned, and never changes. Spark's offsets name plans. If two drivers plan at the same
+time, one of them creates the plan, and both return it. A batch reads the plan that its end offset names, and this plan
+names its start. A slow driver may create a record at a trimmed version. This record is never read, because no offset
+contains its nonce.
 
-The log is trimmed: it forgets its oldest plans as it goes on, without a vacuum. The files known by all plans up to a
-version are a *columns file*, which the next record names in the tables of the log. Records go behind two checkpoints
-and two columns files, so that either of both may be lost: the record that names the newer file announces the new start
-of the log, and only then the older ones are deleted.
+The log is trimmed without a vacuum: its oldest plans are deleted. A *columns file* contains the files known after all
+plans up to a version, and the next record names it in the tables of the log. Records are deleted only if two
+checkpoints and two columns files are newer, so that one of each may be lost. The record that names the newer columns
+file announces the new start of the log. The older records are deleted after that.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ if TYPE_CHECKING:
 
 
 TABLE = "columns"
-# Versions kept before one that is done, for a reader that goes back to an older position.
+# Versions kept before the newest version that is done, for a reader that returns to an older position.
 VERSIONS_KEPT = 100
-# Columns files that the log names, the newest ones.
+# Number of the newest columns files that the log names.
 COLUMNS_KEPT = 2
-# A columns file is due when the records behind the newest take more bytes than this, and than half of it; or when there
-# are more of them than this, which a restart reads one by one.
+# A columns file is due when the records after the newest columns file exceed this size and half of the file's size. It
+# is also due after RECORDS_MAX records, because a restart reads records one by one.
 COLUMNS_MIN_BYTES = 32 * RECORD_COST_BYTES
 RECORDS_MAX = 1000
 
@@ -53,7 +54,7 @@ _ADVICE = "Restore it from a copy of the state; without a copy, give the query a
 
 
 class ColumnsFile(NamedTuple):
-    """A columns file as the log names it."""
+    """A columns file that the log names."""
 
     name: layout.ColumnsName
     size_bytes: int
@@ -61,7 +62,7 @@ class ColumnsFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Return where it lies."""
+        """Return the path of the file."""
         return layout.columns_path(self.name)
 
 
@@ -73,7 +74,7 @@ def columns_files(state: LogState) -> list[ColumnsFile]:
 
 
 def is_columns_due(log: CommitLog, state: LogState) -> bool:
-    """Return True if another columns file is to be written."""
+    """Return True if another columns file must be written."""
     newest = next(iter(columns_files(state)), None)
     if state.version - (newest.name.version if newest is not None else -1) > RECORDS_MAX:
         return True
@@ -81,14 +82,18 @@ def is_columns_due(log: CommitLog, state: LogState) -> bool:
 
 
 def write_columns(log: CommitLog, version: int, content: bytes) -> ColumnsFile:
-    """Write what the payloads up to a version add up to; it counts when the next record names it."""
+    """Write the known files at a version to a columns file. The next record makes it effective by naming it."""
     file = ColumnsFile(layout.ColumnsName(version, log.ids.unique()[:16]), len(content), checksum(content))
     write_file(log.fs, log.fs.create_exclusive, file.path, content)
     return file
 
 
 def read_columns(fs: FileSystem, file: ColumnsFile) -> bytes:
-    """Return the content of a columns file; CorruptData if it is gone or is not what was written."""
+    """Return the content of a columns file.
+
+    Raises:
+        CorruptData: the file is missing, or its content differs from the written content.
+    """
     try:
         content = fs.read(file.path, file.size_bytes)
     except NotFound as error:
@@ -100,22 +105,22 @@ def read_columns(fs: FileSystem, file: ColumnsFile) -> bytes:
 
 
 def naming(state: LogState, file: ColumnsFile) -> dict[str, Any]:
-    """Return the change of the log's tables that names one more columns file, and the newest of those before."""
+    """Return the change of the log's tables that names another columns file and keeps the newest earlier file."""
     value = [file.name.unique, file.size_bytes, file.checksum]
     dropped = [str(old.name.version) for old in columns_files(state)[COLUMNS_KEPT - 1 :]]
     return {TABLE: {"set": {str(file.name.version): value}, "drop": dropped}}
 
 
 def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: int) -> int | None:
-    """Return the start of the log that the record naming `newest` may announce; None to leave it.
+    """Return the start of the log that the record naming `newest` may announce; None to leave the start unchanged.
 
-    `state` is that of the head, `done` the newest version whose payload is done with.
+    `state` is the state at the head. `done` is the newest version that no reader needs.
     """
     names = log.checkpoints.names()[-CHECKPOINTS_KEPT:]
     older = next(iter(columns_files(state)), None)
     if len(names) < CHECKPOINTS_KEPT or older is None:
         return None
-    # The record of a checkpoint is kept: without it nobody believes the checkpoint.
+    # The record of a checkpoint is kept, because readers only use a checkpoint whose record exists.
     start = min(done - VERSIONS_KEPT, names[0].version, older.name.version + 1)
     if start <= state.log_start or any(log.checkpoints.read(name) is None for name in names):
         return None
@@ -124,27 +129,27 @@ def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: 
 
 
 def trim(fs: FileSystem, state: LogState) -> int:
-    """Delete records before the log's start, and columns files that no record names; return the number of records.
+    """Delete records before the log's start and columns files that no record names; return the number of records.
 
     The record that announced the start must be durable.
     """
     listed = [(info.path, layout.parse_log_name(info.path)) for info in list_own(fs, layout.LOG)]
     old = [(path, name.nonce) for path, name in listed if name is not None and name.version < state.log_start]
     records = [path for path, nonce in old if nonce is None]
-    # Companions last: a reader that finds a record without one looks again if the record is still there.
+    # Companions are deleted last: a reader that finds a record without a companion checks if the record still exists.
     for paths in (records, [path for path, nonce in old if nonce is not None], _unnamed_columns(fs, state)):
         parallel(fs, lambda path: delete_file(fs, path), paths)
     return len(records)
 
 
 def _unnamed_columns(fs: FileSystem, state: LogState) -> list[str]:
-    """Return the columns files that no record names, or ever will: only the record behind its version may name one."""
+    """Return the columns files that no record names now or later: only the record after its version may name a file."""
     named = {file.name for file in columns_files(state)}
     listed = ((info.path, layout.parse_columns_name(info.path)) for info in list_own(fs, layout.COLUMNS))
     return [path for path, name in listed if name is not None and name not in named and name.version < state.version]
 
 
-# Looks at a state that other drivers trim meanwhile.
+# Retries when other drivers trim the state during the read.
 LOAD_TRIES = 100
 _ANEW = (
     "The query would skip or repeat rows. Restore the state and the checkpoint from copies of the same time; or give "
@@ -158,9 +163,9 @@ _log = get_logger(__name__)
 
 
 class PlanLog:
-    """The plans of one source, in a directory of its own, whose name is the id.
+    """The plans of one source, in a separate directory whose name is the id.
 
-    The run's id tells this driver from others, for people. The log has the options for `ftfile.source_status`.
+    The run's id only shows users which driver wrote a plan. The log contains the options for `ftfile.source_status`.
     """
 
     def __init__(self, fs: FileSystem, log_id: str, run_id: str, options: Mapping[str, str] | None = None) -> None:
@@ -168,22 +173,22 @@ class PlanLog:
         self._run_id = run_id
         self._options = {definition_key(options): dict(options)} if options else {}
         self._log = CommitLog(fs, layout_line=PLANS_LAYOUT)
-        # The records read on the way to the head are needed again, for the files known there.
+        # The records that were read to find the head are needed again for the files known at the head.
         self._log.recent.is_kept = True
         self._head: LogState | None = None
-        self._known: tuple[int, KnownFiles] | None = None  # with the plan after which it is known
+        self._known: tuple[int, KnownFiles] | None = None  # the version of a plan, and the files known after it
         self._done = -1
-        self._columns: ColumnsFile | None = None  # written, and to be named by the plan behind its version
+        self._columns: ColumnsFile | None = None  # written, but not yet named by the plan after its version
         self._trimmed_to = -1
 
     @property
     def head(self) -> PlanPosition | None:
-        """Return the newest plan as last read; None if the log was not read yet."""
+        """Return the newest plan that was read; None if the log was not read yet."""
         return None if self._head is None else PlanPosition(self.id, self._head.version, self._head.nonce)
 
     @property
     def options(self) -> dict[str, str]:
-        """Return the options of the stream that made the newest plan, as last read; none where they are not known."""
+        """Return the options of the stream that created the newest plan that was read; empty if they are unknown."""
         state = None if self._head is None else self._head.queries.get(self.id)
         if self._head is None or state is None or state.settings is None:
             return {}
@@ -192,11 +197,11 @@ class PlanLog:
             return {name: _text(value) for name, value in options.items()}
 
     def after(self, position: PlanPosition) -> PlanPosition | None:
-        """Return the plan that follows a position, durable; None if the position is the newest plan.
+        """Return the durable plan that follows a position; None if the position is the newest plan.
 
         Raises:
-            ConfigError: another version of ftfile wrote the log, in another layout.
-            StateLost: the log is not the one of the position, or has forgotten so old a one.
+            ConfigError: another version of ftfile wrote the log in another layout.
+            StateLost: the position is in another log, or the log no longer contains the next plan.
             CorruptData: the log is damaged.
         """
         head = self._apply_records_since()
@@ -208,7 +213,7 @@ class PlanLog:
             return None
         number = position.plan + 1
         record = self._log.read_record(number) if number >= head.log_start else None
-        # What lies at a version that is trimmed meanwhile may be a dead record.
+        # The log may have been trimmed during the read, so that the record at a trimmed version is not a valid plan.
         oldest = self._apply_records_since().log_start
         if number < oldest:
             raise StateLost(
@@ -222,9 +227,10 @@ class PlanLog:
         return PlanPosition(self.id, number, record.nonce)
 
     def add(self, position: PlanPosition, plan: Plan) -> PlanPosition:
-        """Create the plan that follows a position, made of the files known there; another driver's if that was first.
+        """Create the plan that follows a position. If another driver was first, its plan is returned.
 
-        The plan that is returned is durable. The position is that of the newest plan, as far as is known.
+        The returned plan is durable. `plan` must be based on the files known at the position, which must be the newest
+        known plan.
 
         Raises:
             StateLost, CorruptData: as `after`.
@@ -237,7 +243,7 @@ class PlanLog:
             self._log.prepare_directory()
             columns, self._columns = self._columns, None
             if columns is not None and columns.name.version != head.version:
-                columns = None  # it is of no use: the plan behind its version is another driver's
+                columns = None  # another driver created the plan after its version, so no record can name it
             author = StreamAuthor(self.id, self._run_id, head.version + 1)
             record = record_of(self._log, head, self._body(head, payload, columns), author, nonce)
             if (after := self._log.create(record)) is not None:
@@ -248,10 +254,10 @@ class PlanLog:
         return found
 
     def read(self, position: PlanPosition, start: PlanPosition | None) -> Plan:
-        """Return the plan of a batch, by its end, and where it begins; None for the start.
+        """Return the plan of a batch by its end and start positions; a start of None is the beginning.
 
         Raises:
-            StateLost: there is no such plan, or another one.
+            StateLost: the plan is missing, or is another plan.
         """
         record = self._record(position.plan)
         if record is None or record.nonce != position.nonce:
@@ -263,7 +269,7 @@ class PlanLog:
         return plan_of(record)
 
     def last_plans(self, position: PlanPosition) -> list[Plan]:
-        """Return the plan of a position and the one before it, as far as they are kept."""
+        """Return the plan of a position and the previous plan, if they are kept."""
         found, number, nonce = [], position.plan, position.nonce
         while number > position.plan - 2 and (record := self._record(number)) is not None and record.nonce == nonce:
             found.append(plan_of(record))
@@ -271,13 +277,13 @@ class PlanLog:
         return found
 
     def known(self) -> KnownFiles:
-        """Return the files known after the newest plan, as last read."""
+        """Return the files known after the newest plan that was read."""
         for _ in range(LOAD_TRIES):
             head = self._head or self._apply_records_since()
             try:
                 self._known = head.version, self._fold(head)
             except CorruptData:
-                # Another driver may have gone on meanwhile, and have trimmed what was to be read.
+                # Another driver may have continued and trimmed the records that this call needs.
                 if self._apply_records_since().version == head.version:
                     raise
             else:
@@ -287,7 +293,7 @@ class PlanLog:
         raise StorageError("read", layout.COLUMNS, "the state changed faster than it could be read")
 
     def commit(self, position: PlanPosition) -> None:
-        """Note that no batch up to a position comes again; trim what is older now. A failure is only logged."""
+        """Note that batches up to a position will not be repeated, and trim older plans. Failures are only logged."""
         self._done = max(self._done, position.plan)
         for step in (self._trim, self._write_columns):
             try:
@@ -313,11 +319,11 @@ class PlanLog:
         return self._head
 
     def _check_layout(self) -> None:
-        """Refuse a log of another layout: its plans would be applied to known files with other keys."""
+        """Refuse a log of another layout, whose plans would be applied to known files with other keys."""
         try:
             self._log.check_layout()
         except NotFound:
-            return  # this is a new log, or its format file was lost: the first plan creates the file
+            return  # the log is new, or its format file was lost; the first plan creates the file
 
     def _body(self, head: LogState, payload: dict[str, Any], columns: ColumnsFile | None) -> Body:
         body = Body(payload=payload, settings=next(iter(self._options), None), definitions=self._options)
@@ -331,7 +337,7 @@ class PlanLog:
         return found if found is not None else self._log.read_record(number)
 
     def _fold(self, head: LogState) -> KnownFiles:
-        """Return the files known at the head: those known before, or in a columns file, changed by the plans since."""
+        """Return the files known at the head, from the last known files or a columns file, and the plans after it."""
         if self._known is not None and head.log_start - 1 <= self._known[0] <= head.version:
             version, known = self._known
         else:
@@ -344,7 +350,7 @@ class PlanLog:
         return known
 
     def _columns_of(self, head: LogState) -> tuple[int, KnownFiles]:
-        """Return the newest columns that can be read; while the log is kept from its first plan on, none are needed."""
+        """Return the newest readable columns. A log that still has its first plan needs no columns file."""
         error = CorruptData(layout.COLUMNS, "a columns file", "none", _RESTORE)
         for file in columns_files(head):
             try:
@@ -367,7 +373,11 @@ class PlanLog:
 
 
 def plan_of(record: Record) -> Plan:
-    """Return the plan of a record; CorruptData for a record that has none."""
+    """Return the plan of a record.
+
+    Raises:
+        CorruptData: the record does not contain a plan.
+    """
     with Decoding(layout.record_path(record.version), "a plan", _RESTORE):
         return Plan.from_json(record.payload)
 

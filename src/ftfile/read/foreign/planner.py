@@ -1,4 +1,4 @@
-"""Makes the next plan from a listing and the known files."""
+"""Planning of the next batch from a listing and the known files."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=900.0)
-_REFUSED_MAX = 100  # files that a plan names
+_REFUSED_MAX = 100  # maximum of files that a plan names
 
 
 class _Loss(NamedTuple):
-    """Bytes that were never read of a file that is gone, or was cut off."""
+    """Bytes of a deleted or truncated file that were never read."""
 
-    path: str  # empty if it is not known any more
+    path: str  # empty if unknown
     size_bytes: int
 
 
 class Planner:
-    """Finds what is new below a root, in one process; it remembers what would only cost another look.
+    """Plans the next batch: lists the root and compares the listing with the known files. Caches looks between plans.
 
     Args:
-        fs: the root.
-        settings: what is read, and how.
-        context: its clock.
-        wait_s: how long it waits for a change while nothing is new, in seconds.
+        fs: the file system of the root.
+        settings: the settings of the source.
+        context: has the clock.
+        wait_s: maximum wait for a change without new content, in seconds.
     """
 
     def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context, wait_s: float = 0.0) -> None:
@@ -74,21 +74,21 @@ class Planner:
             idle_wait_s=wait_s,
         )
         self._listing: Listing | None = None
-        self._before: Listing | None = None  # the listing before
-        self._late_in: Listing | None = None  # the listing of which late files were reported
+        self._before: Listing | None = None  # the previous listing
+        self._late_in: Listing | None = None  # the listing whose late files were reported
         self._table: Table | None = None  # of the last plan
-        self._planned_ms = 0  # when the newest plan was made
+        self._planned_ms = 0  # time of the newest plan
         self._memories: dict[bytes, FileMemory] = {}  # by key
-        self._listings = 0  # number of them
+        self._listings = 0  # number of listings
         self._looks = Looks(fs, self._memory)
-        self._untried: set[bytes] | None = None  # keys of files that were parked before the first plan here
-        self._mismatched: set[bytes] = set()  # keys of paths where other content was seen than is known
-        self._refused_paths: frozenset[str] = frozenset()  # of files that were refused when the last plan was made
-        self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows cut off, by known keys
+        self._untried: set[bytes] | None = None  # keys of files that were parked before the first plan of this process
+        self._mismatched: set[bytes] = set()  # keys of paths whose content differs from the known content
+        self._refused_paths: frozenset[str] = frozenset()  # of the files that were refused in the last plan
+        self._cut_off: dict[bytes, str] = {}  # paths of files that the last listing shows truncated, by known keys
         self._report: dict[str, Any] = {}
 
     def list(self) -> Listing:
-        """List all files, whatever the time is; see `list_files`."""
+        """List all files at once, without regard to the schedule; see `list_files`."""
         began_s = self._schedule.begin()
         listing = list_files(self._fs, self._settings, self._listing, began_s, self._schedule.watch)
         self._schedule.end(began_s)
@@ -98,14 +98,15 @@ class Planner:
         return listing
 
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
-        """Return the next plan; None if there is nothing new, or it is too early for another listing.
+        """Return the next plan; None without new content, or if the next listing is not due yet.
 
-        It is made of a listing, by default the last one, or a new one each `scanInterval`, and whenever the store says
-        that a directory has changed, for which it waits for a while; `known` is after the plan before.
+        The plan is based on `listing`. By default, it is based on the last listing, or on a new listing if
+        `scanInterval` is over or the store reports a change. The call waits for a change for up to `wait_s` seconds.
+        `known` must be the files known after the previous plan.
 
         Raises:
             StorageError: a directory cannot be listed.
-            SourceError: a file is gone that was not read to its end, and `failOnDataLoss=true`.
+            SourceError: a file with unread bytes was deleted or truncated, and `failOnDataLoss=true`.
         """
         self._schedule.is_fixed = listing is not None
         self._planned_ms = known.planned_ms
@@ -145,7 +146,7 @@ class Planner:
         return plan if is_start or has_new_refusals or not plan.is_empty else None
 
     def report(self) -> dict[str, Any]:
-        """Return counts of the last look: files known, parked, refused, late, and what is left to read behind its plan.
+        """Return counts of the last plan: known, parked, refused and late files, and the unread content after it.
 
         Keys: `known`, `parked`, `refused`, `late`, `filesBehind`, `bytesBehind`, and `oldestUnread`, the time of the
         oldest file with unread bytes in ms since 1970 UTC, or None.
@@ -158,7 +159,7 @@ class Planner:
         return self._listing if self._schedule.has_more else None
 
     def _match(self, table: Table) -> dict[int, Match]:
-        """Return which files those are that may be others than their paths say, by their places in the listing."""
+        """Return the matches of files that may not be the known files at their paths, by place in the listing."""
         rows = table.suspects()
         known = table.known_by_identity(rows)
         answers = self._looks.answers_to(known_looks(rows, known), self._clock.monotonic_s())
@@ -173,7 +174,7 @@ class Planner:
     def _fill(self, draft: Draft, decisions: dict[int, Match], look: Extend) -> None:
         """Fill a plan up to its limits.
 
-        `decisions` are those of `match_known`, by place; those of files that are looked at are put among them.
+        `decisions` contains the matches of `match_known` by place. The matches of all other examined files are added.
         """
         is_by_content = self._settings.file_identity == "content" and look is extend
         originals = Originals(draft.table, dict(decisions), self._cut_off) if is_by_content else None
@@ -185,7 +186,7 @@ class Planner:
                 draft.has_more = True
                 draft.behind += places
                 break
-            # No more files are opened at a time than the plan may take.
+            # Not more files are opened at once than the plan can accept.
             step = int(min(threads, draft.files_left))
             due = []
             for place in places[:step]:
@@ -199,7 +200,7 @@ class Planner:
             if originals is not None:
                 due = list(self._match_content(due, originals, contents))
             decisions |= {match.row.place: match for match in due}
-            # The next listing shows more of those that only changed.
+            # The next listing can decide files that only changed.
             draft.behind += [match.row.place for match in due if match.is_changing]
             due = [match for match in due if not match.is_changing]
             calls = list(zip(due, draft.budgets(due), strict=True))
@@ -210,19 +211,23 @@ class Planner:
         self._mismatched |= contents.mismatched
 
     def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
-        """Return matches in their order, of copies as their contents say; compressed files once they are complete."""
+        """Return matches in their order, changed for copies. Compressed files are compared when they are complete."""
         asked = [match for match in matches if originals.may_have(match) and not self._is_growing(match.row)]
         decided = self._looks.run(match_content(asked, originals.starting, contents))
         by_place = {match.row.place: match for match in decided}
         return (by_place.get(match.row.place, match) for match in matches)
 
     def _is_growing(self, row: Row) -> bool:
-        """Return True if a compressed or encrypted file may not be complete yet."""
+        """Return True if a compressed or encrypted file may be incomplete."""
         is_young = self._unchanged_s(row) < self._settings.min_file_age
         return is_young and bool(filters_of_name(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
     def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
-        """Return a file's part of the plan; one that cannot be opened is tried again, for ever."""
+        """Return a file's part of the plan.
+
+        Opening a file is retried without limit, at growing intervals. A damaged file is parked after `maxRetries`
+        failures.
+        """
         row, error, memory = match.row, match.error, self._memory(match.row)
         if error is None:
             try:
@@ -235,14 +240,14 @@ class Planner:
                     self._mismatched.add(row.key)
                 return extension
         if isinstance(error, NotFound):
-            return CHANGED  # gone since it was listed
+            return CHANGED  # deleted since the listing
         memory.failures, memory.error = memory.failures + 1, str(error)
         if isinstance(error, CorruptData) and memory.failures > self._settings.max_retries:
             return parked(self._settings, match, f"it cannot be read: {error}")
         return Extension(wait_s=_RETRY.delay_after_s(memory.failures) or 0)
 
     def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
-        """Return the files that were refused more often than `maxRetries`; drop failures of files that are gone."""
+        """Return the files that failed more than `maxRetries` times. Reset the failures of files that do not wait."""
         failing = {key: memory for key, memory in self._memories.items() if memory.failures}
         if not failing:
             return ()
@@ -254,7 +259,7 @@ class Planner:
         return tuple(Refused(memory.path, memory.error) for memory in memories)
 
     def _log_refusals(self, refused: Sequence[Refused]) -> bool:
-        """Warn of files that are refused since the last plan, and return True if there are any."""
+        """Log a warning for each file that was not refused in the last plan, and return True if there are any."""
         new = [file for file in refused if file.path not in self._refused_paths]
         for file in new[:_REFUSED_MAX]:
             _log.warning("%r cannot be read, and is tried again at growing intervals: %s", file.path, file.reason)
@@ -262,11 +267,11 @@ class Planner:
         return bool(new)
 
     def _take(self, draft: Draft, match: Match, extension: Extension) -> None:
-        """Put the parts of a file into the plan, unless they have no room, and remember what follows."""
+        """Add the parts of a file to the plan if they fit, and update the memory of the file."""
         row, entry = match.row, extension.entry
         is_parked = entry is not None and bool(entry.parked)
         if is_parked and row.known is not None and row.known.is_parked and not row.is_changed:
-            extension = Extension()  # it stays parked as it is
+            extension = Extension()  # its parked state does not change
         if not draft.add(match, extension):
             return
         if extension.warning:
@@ -278,27 +283,27 @@ class Planner:
             memory.until_s = self._clock.monotonic_s() + extension.wait_s
             if math.isfinite(extension.wait_s):
                 return
-        memory.failures = 0  # also of one that is parked
+        memory.failures = 0  # also for a parked file
         if match.displaces and row.known is not None and not extension.is_empty:
             self._memories[row.known.displaced_key()] = FileMemory(row.path, used_in=self._listings)
 
     def _memory(self, row: Row) -> FileMemory:
-        """Return the memory of a listed file, of its state alone."""
+        """Return the memory of a listed file, cleared if the file has another state."""
         memory = self._memories.setdefault(row.key, FileMemory())
         memory.begin(row.state)
         memory.path, memory.missing_since, memory.is_reported, memory.used_in = row.path, None, False, self._listings
         return memory
 
     def _wait_s(self, row: Row) -> float | None:
-        """Return the seconds until another look at a file makes sense; None if one does now."""
+        """Return the seconds until the next useful look at a file; None if a look is useful now."""
         wait_s = self._memory(row).until_s - self._clock.monotonic_s()
         return wait_s if wait_s > 0 else None
 
     def _unchanged_s(self, row: Row) -> float:
-        """Return the seconds for which a file has certainly not changed, as this process and the newest plan saw it.
+        """Return the seconds for which a file has certainly not changed, by this process and the newest plan.
 
-        The time that the store gives a file may stand still while it is written, and the store's clock may be wrong. It
-        counts only for a file of the first listing that is read whole, or that no other listing follows.
+        The modification time may stay the same while a file is written, and the store's clock may be wrong. The time
+        only counts for a file of the first listing that is read as a whole, or if no other listing follows.
         """
         durations_s = [self._clock.monotonic_s() - row.since_s]
         if self._schedule.is_first(row.since_s):
@@ -311,12 +316,12 @@ class Planner:
         return max(durations_s)
 
     def _is_undecided(self, table: Table, matches: Mapping[int, Match], behind: NDArray[np.intp]) -> bool:
-        """Return True if a file that is gone may yet be found in one that waits, or cannot be opened now."""
+        """Return True if a missing file may still be found: in a file that waits or that cannot be opened now."""
         is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
         return is_undecided or (self._settings.file_identity == "content" and table.has_new(behind))
 
     def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_Loss]:
-        """Yield what was not read of files that were cut off; by their content, they may lie elsewhere."""
+        """Yield the unread bytes of truncated files. With `fileIdentity=content`, another file may contain them."""
         for match in matches:
             file, path = match.row.known, match.row.path
             is_lost = (
@@ -328,7 +333,7 @@ class Planner:
                 yield _Loss(path, file.size_bytes - file.position)
 
     def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
-        """Return the losses of files that are gone, once the next listing has not shown them either."""
+        """Return the losses of deleted files, after a second listing has confirmed that they are missing."""
         rows = table.missing
         losses, claimed = [], draft.claimed
         for row in packed_rows(rows[has_unread(rows)]):
@@ -344,7 +349,7 @@ class Planner:
         return losses
 
     def _check_losses(self, losses: Sequence[_Loss]) -> None:
-        """Warn of losses, or raise, as the settings say."""
+        """Log a warning for losses, or raise, depending on `failOnDataLoss`."""
         if not losses:
             return
         size_bytes = sum(loss.size_bytes for loss in losses)
@@ -356,9 +361,9 @@ class Planner:
         _log.warning("%s", text)
 
     def _late(self, table: Table) -> tuple[Late, ...]:
-        """Return files that have appeared since the listing before, older than all that is remembered.
+        """Return files that appeared since the previous listing and are older than all tracked files.
 
-        A file that was there under another name has its identity, and one that was compressed since its time.
+        A renamed file has an identity of the previous listing, and a compressed file has a time of it. Neither is late.
         """
         listing, before, places = table.listing, self._before, table.old
         if before is None or self._late_in is listing or not len(places):

@@ -1,4 +1,4 @@
-"""The options by which foreign files are read, found and planned."""
+"""The options for finding, planning and reading foreign files."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from ftfile.formats.binary_records import Framing
 
 
-# Of these, the bytes of a line depend on those before it, or a line feed is more than the byte 0x0A.
+# In these encodings, the bytes of a line depend on earlier lines, or a line feed is not the single byte 0x0A.
 _STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
 _UTF_8 = "utf-8"
 _UTF_16 = ("utf-16", "utf-16-le", "utf-16-be")
 _ISO_TIMES = TimeFormats.from_options({})
-# A column of the schema gets the text of their bad records.
+# Formats whose bad records can be kept as text in a column of the schema.
 _WITH_BAD_RECORDS = frozenset({"csv", "json", "parquet", "orc", "arrow", "avro"})
 _LATIN_TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\n"
 
-# Of a file that is one row, as in Spark's `binaryFile`.
+# The columns of a file that is one row, as in Spark's `binaryFile`.
 _WHOLE_FILE = pa.schema(
     [
         ("path", pa.string()),
@@ -52,29 +52,29 @@ _WHOLE_FILE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class FileDecoding:
-    """How foreign files are read. It is plain data, which travels to tasks; options have the names of the fields."""
+    """How foreign files are decoded. Plain data, sent to tasks. Options have the names of the fields."""
 
     file_format: str
-    encoding: str = _UTF_8  # by Python's name
-    line_sep: str = "\n"  # a carriage return before a line feed goes with it
+    encoding: str = _UTF_8  # Python's name
+    line_sep: str = "\n"  # a carriage return before a line feed is part of the separator
     multi_line: bool = False
     header: bool = False
     sep: str = ","
     quote: str = '"'
     escape: str = "\\"
-    comment: str = ""  # empty for none
+    comment: str = ""  # empty without comments
     null_value: str = ""
     times: TimeFormats = _ISO_TIMES
-    delimiter: bytes | None = None  # of binary records; without it and a prefix, a file is one row
+    delimiter: bytes | None = None  # of binary records; without a delimiter and a length prefix, a file is one row
     length_prefix: str | None = None
     bad_records: Literal["fail", "drop"] = "fail"
     column_name_of_corrupt_record: str = "_corrupt_record"
     ignore_missing_files: bool = False
     ignore_corrupt_files: bool = False
-    skip_ranges: tuple[FileRange, ...] = ()  # planned ranges that have no rows, with paths as plans have them
-    file_identity: Literal["native", "content"] = "native"  # by which a file is looked for that is gone
+    skip_ranges: tuple[FileRange, ...] = ()  # planned ranges that return no rows, with paths as in plans
+    file_identity: Literal["native", "content"] = "native"  # how a missing file is found again
     key_provider: str | None = None
-    allow_clear_files: bool = False  # read files in the clear, too, where a key provider is given
+    allow_clear_files: bool = False  # also read unencrypted files if a key provider is set
     max_partition_bytes: int = TASK_BYTES
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class FileDecoding:
         object.__setattr__(self, "encoding", _python_name(self.encoding))
         if not self.line_sep or overlaps_itself(self.line_sep):
             raise ConfigError(f"option lineSep={self.line_sep!r}: its end must differ from its beginning")
-        # Text in UTF-16 is cut into lines behind its conversion to UTF-8.
+        # Text in UTF-16 is split into lines after its conversion to UTF-8.
         if not _tells_line_ends(self.line_sep, _UTF_8 if self.is_utf_16 else self.encoding):
             raise ConfigError(
                 f"option lineSep={self.line_sep!r}: it cannot be encoded in {self.encoding}, or its bytes can be part "
@@ -103,10 +103,10 @@ class FileDecoding:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> FileDecoding:
-        """Return the settings of the options that were given, parsed, by their names in the table.
+        """Return the settings of the given and parsed options, which are named as in the table of options.
 
         Raises:
-            ConfigError: no format is given, or a value is wrong, or contradicts another.
+            ConfigError: the format is missing, or a value is wrong or contradicts another value.
         """
         if options.get("fileFormat") is None:
             raise ConfigError("fileFormat is missing: give the format of the files, such as fileFormat=text")
@@ -114,17 +114,17 @@ class FileDecoding:
 
     @property
     def encrypted_only(self) -> bool:
-        """Return True if files in the clear are refused: who names keys trusts what these authenticate."""
+        """Return True if unencrypted files are refused: with a key provider, only authenticated files are trusted."""
         return self.key_provider is not None and not self.allow_clear_files
 
     @property
     def is_utf_16(self) -> bool:
-        """Return True for text in UTF-16, which is read as a whole."""
+        """Return True for text in UTF-16, whose files are read as a whole."""
         return self.encoding in _UTF_16
 
     @property
     def framing(self) -> Framing | None:
-        """Return how binary records are told apart; None where a file is one row."""
+        """Return the framing of binary records; None if a file is one row."""
         if self.delimiter is None and self.length_prefix is None:
             return None
         return framing_from_options(self.delimiter, self.length_prefix)
@@ -136,7 +136,7 @@ class FileDecoding:
 
 
 def _python_name(encoding: str) -> str:
-    """Return Python's name of UTF-16, or of an encoding in which the byte 0x0A is a line feed, and nothing else."""
+    """Return Python's name of UTF-16, or of an encoding in which the byte 0x0A only is a line feed."""
     try:
         name = codecs.lookup(encoding).name
         fits = not name.startswith(_STATEFUL) and _LATIN_TEXT.encode(name) == _LATIN_TEXT.encode("ascii")
@@ -151,19 +151,20 @@ def _python_name(encoding: str) -> str:
 
 
 def _tells_line_ends(line_sep: str, encoding: str) -> bool:
-    """Return True if text in an encoding has the bytes of a line end where the line end is, and nowhere else."""
+    """Return True if the bytes of a line end occur in encoded text only at line ends."""
     try:
         first = line_sep.encode(encoding)[0]
     except UnicodeEncodeError:
         return False
-    # The second byte of a character of GBK, Shift_JIS and the like may be that of a digit or a later sign in ASCII.
+    # In GBK, Shift_JIS and similar encodings, the second byte of a character may be an ASCII digit or a later
+    # character.
     every_byte = bytes(range(256))
     is_single_byte = len(every_byte.decode(encoding, "replace")) == len(every_byte)
     return first < ord("0") or is_single_byte or encoding == _UTF_8
 
 
 def default_schema(decoding: FileDecoding) -> pa.Schema | None:
-    """Return the columns of formats that always have the same; None for those that need a schema."""
+    """Return the columns of formats with fixed columns; None for formats that need a schema."""
     if decoding.file_format == "text":
         return pa.schema([("value", pa.string())])
     if decoding.file_format == "binary":
@@ -172,19 +173,19 @@ def default_schema(decoding: FileDecoding) -> pa.Schema | None:
 
 
 def own_columns(schema: pa.Schema, decoding: FileDecoding) -> pa.Schema:
-    """Return the columns that are in the file: all but that of the text of bad records."""
+    """Return the columns that files contain: all columns except the column for bad records."""
     return pa.schema([field for field in schema if field.name != decoding.column_name_of_corrupt_record])
 
 
 def columns_in_path(path: str, requested: pa.Schema) -> dict[str, str]:
-    """Return the columns that the directories of a path name, case aside, with their spelling there."""
+    """Return the columns that the directories of a path name, ignoring case, and their spelling in the path."""
     named = columns_of_directory(path.rpartition("/")[0])
     spelled = zip(requested.names, recorded_names(named, requested.names), strict=True)
     return {name: spelling for name, spelling in spelled if spelling in named}
 
 
 def require_columns_beside(paths: Iterable[str], schema: pa.Schema, decoding: FileDecoding) -> None:
-    """Raise `ConfigError` for columns that files cannot have, beside those that their directories name."""
+    """Raise `ConfigError` for columns that neither the files nor their directories can have."""
     if default_schema(decoding) is None:
         return
     for path in {path.rpartition("/")[0]: path for path in paths}.values():
@@ -197,7 +198,8 @@ def require_columns(
 ) -> None:
     """Raise `ConfigError` for columns that files of the format cannot have.
 
-    Directories may name some of the columns if these `may_be_in_paths`; those of a file that is to be read name none.
+    If `may_be_in_paths`, directories may name some of the columns. `path` is a file whose directories name none of
+    them.
     """
     problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
     if problems:
@@ -259,13 +261,13 @@ _GROWING = ("text", "json", "csv")
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """Where files are, which of them are read, and when; plain data. Options have the names of the fields."""
+    """The location and selection of files, and the limits of plans. Plain data. The fields are named as the options."""
 
     root: str  # URL of the directory to which all paths of plans are relative
-    pattern: str  # relative to it, of the files and directories that are read; as Hadoop has globs
+    pattern: str  # Hadoop glob relative to the root, of the files and directories that are read
     decoding: FileDecoding  # of all files
-    tail: bool  # files grow
-    follow_links: bool = False  # to files; to directories, none is followed but those that the path names
+    tail: bool  # True if files grow
+    follow_links: bool = False  # follow links to files; a link to a directory is followed only if the path names it
     recursive_file_lookup: bool = False
     path_glob_filter: str | None = None
     file_pattern: str | None = None
@@ -285,7 +287,7 @@ class FilesSettings:
 
     @property
     def shown(self) -> str:
-        """Return the URL that is read, with its pattern."""
+        """Return the URL of the source, with its pattern."""
         return f"{self.root.rstrip('/')}/{self.pattern}"
 
     @property
@@ -295,16 +297,20 @@ class FilesSettings:
 
     @property
     def has_limits(self) -> bool:
-        """Return True if a plan may leave something to the next one."""
+        """Return True if a plan may leave content for the next plan."""
         return self.max_files_per_trigger is not None or self.max_bytes_per_trigger is not None
 
     def reads_lines(self, path: str) -> bool:
-        """Return True for a file whose lines are read as they appear; others are read whole, once they are complete."""
+        """Return True for a file whose appended lines are read. Other files are read as a whole when complete."""
         return self.tail and not filters_of_name(path)
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FilesSettings:
-        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        """Return the settings of the options.
+
+        Raises:
+            ConfigError: options contradict each other.
+        """
         root, pattern = split_path(parsed["path"])
         file_format = parsed["fileFormat"]
         grows = file_format in _GROWING and not parsed["multiLine"]
@@ -330,7 +336,10 @@ class FilesSettings:
 def split_path(path: str | None) -> tuple[str, str]:
     """Return the URL of the deepest directory that a path names without a pattern, and the rest of the path.
 
-    The last name always is in the rest, as it may be that of a file. A ConfigError says what is wrong with a pattern.
+    The last name is always part of the rest, because it may be the name of a file.
+
+    Raises:
+        ConfigError: the path is missing, or its pattern is invalid.
     """
     if path is None:
         raise ConfigError("the option `path` is missing, as in spark.readStream.format('ftfile').load('/data/in')")

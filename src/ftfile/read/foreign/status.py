@@ -1,4 +1,4 @@
-"""`ftfile.source_status`: what streams of files have read, and what is still to come, seen from beside them."""
+"""`ftfile.source_status`: the progress and the unread files of streams of files, for other processes."""
 
 from __future__ import annotations
 
@@ -40,46 +40,48 @@ _PLACES = frozenset({"checkpointlocation", "statelocation"})
 
 
 class Parked(NamedTuple):
-    """A file that is left out until it changes: it is damaged, or its length is unknown."""
+    """A file that is skipped until it changes: it is damaged, or its length is unknown."""
 
     path: str
     reason: str
     size_bytes: int
-    modified_ms: int  # since 1970 UTC
+    modified_ms: int  # in ms since 1970 UTC
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """One source of files: up to its newest plan, and what has come since then."""
+    """The status of one source of files: its newest plan, and the content that is unread after it."""
 
-    id: str  # of the source; the name of its directory below the state's location
-    path: str  # URL of what it reads
-    plan: int  # the newest one, counted from 0
-    time_ms: int | None  # of that plan, since 1970 UTC by the clock of the state's store; None if its record is gone
-    known: int  # files that are remembered
-    parked: tuple[Parked, ...]  # damaged files, with the reasons; they are tried again when they change
-    refused: tuple[Refused, ...]  # listed files that could not be opened at the newest plan; they are tried again
-    late: int  # files that came too late to be read, ever
-    late_files: tuple[Late, ...]  # those of them that kept plans name
-    files_behind: int  # files with something to read, as far as their sizes tell
-    bytes_behind: int  # in them, unfinished last lines included
-    oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
+    id: str  # of the source, also the name of its directory in the state location
+    path: str  # URL of the source
+    plan: int  # the newest plan, counted from 0
+    # of that plan, in ms since 1970 UTC by the clock of the state's store; None if the record is deleted
+    time_ms: int | None
+    known: int  # number of known files
+    parked: tuple[Parked, ...]  # damaged files with the reasons; they are retried when they change
+    refused: tuple[Refused, ...]  # listed files that could not be opened for the newest plan; they are retried
+    late: int  # number of all files that arrived too late to be read
+    late_files: tuple[Late, ...]  # the late files that kept plans name
+    files_behind: int  # number of files with unread content, computed from their sizes
+    bytes_behind: int  # unread bytes, including unfinished last lines
+    # modification time of the oldest of these files, in ms since 1970 UTC; None without unread files
+    oldest_unread_ms: int | None
 
 
 @checked
 def source_status(path: str | os.PathLike[str], **options: object) -> tuple[SourceStatus, ...]:
-    """Return the status of each source that reads files at a path and keeps its state in one place.
+    """Return the status of each source that reads files at a path and has its state in the given location.
 
-    It reads the state and lists the files, changes nothing, and may be called beside running queries. A log that was
-    copied or compressed counts as unread until the next plan finds it again.
+    The call reads the state, lists the files and changes nothing. It can be called while queries run. A log that was
+    copied or compressed counts as unread until the next plan recognizes it.
 
     Args:
-        path: as the stream loads it.
-        options: `checkpointLocation` or `stateLocation` of the stream. Its other options are in the state; one that is
-            given here is taken instead, and `storage.<name>`, which the state does not have, is to be given.
+        path: the path that the stream loads.
+        options: `checkpointLocation` or `stateLocation` of the stream. The state contains its other options; options
+            given here replace them. `storage.<name>` is not in the state and must be given.
 
     Raises:
-        ConfigError: an option is wrong, or files are those of a directory that ftfile writes.
+        ConfigError: an option is wrong, or the files belong to a directory that ftfile writes.
         CorruptData: the state is damaged.
     """
     places = {name: absolute_path(str(options[name])) for name in options if name.lower() in _PLACES}
@@ -96,12 +98,12 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
 def status_of(
     location: str, log_id: str, given: Mapping[str, str], context: Context, listings: dict[FilesSettings, Listing]
 ) -> SourceStatus | None:
-    """Return the status of one source; None if it has made no plan, or reads another path than one that is given.
+    """Return the status of one source; None if it has no plan, or reads another path than the given path.
 
-    Options that are given are taken instead of those in the state; settings of a file system are for all of its scheme.
-    A listing that is missing is made.
+    Given options replace the options in the state. Settings of a file system apply to all URLs with the same scheme. A
+    missing listing is created and added to `listings`.
     """
-    store = normalise(given.get("path", location))  # of which `given` has the settings
+    store = normalise(given.get("path", location))  # `given` contains the settings of its file system
     fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
     known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
@@ -110,7 +112,7 @@ def status_of(
     options = plans.options | {"stateLocation": location} | dict(given)
     root, _ = split_path(options.get("path"))
     if recorded[-1].root != root:
-        return None  # of another stream, for which options that are given may be mistakes
+        return None  # the plans of another stream, for which the given options may be wrong
     config = FilesConfig.from_options(parse_options(options, "files"), "{}")
     settings = config.settings
     if settings not in listings:
@@ -135,7 +137,7 @@ def status_of(
 
 
 def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> NDArray[Any]:
-    """Return the files with something to read: bytes and time of each; no content is looked at."""
+    """Return the bytes and the time of each file with unread content. No content is read."""
     table = Table(listing, files)
     sizes = dict(zip(table.places.tolist(), table.unread_bytes(table.places).tolist(), strict=True))
     rows = table.suspects()
@@ -148,13 +150,13 @@ def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> ND
 
 
 def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
-    """Return the files of a listing that a plan names as refused."""
+    """Return the listed files that a plan names as refused."""
     paths = set(listing.paths) if plan.refused else set()
     return tuple(file for file in plan.refused if file.path in paths)
 
 
 def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
-    """Return the files of a listing that are parked; those whose plan is trimmed without their reasons."""
+    """Return the listed files that are parked. If the plan of a file was trimmed, its reason is unknown."""
     entries = [(plan.root, entry) for plan in plans for entry in plan.files if entry.parked]
     reasons = {key_of(root, entry.path): entry.parked for root, entry in entries}
     index = known.find(listing.keys[:, 0], listing.keys[:, 1])

@@ -1,6 +1,6 @@
-"""Foreign files as a stream: offsets and shares, as Spark asks for them, by both of its protocols.
+"""Foreign files as a stream, with the offsets and shares for both of Spark's protocols.
 
-Files that were read to their ends are deleted, or moved to an archive, if nobody has changed them since.
+Files that were read to their ends can be deleted or moved to an archive if they did not change since.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FilesConfig:
-    """A directory of foreign files and the options with which it is read. It is plain data, which travels to tasks."""
+    """A directory of foreign files and the options for reading it. Plain data, sent to tasks."""
 
-    state_location: str  # plan logs are below it
+    state_location: str  # directory of the plan logs
     storage: dict[str, str]
-    schema_json: str  # Spark's, of the columns that are read
+    schema_json: str  # Spark's schema of the columns that are read
     settings: FilesSettings
     clean_source: Literal["off", "archive", "delete"] = "off"
-    archive: str | None = None  # where `archive` moves files
-    given: dict[str, str] = field(default_factory=dict)  # options as they were given, which the plan log keeps
+    archive: str | None = None  # directory to which `archive` moves files
+    given: dict[str, str] = field(default_factory=dict)  # the user's options, which the plan log keeps
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
-        """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
+        """Return the checked options.
+
+        Raises:
+            ConfigError: options contradict each other, or the path or the state location is missing.
+        """
         settings = FilesSettings.from_options(parsed)
         if settings.decoding.key_provider is not None:
             Keys.from_reference(settings.decoding.key_provider)
@@ -68,11 +72,11 @@ class FilesConfig:
 
 
 class FileStream:
-    """The position of one query in a directory of files, in the process that Spark asks.
+    """The position of one query in a directory of files, in the process that plans the query.
 
-    Nothing is known of a query before its first plan, which makes the name of its plan log. Spark 4.0 and 4.1 ask for
-    the newest offset without saying where the last batch ended, and tell that by asking for its partitions: the stream
-    remembers it. While there is nothing to read, it waits for a change for up to `wait_s` seconds.
+    The first plan creates the name of the query's plan log. Before it, nothing is known of a query. Spark 4.0 and 4.1
+    request the latest offset without the end of the last batch. The stream remembers this end when Spark requests the
+    partitions. While there is no new content, `latest_offset` waits for a change for up to `wait_s` seconds.
     """
 
     def __init__(self, config: FilesConfig, context: Context, wait_s: float = 0.0) -> None:
@@ -92,18 +96,19 @@ class FileStream:
         self._listing: Listing | None = None
 
     def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
-        """Return the offset of the next plan, which is durable; `start` itself if there is nothing to read.
+        """Return the offset of the next plan, which is durable; return `start` if there is nothing to read.
 
-        It begins, by default, where the last shares ended.
+        By default, the plan starts at the end of the last shares.
 
         Raises:
-            ConfigError: `start` is none of a source of files; or files that are new cannot have the columns asked for.
-            StateLost: the plans that follow `start` are not there, or are those of another query.
+            ConfigError: `start` does not belong to a source of files, or new files cannot have the requested columns.
+            StateLost: the plans after `start` are missing or belong to another query.
         """
         begin = self._position if start is None else position_of(start)
         plans = self._plans_of(begin)
         position = begin if begin is not None else PlanPosition(plans.id, -1, "")
-        # While nothing is new the state is not looked at: `add` finds the plans of others, and `known` may do so.
+        # While there is no new content, the state is not read: `add` finds plans of other drivers, and `known` may find
+        # them.
         known = plans.known() if plans.head == position else None
         while known is None or plans.head != position:
             if (found := plans.after(position)) is not None:
@@ -118,8 +123,8 @@ class FileStream:
         """Return the shares between two offsets, one for each task; the same bytes at every call.
 
         Raises:
-            ConfigError: an offset is none of a source of files; or files cannot have the columns asked for.
-            StateLost: the plan is not there any more.
+            ConfigError: an offset does not belong to a source of files, or files cannot have the requested columns.
+            StateLost: the plan is missing.
         """
         begin, self._position = position_of(start), position_of(end)
         if self._position is None or begin == self._position:
@@ -129,7 +134,7 @@ class FileStream:
         return plan.shares(self._config.settings.decoding.max_partition_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""
+        """Note that batches up to an offset will not be repeated, and clean the files that they read to the end."""
         if (position := position_of(end)) is None:
             return
         plans = self._plans_of(position)
@@ -139,11 +144,11 @@ class FileStream:
                 self._cleaner.clean(plan.ranges)
 
     def stop_at_head(self) -> None:
-        """Read nothing that comes from now on: all plans are made of one listing."""
+        """Read only the files that exist now: all plans use one listing."""
         self._listing = self._planner.list()
 
     def report(self) -> dict[str, Any] | None:
-        """Return the newest plan, and counts of files known and left to read; None before the first plan."""
+        """Return the newest plan, and counts of known files and unread content; None before the first plan."""
         head = self._plans.head if self._plans is not None else None
         return None if head is None else {"plan": head.plan, **self._planner.report()}
 
@@ -152,7 +157,7 @@ class FileStream:
         require_columns_beside((found.path for found in plan.ranges), columns, self._config.settings.decoding)
 
     def _plans_of(self, position: PlanPosition | None) -> PlanLog:
-        """Return the log of a position; for the start, that of this process, which has a new name."""
+        """Return the log of a position; for the start, a log of this process with a new name."""
         log_id = position.log_id if position is not None else None
         if self._plans is None or log_id not in {None, self._plans.id}:
             log_id = log_id or self._context.ids.unique()
@@ -163,7 +168,10 @@ class FileStream:
 
 
 def open_state(location: str, root: str, storage: dict[str, str], context: Context, log_id: str = "") -> FileSystem:
-    """Open the directory of a plan log, by default that of all; settings of the store of `root` are for its like."""
+    """Open the directory of a plan log, or of all plan logs.
+
+    The settings of the store of `root` apply if the location has the same scheme.
+    """
     url = f"{location.rstrip('/')}/{log_id}"
     if parse(url).scheme == parse(root).scheme:
         return open_filesystem(url, context, storage)
@@ -171,7 +179,11 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
 
 
 def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
-    """Return the settings of the store; a ConfigError if links are to be followed where there are none."""
+    """Return the settings of the store.
+
+    Raises:
+        ConfigError: links must be followed in a store without links.
+    """
     storage = parsed.prefixed("storage")
     if not settings.follow_links:
         return storage
@@ -181,7 +193,7 @@ def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
 
 
 def state_location(parsed: ParsedOptions) -> str:
-    """Return the URL of the directory in which the plan logs of sources are."""
+    """Return the URL of the directory with the plan logs of sources."""
     if parsed["stateLocation"] is not None:
         return directory_url(parsed["stateLocation"], "stateLocation")
     checkpoint = parsed.spark.get("checkpointlocation")
@@ -195,9 +207,9 @@ def state_location(parsed: ParsedOptions) -> str:
 
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
-    """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
+    """Raise a ConfigError unless an input exists at or below the root `fs` and is not an ftfile directory."""
     is_literal, shown = not has_wildcard(settings.pattern), settings.shown
-    named = settings.pattern if is_literal else ""  # what a pattern stands for may come later
+    named = settings.pattern if is_literal else ""  # files that match a pattern may be created later
     try:
         is_there = fs.stat(named).is_directory or is_literal
     except NotAFile as error:
@@ -221,7 +233,7 @@ def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
 
 
 def _require_state(fs: FileSystem, location: str) -> None:
-    """Raise a ConfigError for a directory of rows, or the log of plans of one source: others may have such logs."""
+    """Raise a ConfigError for a directory of rows or a plan log. It may contain the plan logs of other sources."""
     if stat_or_none(fs, layout.FORMAT_FILE) is not None:
         raise ConfigError(
             f"stateLocation={location!r} is already an ftfile directory, with rows or with the plans of one stream: "
@@ -241,10 +253,11 @@ def open_cleaner(
     *,
     below: str = "",
 ) -> Cleaner | None:
-    """Return the cleaner of the files that a stream reads in the directory `path`, `below` it; None if none is cleaned.
+    """Return the cleaner of the files that a stream reads `below` the directory `path`; None if files are not cleaned.
 
     Raises:
-        ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
+        ConfigError: the archive is missing, is in another store, overlaps the path, or is given without
+            `cleanSource=archive`.
     """
     if archive is not None and mode != "archive":
         raise ConfigError(
@@ -275,16 +288,18 @@ def open_cleaner(
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Moves files away, or deletes them; a second call changes nothing."""
+    """Archives or deletes files. A repeated call changes nothing."""
 
-    fs: FileSystem  # has the directory that is read, and the archive
-    source: str = ""  # the directory in it; empty for its root
-    archive: str | None = None  # where files go, under their paths below the source; None to delete them
+    fs: FileSystem  # contains the source directory and the archive
+    source: str = ""  # the source directory; empty for the root of `fs`
+    # directory to which files are moved, with their paths below the source; None to delete them
+    archive: str | None = None
 
     def clean(self, ranges: Iterable[Range]) -> int:
-        """Clean the files that these ranges read to their ends, and return how many are gone now by this call.
+        """Clean the files that these ranges read to the end, and return the number of files that this call cleaned.
 
-        One that was changed or moved since, or that the store does not let go, stays: the log tells.
+        A file that was changed or moved later stays, and also a file that the store cannot delete or move. Skipped
+        files are logged.
         """
         return sum(self._clean(planned) for planned in ranges if _is_to_its_end(planned))
 
@@ -315,11 +330,11 @@ class Cleaner:
             there = self.fs.stat(target)
             if there.identity is None or there.identity != info.identity:
                 raise
-            self.fs.delete(info.path)  # a move that was interrupted left both
+            self.fs.delete(info.path)  # an interrupted move left both files
 
 
 def _is_to_its_end(planned: Range) -> bool:
-    # How much plain content a packed file has is not known here.
+    # The length of the plain content of a compressed file is unknown here.
     return planned.whole or (not planned.compression and planned.end == planned.size_bytes)
 
 
